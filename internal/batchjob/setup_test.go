@@ -129,9 +129,9 @@ func (w *world) start(c api.Client, a model.Address, input, label string, n int)
 // until waits for a fact.
 func (w *world) until(what string, fact func() bool) {
 	w.t.Helper()
-	for !fact() {
+	for pause := 5 * time.Millisecond; !fact(); pause = min(pause*5/4, 100*time.Millisecond) {
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(pause):
 		case <-w.ctx.Done():
 			w.t.Fatalf("%s did not happen", what)
 		}

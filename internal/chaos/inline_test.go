@@ -205,9 +205,9 @@ func openInline(t *testing.T, url string, defs perdure.Group) *perdure.App {
 // awaitFree waits until no permit is held and the breaker is closed.
 func awaitFree(t *testing.T, app *perdure.App) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); ; <-tick.C {
+	for end := time.Now().Add(healing); ; <-tick.C {
 		limits, err := app.Limits().List(t.Context())
 		breakers, failed := app.Breakers().List(t.Context())
 		if err = errors.Join(err, failed); err != nil {

@@ -187,7 +187,7 @@ func ownsAll(t *testing.T, url string, node *bench) {
 	t.Helper()
 	node.book.await(t, 0, "acquired shards", nil, healing)
 	conn := connect(t, url)
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 
 	for limit := time.After(healing); ; {
@@ -213,7 +213,7 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), healing)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 
 	for {
@@ -245,7 +245,7 @@ func stale(t *testing.T, app *perdure.App, to perdure.Target, enough <-chan stru
 		select {
 		case <-enough:
 			last = true
-		default:
+		case <-time.After(time.Millisecond):
 		}
 	}
 }

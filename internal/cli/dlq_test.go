@@ -139,7 +139,7 @@ func TestDlqBesideANode(t *testing.T) {
 		if out := do("", 0, "worker", "list"); strings.Contains(out, "queues default, post: letter") {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 
 	do("workflows perdure.batch, perdure.schedule, perdure.send, shop", 0, "worker", "list")

@@ -195,7 +195,7 @@ func flovynExplain(f *flovynShop) {
 		if out := f.do("It waits", "workflow", "explain", f.name(id)); strings.Contains(out, "approval") {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	f.do("approval", "workflow", "describe", f.name(id))
 }
@@ -296,7 +296,7 @@ func (f *flovynShop) until(id, status string) {
 		if got.Status == status {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestFlowBesideANode(t *testing.T) {
 	until := func(want string) {
 		t.Helper()
 		// until the node has read the rule
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
@@ -68,7 +68,7 @@ func TestFlowBesideANode(t *testing.T) {
 		if out, _, _ := perdureOn(t, url, "worker", "list", "-o", "json"); strings.Contains(out, "carrier") {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 
 	if _, complaints, code := perdureOn(t, url, "breaker", "trip", "carier"); code != 3 || !strings.Contains(complaints, "did you mean carrier?") {

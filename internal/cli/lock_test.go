@@ -38,7 +38,7 @@ func contend(t *testing.T, app *perdure.App) {
 	until := func(x perdure.Target, want string) {
 		t.Helper()
 		// until its worker, or the owner of the entity, has reported it
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
@@ -195,7 +195,7 @@ func TestLocksBesideANode(t *testing.T) {
 
 	for _, x := range []string{"move/t-1", "move/t-2", "saving/s-1"} {
 		// until the execution has left the memory of its owner and the store has its reason
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			if out, _, _ := perdureOn(t, url, "workflow", "explain", x); strings.Contains(out, "waits for") || time.Now().After(end) {
 				break
 			}

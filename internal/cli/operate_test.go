@@ -185,6 +185,6 @@ func TestOperateWithoutANode(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatalf("what was accepted is not served: %+v, %v", info, err)
 		}
-		time.Sleep(5 * time.Millisecond) // the node reads its inbox
+		time.Sleep(20 * time.Millisecond) // the node reads its inbox
 	}
 }

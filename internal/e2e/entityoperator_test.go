@@ -65,7 +65,7 @@ func TestOperatorRepairsAnEntity(t *testing.T) {
 
 		// The log says what has happened, and the state is the one of the last success.
 		var log []perdure.OperationRecord
-		for end := time.Now().Add(patience); len(log) < 3; time.Sleep(5 * time.Millisecond) {
+		for end, next := time.Now().Add(patience), backoff(); len(log) < 3; next() {
 			if seen, err = operator.Entities().Describe(ctx, ref); err != nil || time.Now().After(end) {
 				t.Fatalf("%+v, %v", seen, err)
 			}

@@ -215,8 +215,7 @@ func (w *stalls) doctor() string {
 // awaitAgreement waits until every place gives the right reasons, and all of them the same.
 func (w *stalls) awaitAgreement(places []*place) {
 	w.t.Helper()
-	began := time.Now()
-	for {
+	for began, next := time.Now(), backoff(); ; next() {
 		var wrong []string
 		for _, p := range places {
 			if wrong = w.problems(p); len(wrong) > 0 {
@@ -229,7 +228,6 @@ func (w *stalls) awaitAgreement(places []*place) {
 		if time.Since(began) > patience {
 			w.t.Fatalf("%d of the answers are wrong:\n%s", len(wrong), strings.Join(wrong, "\n"))
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 		// mailbox waits until n calls are there.
 		mailbox := func(n int) []perdure.MailboxCall {
 			t.Helper()
-			for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+			for end, next := time.Now().Add(patience), backoff(); ; next() {
 				var calls []perdure.MailboxCall
 				for call, err := range operator.Mailboxes().List(ctx, ref) {
 					if err != nil {

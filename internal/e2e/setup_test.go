@@ -126,12 +126,20 @@ func mustStart[I, O any](t *testing.T, c perdure.Client, w *perdure.Workflow[I, 
 // eventually waits until ok.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); <-tick.C {
+	for end, next := time.Now().Add(patience), backoff(); !ok(); next() {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
+	}
+}
+
+// backoff returns a function that pauses between two looks at a fact: for 5 ms, and then longer
+// each time, up to a tenth of a second. Looks take processor time from what they wait for.
+func backoff() (next func()) {
+	pause := 5 * time.Millisecond
+	return func() {
+		time.Sleep(pause)
+		pause = min(pause*5/4, 100*time.Millisecond)
 	}
 }
 
@@ -140,9 +148,7 @@ func reason(t *testing.T, app *perdure.App, to perdure.Target, want string) perd
 	t.Helper()
 	var info perdure.Info
 	var err error
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); ; <-tick.C {
+	for end, next := time.Now().Add(patience), backoff(); ; next() {
 		if info, err = app.Executions().Describe(t.Context(), to); err == nil && strings.Contains(info.Reason, want) {
 			return info
 		}

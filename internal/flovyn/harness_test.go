@@ -140,10 +140,12 @@ func (r *rig) ctx() context.Context {
 // until waits for a fact that follows from what the test has done.
 func (r *rig) until(what string, fact func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !fact(); time.Sleep(5 * time.Millisecond) {
+	pause := 5 * time.Millisecond
+	for end := time.Now().Add(2 * time.Minute); !fact(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			r.t.Fatalf("%s: it did not happen", what)
 		}
+		pause = min(pause*5/4, 100*time.Millisecond) // looks take processor time from what they wait for
 	}
 }
 

@@ -78,7 +78,7 @@ func (w *world) shop() *perdure.App {
 // eventually repeats a request until the body has the text.
 func (w *world) eventually(text, path string) *answer {
 	w.t.Helper()
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(pause*5/4, 100*time.Millisecond) {
 		a := w.send(http.MethodGet, path, "")
 		if a.status == http.StatusOK && strings.Contains(a.body, text) {
 			return a
@@ -86,7 +86,7 @@ func (w *world) eventually(text, path string) *answer {
 		select {
 		case <-w.ctx.Done():
 			w.t.Fatalf("GET %s does not have %q: %d %s", path, text, a.status, a.body)
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -78,7 +78,7 @@ func TestSeriesOfAllNodes(t *testing.T) {
 			if sums["started"] > runs {
 				t.Fatal("more than were started")
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
 	for _, w := range []*world{a, b} {
@@ -92,7 +92,7 @@ func TestSeriesOfAllNodes(t *testing.T) {
 	left := a.nodeWithShards()
 	a.want(http.StatusAccepted, "", http.MethodPost, "/v1/nodes/"+left+"/drain", "")
 	for a.nodeWithShards() == left {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	awaitSeries(a)
 	awaitSeries(b)

@@ -139,7 +139,7 @@ func TestSessionsOfAllNodes(t *testing.T) {
 			if w.ctx.Err() != nil {
 				t.Fatalf("the status is not %d", status)
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
 	until(b, http.StatusOK)
