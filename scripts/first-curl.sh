@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures the way from a binary to the first workflow that curl starts: starts perdure dev with a
-# worker, starts an execution over HTTP, waits for its result, and reads its history.
+# worker, starts an execution over HTTP, waits for its result, and reads its history. Then it stops
+# perdure dev, and checks that the worker ended by itself.
 #
 #   scripts/first-curl.sh
 #   PERDURE_TEST_PROGRAMS=dir …    with the programs of this directory instead of new ones
@@ -19,8 +20,9 @@ die() {
 	[ ! -f "$dir/log" ] || cat "$dir/log" >&2
 	exit 1
 }
+stop() { [ -z "$server" ] || { kill -INT "$server" && wait "$server"; } 2>/dev/null || true; }
 cleanup() {
-	[ -z "$server" ] || { kill -INT "$server" && wait "$server"; } 2>/dev/null || true
+	stop
 	rm -rf "$dir"
 }
 trap cleanup EXIT
@@ -48,4 +50,8 @@ curl -sf "$url/executions/checkout/1/result?wait=30s" >"$dir/result" || die 'the
 grep -q '"output":"receipt of ann"' "$dir/result" || die "the result is $(cat "$dir/result")"
 curl -sf "$url/executions/checkout/1/history" | grep -q '"kind":"closed"' || die 'the history has no end'
 [ "$SECONDS" -le "$max_seconds" ] || die "it took $SECONDS s, at most $max_seconds are allowed"
-say "from perdure dev to the result of the first workflow in $SECONDS s"
+took=$SECONDS
+stop
+server=''
+! grep -q 'was killed' "$dir/log" || die 'the worker did not end when perdure dev was stopped'
+say "from perdure dev to the result of the first workflow in $took s"

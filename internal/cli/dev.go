@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,9 @@ const (
 	devPoll = 500 * time.Millisecond
 	// devPatience is how long the last read may take.
 	devPatience = 5 * time.Second
+	// devDrain is how long the program, and then the calls of the server, may take when the command
+	// stops.
+	devDrain = 10 * time.Second
 )
 
 // serverVariable tells programs which server to dial. Commands of this CLI read it as well.
@@ -75,15 +80,28 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 · over HTTP:       http://%s/v1/docs
 `, o.store, serverURL(s), s.Addr(), serverURL(s), serverURL(s), s.Addr())
 	here := func(context.Context) (session, error) { return running{opened{s.Node()}}, nil }
-	ctx, cancel := context.WithCancel(ctx)
+	defer unregister()
+	ctx, ignore := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer ignore()
+
+	// The program ends before the server does: a worker reports what it has run before it leaves.
+	watched, cancel := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	go func() {
-		failed <- o.untilStopped(ctx, s, unregister, 10*time.Second)
-		cancel()
+		defer cancel()
+		select {
+		case err := <-s.Failed():
+			failed <- err
+		case <-watched.Done():
+			failed <- nil
+		}
 	}()
-	err = o.watchProgram(ctx, args, serverVariable+"="+serverURL(s), here)
+	err = o.watchProgram(watched, args, serverVariable+"="+serverURL(s), here)
 	cancel()
-	return errors.Join(err, <-failed)
+
+	within, release := context.WithTimeout(context.WithoutCancel(ctx), devDrain)
+	defer release()
+	return errors.Join(err, <-failed, s.Close(within))
 }
 
 // running is the node of a server. Who looks at it does not close it.
@@ -124,7 +142,7 @@ func (o *options) keepRunning(ctx context.Context, args []string, env string) er
 	for {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-		cmd.WaitDelay = 10 * time.Second
+		cmd.WaitDelay = devDrain
 		cmd.Env = append(os.Environ(), env)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = o.In, o.Out, o.Err
 		if err := cmd.Start(); err != nil {
@@ -133,6 +151,9 @@ func (o *options) keepRunning(ctx context.Context, args []string, env string) er
 
 		fmt.Fprintf(o.Err, "· started %s (process %d)\n", args[0], cmd.Process.Pid)
 		err := cmd.Wait()
+		if how, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ctx.Err() != nil && how.Signaled() && how.Signal() == syscall.SIGKILL {
+			fmt.Fprintf(o.Err, "· %s did not end within %s and was killed\n", args[0], cmd.WaitDelay)
+		}
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
