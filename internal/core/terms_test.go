@@ -123,3 +123,37 @@ func TestWaitingRun(t *testing.T) {
 		t.Error("timers of the code are taken for those of the run, or the other way round")
 	}
 }
+
+// A run that fails is repeated under its policy, unless a client has asked for its end, or its
+// execution times out before the next attempt begins.
+func TestFailedRunIsRepeated(t *testing.T) {
+	t.Parallel()
+	a, fresh := address("k"), runID(77)
+	for name, test := range map[string]struct {
+		timeout  time.Duration
+		canceled bool
+		repeated bool
+	}{
+		"a policy":                {repeated: true},
+		"a time-out later":        {timeout: time.Hour, repeated: true},
+		"a time-out before":       {timeout: 30 * time.Second},
+		"a request for its end":   {canceled: true},
+		"both, with a late limit": {timeout: time.Hour, canceled: true},
+	} {
+		w := newWorld(t.Fatalf)
+		policy := &model.Retry{MaxAttempts: 3, Initial: time.Minute, Coefficient: 1000}
+		w.deliver(&model.Message{Kind: model.MessageStart, To: a, Terms: &model.Terms{Timeout: test.timeout, Retry: policy}})
+		if test.canceled {
+			w.deliver(&model.Message{Kind: model.MessageCancel, To: a})
+		}
+		x := w.seat(a).x
+		end := &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "down"}}
+		next, _, err := core.Apply(x, &model.Turn{Run: x.Start.Run, Seen: x.Next - 1, Close: end}, w.now, fresh, core.DefaultLimits)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if repeated := next.Start.Run == fresh; repeated != test.repeated {
+			t.Errorf("%s: the run is repeated: %v, want %v", name, repeated, test.repeated)
+		}
+	}
+}

@@ -73,14 +73,14 @@ var starting = []mutant{
 		file:  "internal/core/terms.go",
 		old:   "p == nil || x.Canceling != 0 {\n",
 		new:   "p == nil {\n",
-		tests: [][]string{coreTest("TestRandomInputs$")},
+		tests: [][]string{coreTest("TestFailedRunIsRepeated$")},
 	},
 	{
 		name:  "a failed run is repeated although its execution times out before",
 		file:  "internal/core/terms.go",
 		old:   "	return begins, x.Start.Expires == 0 || begins < x.Start.Expires\n",
 		new:   "	return begins, true\n",
-		tests: [][]string{sdkTest("TestWorkflowRetry$"), coreTest("TestRandomInputs$")},
+		tests: [][]string{sdkTest("TestWorkflowRetry$"), coreTest("TestFailedRunIsRepeated$")},
 	},
 	{
 		name:  "the worker asks the policy of the activity although the submission brought one",
