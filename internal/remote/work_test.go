@@ -157,15 +157,11 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 	s.listener.breaks.Store(true)
 	orders := newOrders()
 	app := s.open(t, orders.definitions()...)
-	for i := range 30 {
+	// How often they break depends on how much is sent at a time.
+	for i := 0; i < 30 || s.listener.cuts.Load() < 10; i++ {
 		orders.check(t, app, i)
 	}
-
-	if n := s.listener.cuts.Load(); n < 10 {
-		t.Errorf("the streams were cut %d times only", n)
-	} else {
-		t.Logf("the streams were cut %d times", n)
-	}
+	t.Logf("the streams were cut %d times", s.listener.cuts.Load())
 
 	if n := orders.bodies.Load(); n != orders.want.Load() {
 		t.Errorf("%d bodies ran, want %d", n, orders.want.Load())
