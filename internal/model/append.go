@@ -695,5 +695,6 @@ func (m *appender) deadTaskOrder(k byte, l *DeadTaskOrder) {
 	}
 
 	in.id(5, l.Run)
+	in.bool(6, l.Damaged)
 	m.dst = in.end()
 }

@@ -197,7 +197,7 @@ var genDeadTaskOrder = rapid.OneOf(rapid.Just[*model.DeadTaskOrder](nil), rapid.
 	l := &model.DeadTaskOrder{
 		Do:    model.DeadTaskVerb(rapid.IntRange(int(model.DeadTaskRequeue), int(model.DeadTaskPurge)).Draw(t, "do")),
 		Ref:   model.TaskRef{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "task")},
-		Count: genInt.Draw(t, "count"), Run: genRun.Draw(t, "as"),
+		Count: genInt.Draw(t, "count"), Run: genRun.Draw(t, "as"), Damaged: rapid.Bool().Draw(t, "damaged"),
 	}
 	if rapid.Bool().Draw(t, "edited") {
 		p := genPayload.Draw(t, "input")
