@@ -1,6 +1,6 @@
-// Package authz says what callers may do. One table names, for every method of gRPC, every operation
-// of the REST API and every route of the Flovyn contract, the action that it is and the kind of
-// thing that it acts on. An Authorizer decides whether a caller may take an action.
+// Package authz says what callers may do. One table names, for every method of gRPC, every
+// operation of the REST API and every route of the Flovyn contract, the action that it is and the
+// kind of thing that it acts on. An Authorizer decides whether a caller may take an action.
 //
 // A call that has no row in the table is refused. Servers check at start that the table covers all
 // that they serve, so a new method cannot be reached before its row exists.

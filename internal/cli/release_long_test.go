@@ -124,6 +124,7 @@ func checkBill(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	listed := map[string]bool{}
 	for _, c := range bill.Components {
 		listed[c.Name+" "+c.Version] = c.PURL == "pkg:golang/"+c.Name+"@"+c.Version

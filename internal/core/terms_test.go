@@ -146,6 +146,7 @@ func TestFailedRunIsRepeated(t *testing.T) {
 		if test.canceled {
 			w.deliver(&model.Message{Kind: model.MessageCancel, To: a})
 		}
+
 		x := w.seat(a).x
 		end := &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "down"}}
 		next, _, err := core.Apply(x, &model.Turn{Run: x.Start.Run, Seen: x.Next - 1, Close: end}, w.now, fresh, core.DefaultLimits)

@@ -145,7 +145,7 @@ func (r *rig) until(what string, fact func() bool) {
 		if time.Now().After(end) {
 			r.t.Fatalf("%s: it did not happen", what)
 		}
-		pause = min(pause*5/4, 100*time.Millisecond) // looks take processor time from what they wait for
+		pause = min(pause*5/4, 100*time.Millisecond) // looks cost processor time
 	}
 }
 

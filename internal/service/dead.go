@@ -255,7 +255,7 @@ func (s *Service) purgeDamaged(ctx context.Context, row *store.DeadRow) error {
 func (s *Service) addressIn(shard model.ShardID, tenant string) (model.Address, error) {
 	layout := s.store.Info().Layout()
 	a := model.Address{Tenant: tenant, Type: model.TaskPrefix + "damaged" + model.GroupEnding(layout.GroupOf(shard))}
-	for i := range 100 * model.MaxShards { // a hash decides, so a few times the number of shards is enough
+	for i := range 100 * model.MaxShards { // a hash decides
 		if a.Key = strconv.Itoa(i); layout.Shard(a) == shard {
 			return a, nil
 		}

@@ -98,7 +98,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
-		pause = min(pause*5/4, 100*time.Millisecond) // looks take processor time from what they wait for
+		pause = min(pause*5/4, 100*time.Millisecond) // looks cost processor time
 	}
 }
 

@@ -175,8 +175,8 @@ func newAccount(t *testing.T, operator nkeys.KeyPair, known *server.MemAccResolv
 	return account
 }
 
-// A hub presents the credentials of its file. It reads the file whenever it connects, so credentials
-// that were replaced count without a restart.
+// A hub presents the credentials of its file. It reads the file whenever it connects, so
+// credentials that were replaced count without a restart.
 func TestCredentialsFile(t *testing.T) {
 	t.Parallel()
 	operator, err := nkeys.CreateOperator()

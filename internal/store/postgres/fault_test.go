@@ -144,7 +144,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited too long for %s", what)
 		}
-		pause = min(pause*5/4, 100*time.Millisecond) // looks take processor time from what they wait for
+		pause = min(pause*5/4, 100*time.Millisecond) // looks cost processor time
 	}
 }
 
