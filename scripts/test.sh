@@ -37,7 +37,7 @@ fi
 
 # `go test` links a program for each of 130 packages, which is a fifth of the processor time of the
 # suite. The script keeps these programs, so that the next run links only those whose code has
-# changed. They need 5 GB; if the disk has no room for them, each run links all of them.
+# changed. They need 3 GB; if the disk has no room for them, each run links all of them.
 programs=$PWD/.bin/tests
 room() { [ "$(df --output=avail -m "$PWD" 2>/dev/null | tail -n 1)" -ge 8192 ] 2>/dev/null; }
 room && mkdir -p "$programs" || programs=
