@@ -44,7 +44,7 @@ func (f *clusterFire) command(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// mend executes a statement that ends a fault. It tries until the database takes it.
+// mend ends a fault with statements. It tries again until the database has executed them.
 func (f *clusterFire) mend(statements ...string) {
 	for {
 		err := f.command(f.t.Context(), statements...)

@@ -35,6 +35,7 @@ const (
 type split struct {
 	t      *testing.T
 	url    string
+	db     *pgx.Conn // beside both nodes
 	victim *process
 	reads  string // the file in which the victim writes what it has read
 	other  *perdure.App
@@ -85,7 +86,7 @@ func (s *split) open(start func(env ...string) *process) {
 
 	// Every write of a state is recorded, with the session that wrote it and the node that owned
 	// the shard by then.
-	conn := connect(s.t, s.url)
+	s.db = connect(s.t, s.url)
 	for _, sql := range []string{
 		`create schema faults`,
 		`create table faults.writes (session text, owner uuid)`,
@@ -94,7 +95,7 @@ func (s *split) open(start func(env ...string) *process) {
 			return new; end $$`,
 		`create trigger note after insert or update on perdure.entities for each row execute function faults.note()`,
 	} {
-		if _, err := conn.Exec(s.t.Context(), sql); err != nil {
+		if _, err := s.db.Exec(s.t.Context(), sql); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -106,7 +107,7 @@ func (s *split) open(start func(env ...string) *process) {
 // rounds cuts the victim off again and again, and checks at the end what both nodes did.
 func (s *split) rounds(cut, heal func()) {
 	for round := 1; round <= *splitRounds; round++ {
-		s.awaitShare(conn(s.t, s.url))
+		s.awaitShare()
 		cut()
 		for i := range s.wrote {
 			s.write(i, round)
@@ -117,27 +118,16 @@ func (s *split) rounds(cut, heal func()) {
 			s.t.Logf("%d rounds", round)
 		}
 	}
-	s.awaitShare(conn(s.t, s.url))
+	s.awaitShare()
 	s.victim.signal(syscall.SIGTERM)
 	s.victim.finish(3 * time.Minute)
 	s.checkReads()
 	s.checkWrites()
 }
 
-// conn connects without a clean-up at the end of the test: there is one per round.
-func conn(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // awaitShare waits until the victim owns shards again, and has written and read as their owner.
-func (s *split) awaitShare(c *pgx.Conn) {
+func (s *split) awaitShare() {
 	s.t.Helper()
-	defer c.Close(context.WithoutCancel(s.t.Context()))
 	size := func() int64 {
 		info, err := os.Stat(s.reads)
 		if err != nil {
@@ -150,7 +140,7 @@ func (s *split) awaitShare(c *pgx.Conn) {
 	first, before := -1, size()
 	for end := time.Now().Add(healing); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var writes int
-		if err := c.QueryRow(s.t.Context(), own, s.victim.cmd.Process.Pid).Scan(&writes); err != nil {
+		if err := s.db.QueryRow(s.t.Context(), own, s.victim.cmd.Process.Pid).Scan(&writes); err != nil {
 			s.t.Fatal(err)
 		}
 		if first < 0 {
@@ -214,7 +204,7 @@ func (s *split) checkReads() {
 // checkWrites checks that every state was written by the node that owned its shard.
 func (s *split) checkWrites() {
 	s.t.Helper()
-	rows, err := connect(s.t, s.url).Query(s.t.Context(), `select session, owner from faults.writes`)
+	rows, err := s.db.Query(s.t.Context(), `select session, owner from faults.writes`)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -98,9 +98,9 @@ func (s *served) runSecretCode(token string) {
 	}
 }
 
-// A server tells nobody its secrets: no password, key, payload or error of user code is in its log,
-// also a verbose one, in its metrics and spans, its health, its audit log or its profiles. Metrics,
-// spans and the log of requests have no keys of executions either.
+// A server keeps its secrets. Its log has no password, key, payload or error of user code, even if
+// it is verbose. Neither have its metrics, spans, health, audit log and profiles. Metrics, spans
+// and the log of requests have no keys of executions either.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Start(t, pgtest.Options{Fsync: true})

@@ -165,7 +165,7 @@ func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
 func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	switch {
 	case dead == nil: // it is gone already
-	case o.Damaged: // whoever asks does not know whether it was requeued
+	case o.Damaged: // the client could not read it, so it does not know whether it was requeued
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s can be read by now: remove it like any other", o.Ref))
 	case dead.hasChanged(o):
 		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, dead.Body.Requeued.Run))
@@ -176,8 +176,8 @@ func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadT
 	}
 }
 
-// PurgeDamaged removes a dead task that cannot be read. Nobody knows whether it was requeued. A run
-// that a requeue has begun continues: it does not need the dead task.
+// PurgeDamaged removes a dead task that the lane cannot read. A client may have requeued it. The
+// run that the requeue has begun continues: it does not need the dead task.
 func PurgeDamaged(o *model.DeadTaskOrder) Decision {
 	return Decision{DeadTask: &DeadTaskChange{Ref: o.Ref, Purged: true}}
 }

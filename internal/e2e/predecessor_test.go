@@ -58,61 +58,61 @@ func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 	}
 }
 
+// withStore opens the store of a site. Nothing else may have it open.
+func (s *site) withStore(do func(st store.Store)) {
+	t := s.t
+	t.Helper()
+	st, err := node.OpenStore(t.Context(), node.Config{URL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	do(st)
+}
+
 // abandon leaves the store as after the death of a node that owned every shard. Its lease ends in a
 // year.
 func (s *site) abandon(n store.NodeInfo) {
 	t := s.t
 	t.Helper()
-	st, err := node.OpenStore(t.Context(), node.Config{URL: s.url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
+	s.withStore(func(st store.Store) {
+		reg, err := st.Register(t.Context(), n, 1, 365*24*time.Hour)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-
-	reg, err := st.Register(t.Context(), n, 1, 365*24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shards := make([]model.ShardID, st.Info().Shards)
-	for i := range shards {
-		shards[i] = model.ShardID(i)
-	}
-	if _, err := st.Acquire(t.Context(), n.ID, reg.Epoch, shards); err != nil {
-		t.Fatal(err)
-	}
+		shards := make([]model.ShardID, st.Info().Shards)
+		for i := range shards {
+			shards[i] = model.ShardID(i)
+		}
+		if _, err := st.Acquire(t.Context(), n.ID, reg.Epoch, shards); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
-// members returns the nodes that are registered. Nothing may have the store open.
+// members returns the nodes that are registered.
 func (s *site) members() (ids []model.NodeID) {
 	t := s.t
 	t.Helper()
-	st, err := node.OpenStore(t.Context(), node.Config{URL: s.url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	self := store.NodeInfo{ID: model.NodeID{9}}
-	reg, err := st.Register(t.Context(), self, 1, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := st.Renew(t.Context(), store.RenewRequest{Node: self.ID, Epoch: reg.Epoch, TTL: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for i := range v.Members {
-		if v.Members[i].ID != self.ID {
-			ids = append(ids, v.Members[i].ID)
+	s.withStore(func(st store.Store) {
+		reg, err := st.Register(t.Context(), self, 1, time.Second)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		v, err := st.Renew(t.Context(), store.RenewRequest{Node: self.ID, Epoch: reg.Epoch, TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range v.Members {
+			if v.Members[i].ID != self.ID {
+				ids = append(ids, v.Members[i].ID)
+			}
+		}
+	})
 	return ids
 }

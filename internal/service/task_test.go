@@ -274,8 +274,8 @@ func (r *rotten) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRo
 	return row, err
 }
 
-// A dead task that cannot be read is not requeued, and whoever asks learns why. Only its own tenant
-// can remove it.
+// The service does not requeue a dead task that it cannot read, and says why. Only a client of the
+// task's own tenant can remove it.
 func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -38,6 +38,23 @@ func (r *rig) dieDuringStep(a model.Address) model.HeldRun {
 	return model.HeldRun{Address: a, Run: run}
 }
 
+// readBesideNews lets worker 1 come back for a run. The lane has read the history of the run while
+// a signal to it is in flight to the store.
+func (r *rig) readBesideNews(a model.Address, h model.HeldRun) {
+	r.t.Helper()
+	r.rejoin(2)
+	r.rejoin(3)
+	r.settle()
+	r.signal(a, "s", "signal")
+	for r.flush(); r.commit == nil; r.flush() {
+		r.read()
+	}
+	r.rejoin(1, h)
+	for r.flush(); len(r.loads) > 0; {
+		r.read() // the history without the signal
+	}
+}
+
 // The worker that held a run under the last owner gets it, and no other does: whether it joins
 // before or after the lane has read its runs, and whether there is news for the run before that.
 func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
@@ -71,31 +88,11 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			r.rejoin(1, h)
 		},
 		"news is in flight to the store": func(r *rig, a model.Address, h model.HeldRun) {
-			r.rejoin(2)
-			r.rejoin(3)
-			r.settle()
-			r.signal(a, "s", "signal")
-			for r.flush(); r.commit == nil; r.flush() {
-				r.read()
-			}
-			r.rejoin(1, h)
-			for r.flush(); len(r.loads) > 0; {
-				r.read() // the history without the signal
-			}
+			r.readBesideNews(a, h)
 			r.wantHolder(a, 0)
 		},
 		"the store refuses the news": func(r *rig, a model.Address, h model.HeldRun) {
-			r.rejoin(2)
-			r.rejoin(3)
-			r.settle()
-			r.signal(a, "s", "signal")
-			for r.flush(); r.commit == nil; r.flush() {
-				r.read()
-			}
-			r.rejoin(1, h)
-			for r.flush(); len(r.loads) > 0; {
-				r.read() // the history without the signal
-			}
+			r.readBesideNews(a, h)
 			r.fail(store.Refused)
 			r.settle()
 			r.pass(time.Minute) // it tries again
