@@ -112,7 +112,7 @@ var share = []mutant{
 		file:  "internal/engine/lane/claim.go",
 		old:   "task.Claim == in.claim && l.cfg.Board.IsDropped(task.Worker, ref) {",
 		new:   "task.Claim == in.claim && false {",
-		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeeds$"}},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestClaimThatItsNodeDoesNotHave$"}},
 	},
 	{
 		name:  "a claim whose run moves away no longer holds its permits",
