@@ -103,6 +103,15 @@ func TestReadsEndWithTheLease(t *testing.T) {
 		}
 	}
 
+	for range 5 {
+		soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		stage, err := whichStage.Ask(first.app.With(soon), probe, perdure.Void{})
+		cancel()
+		if err == nil && stage != stageTwo {
+			t.Fatalf("the code on the node answered after the lease had ended: %s", stage)
+		}
+	}
+
 	if first.book.count("the node lost its lease") > 0 {
 		t.Error("the first node was told that it had lost its lease, so this test shows nothing")
 	}

@@ -41,6 +41,7 @@ var (
 	stages      = perdure.DeclareWorkflow[string, string]("stages")
 	firstStage  = perdure.NewSignal[string]("first")
 	secondStage = perdure.NewPromise[string]("second")
+	whichStage  = perdure.NewQuery[perdure.Void, string]("stage")
 )
 
 // The state of an execution of stages in its two stages.
@@ -147,9 +148,12 @@ func definitions(l ledger) perdure.Group {
 			return fmt.Sprintf("%s %d", w, total), err
 		}),
 		stages.Bind(func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+			now := stageOne
+			whichStage.Handle(ctx, func(perdure.Void) (string, error) { return now, nil })
 			if _, err := firstStage.Receive(ctx); err != nil {
 				return "", err
 			}
+			now = stageTwo
 			return secondStage.Await(ctx)
 		}),
 		family.Bind(func(ctx perdure.WorkflowCtx, key string) (int, error) {

@@ -34,6 +34,14 @@ type windowRig struct {
 	gone   map[model.ShardID]bool
 }
 
+// newWindowRig returns a rig whose window holds limit timers and reads them in pages.
+func newWindowRig(t complains, limit, page int) *windowRig {
+	return &windowRig{
+		t: t, w: newWindow(limit), now: 1_000_000_000, limit: page,
+		stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{},
+	}
+}
+
 const rigHorizon = 30 * time.Second
 
 func (r *windowRig) owns(s model.ShardID) bool { return !r.gone[s] }
@@ -146,18 +154,47 @@ func (r *windowRig) counts() {
 	}
 }
 
+// A timer that is stopped and started again in one commit arrives only as added. It fires at its new
+// time, earlier or later, and not at the old one.
+func TestWindowTakesTheNewTimeOfATimer(t *testing.T) {
+	t.Parallel()
+	for _, in := range []time.Duration{time.Second, 20 * time.Second} {
+		r := newWindowRig(t, 40, 10)
+		r.w.reset()
+		r.ask()
+		r.look()
+		r.arrive()
+		r.start("k", 0, 0, 10*time.Second)
+		for k, timer := range r.stored {
+			timer.Due = r.now.Add(in)
+			r.stored[k] = timer
+			r.w.add(&timer)
+		}
+		r.counts()
+
+		began := r.now
+		for len(r.stored) > 0 && r.now < began.Add(time.Minute) {
+			r.now = r.now.Add(time.Second)
+			r.fire(10)
+			if len(r.fired) > 0 && r.now != began.Add(in) {
+				t.Fatalf("the timer fires after %s, want %s", r.now.Sub(began), in)
+			}
+			r.commit()
+		}
+		if len(r.stored) != 0 {
+			t.Fatalf("the timer that was moved to %s does not fire", in)
+		}
+	}
+}
+
 // Whatever the order of commits, reads and results, every timer fires, none twice for one commit
 // and none before its time, even when a kind has more than its share.
 func TestWindowLosesNoTimer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int{1, 2, 5, 10, 40}).Draw(t, "limit")
-		r := &windowRig{
-			t: t, w: newWindow(limit), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{},
-			limit: rapid.SampledFrom([]int{1, 3, 10}).Draw(t, "page"),
-		}
-
-		r.limit = min(r.limit, limit)
+		page := rapid.SampledFrom([]int{1, 3, 10}).Draw(t, "page")
+		r := newWindowRig(t, limit, min(page, limit))
 		r.w.reset()
 		moves := rapid.Bool().Draw(t, "moves") // a reset hides what was lost before it
 		kinds := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(1, 6).Draw(t, "kinds")]
@@ -252,7 +289,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 func TestWindowIsFair(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r := &windowRig{t: t, w: newWindow(40), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{}, limit: 10}
+		r := newWindowRig(t, 40, 10)
 		r.w.reset()
 		begin := r.now
 		due := func(i int) time.Duration { return time.Duration(i) * time.Second }
@@ -286,7 +323,7 @@ func TestWindowIsFair(t *testing.T) {
 // place that the refill has passed: it is still kept.
 func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 	t.Parallel()
-	r := &windowRig{t: t, w: newWindow(8), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{}, limit: 8}
+	r := newWindowRig(t, 8, 8)
 	for i := range byte(20) {
 		// before anything was read: they are in the store only
 		r.start("storm", 0, 10+i, 10*time.Second)
