@@ -161,7 +161,7 @@ func (c *client) errand(kind, key string) bool {
 			return err
 		})
 	case "cell":
-		for range 10 {
+		for range 40 {
 			if !c.cell() {
 				return false
 			}
