@@ -329,43 +329,6 @@ func TestDrainWithTasks(t *testing.T) {
 	r.wantStatus(a, model.Completed)
 }
 
-// The next owner of a shard waits for a claim whose worker is with another node. When that node says
-// that it does not have the claim, another worker gets the same attempt.
-func TestClaimThatItsNodeDoesNotHave(t *testing.T) {
-	t.Parallel()
-	r, b := newBench(t, 1)
-	a := taskAt("t")
-	r.send(theTask("t"), "t")
-	r.settle()
-	lost := b.one()
-	b.restart()
-	b.away, b.left = true, true
-	wait := func() {
-		t.Helper()
-		r.now = r.now.Add(5 * time.Minute)
-		for range 3 { // the lane gives the claim up, and then the board proposes the task
-			b.propose()
-			r.settle()
-		}
-	}
-
-	r.settle()
-	wait()
-	if got := b.claims(); len(got) != 0 {
-		t.Fatalf("%d claims are handed over while the node of the first one may have it", len(got))
-	}
-
-	b.dropped = true
-	wait()
-	again := b.one()
-	if again.Attempt != lost.Attempt || again.Ref.Claim == lost.Ref.Claim {
-		t.Errorf("attempt %d under claim %d is handed over, before it was %d under %d", again.Attempt, again.Ref.Claim, lost.Attempt, lost.Ref.Claim)
-	}
-	b.report(again)
-	r.settle()
-	r.wantStatus(a, model.Completed)
-}
-
 // What an attempt before has reported is read before the next one is handed over. Whatever comes in
 // between, it is handed over, once.
 func TestProgressIsReadMeanwhile(t *testing.T) {

@@ -154,8 +154,8 @@ func (r *windowRig) counts() {
 	}
 }
 
-// A timer that is stopped and started again in one commit arrives only as added. It fires at its new
-// time, earlier or later, and not at the old one.
+// A timer that is stopped and started again in one commit arrives only as added. It fires at its
+// new time, earlier or later, and not at the old one.
 func TestWindowTakesTheNewTimeOfATimer(t *testing.T) {
 	t.Parallel()
 	for _, in := range []time.Duration{time.Second, 20 * time.Second} {
