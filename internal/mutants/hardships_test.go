@@ -16,7 +16,7 @@ var hardships = []mutant{
 	},
 	{
 		name:  "a message for a quarantined address stops the messages behind it",
-		file:  "internal/engine/lane/careful.go",
+		file:  "internal/engine/lane/quarantine.go",
 		old:   "	case in.origin.remote():\n		l.putOff(now, e, in)\n		return\n	default:\n		in.refuse(l, wayOut(in.origin.message, blocked))\n",
 		new:   "	case in.origin.pair != nil:\n		return\n	case in.origin.remote():\n		l.putOff(now, e, in)\n		return\n	default:\n		in.refuse(l, wayOut(in.origin.message, blocked))\n",
 		tests: [][]string{hard("4")},

@@ -151,7 +151,7 @@ var share = []mutant{
 	},
 	{
 		name:  "the board does not learn of quarantines",
-		file:  "internal/engine/lane/careful.go",
+		file:  "internal/engine/lane/quarantine.go",
 		old:   "		l.cfg.Board.Quarantine(now, e.address)\n",
 		new:   "		_ = now\n",
 		tests: append(laneTasks("TestBoardLearnsOfQuarantines$"), []string{"./internal/sim", "-run", "TestKnownSeedsOfPermits$"}),

@@ -70,7 +70,7 @@ var slots = []mutant{
 	},
 	{
 		name:  "the slot of calls that are given up is free before the worker reports them",
-		file:  "internal/engine/lane/entity.go",
+		file:  "internal/engine/lane/entityresult.go",
 		old:   "		l.forgotten[j.gen] = s\n",
 		new:   "		s.leave()\n",
 		tests: [][]string{{"./internal/sim", "-run", "TestSeeds$", "-features=slots,entities", "-seeds=1500", "-failures=1"}},

@@ -1,0 +1,113 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// quarantine isolates an address whose rows the store refuses or cannot read. Other addresses
+// continue, and the rows of this one stay as they are. The lane tries it again after a while, and
+// so does the next owner of the shard.
+func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
+	why = why.Bounded()
+	l.reportQuarantine(e, &why)
+	if !e.hold.free() {
+		l.letGoNow(e, why.String())
+	}
+	l.forget(e)
+	if e.quarantine.why == nil {
+		l.quarantined.add(e)
+	}
+
+	// The run is taken from its worker, and the read of its history stops.
+	e.reading.endHistory()
+	l.workers.unstrand(e) // workers that are here then get it again
+
+	// Callers get the reason.
+	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
+	l.refuseQueries(e, blocked)
+	if e.isEntity() {
+		l.abandon(e, blocked)
+	}
+
+	// From here on the lane refuses inputs for the address.
+	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
+	l.unpost(now, e) // a worker that executes one of its tasks continues
+	if l.cfg.Board != nil && !e.isEntity() {
+		l.cfg.Board.Quarantine(now, e.address)
+	}
+	// the run is unknown, so the lane finds the workers of its claims when it reads the run
+	l.handOverAgain(e)
+	e.wait.reasons = []model.Reason{why}
+	if len(e.backlog.inputs) > 0 {
+		l.schedule(e)
+	}
+}
+
+// cure tries addresses again after their quarantine, because no other event may ever ask for them.
+func (l *Lane) cure(now model.Time) {
+	if l.recovery.careful() {
+		return
+	}
+	for _, e := range l.quarantined.take(now) {
+		e.quarantine.why = nil
+		l.forget(e)
+		l.timers.reset() // timers that came due during the quarantine stayed in the store
+		l.dispatch(now, e)
+		if len(e.quarantine.reports) > 0 {
+			e.requeueReports()
+			l.schedule(e)
+		}
+		l.maybeDrop(e)
+	}
+}
+
+// cureWake returns when the lane tries the next quarantined address again.
+func (l *Lane) cureWake() model.Time {
+	if l.recovery.careful() {
+		return 0
+	}
+	return l.quarantined.wake()
+}
+
+func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	l.touch(l.open, e)
+	l.open.mark(e, store.MarkRow{RunKey: store.RunKey{Shard: e.shard.id, Run: in.run}, Blocked: in.why})
+	l.open.inputs = append(l.open.inputs, in)
+}
+
+// applyPoisoned refuses a message whose caller waits, also an order of another process. It puts off
+// other messages. It applies a removal by force, because that ends the quarantine.
+func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
+	blocked := e.refusal()
+	switch {
+	case in.isForced():
+		l.applyWatched(now, e, in)
+		return
+	case in.origin.isRepeated():
+	case in.isOrder() && !in.refusedOnce && (!in.once() || in.sure(l, e)):
+		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
+		return
+	case in.origin.remote():
+		l.putOff(now, e, in)
+		return
+	default:
+		in.refuse(l, wayOut(in.origin.message, blocked))
+	}
+
+	l.finishInput(in)
+}
+
+// applyPoisoned puts off an answer for another process or shard, and refuses any other answer.
+func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
+	switch {
+	case in.origin.isRepeated():
+	case in.origin.remote():
+		l.putOff(now, e, in)
+		return
+	default:
+		in.refuse(l, wayOut(in.origin.message, e.refusal()))
+	}
+	l.finishInput(in)
+}
