@@ -209,6 +209,14 @@ func TestCheckLengths(t *testing.T) {
 	})
 	const rest = " lines; at most 800: which idea could live in a file of its own?"
 	same(t, checkLengths(m), "a/long.go: 801"+rest, "a/long_test.go: 1601"+rest, "a/pretends.go: 803"+rest)
+
+	m = parse(t, map[string]string{
+		laneDir + "/exactly.go":    "package lane" + strings.Repeat("\n", maxLaneLines),
+		laneDir + "/long.go":       "package lane" + strings.Repeat("\n", maxLaneLines+1),
+		laneDir + "/at_test.go":    "package lane" + strings.Repeat("\n", maxLines),
+		laneDir + "/below/long.go": "package below" + strings.Repeat("\n", maxLines),
+	})
+	same(t, checkLengths(m), laneDir+"/long.go: 501 lines; at most 500: which idea could live in a file of its own?")
 }
 
 func TestCheckUnfinished(t *testing.T) {

@@ -218,6 +218,7 @@ var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
 	t.Parallel()
+
 	for _, seed := range []uint64{
 		// a claim arrived after its poll was answered, and the board of the worker did not count
 		// the slot that the claim used
