@@ -57,7 +57,7 @@ func checkNumbers(cfg *attachment) error {
 		value int
 	}{{"MaxLoaded", cfg.MaxLoaded}, {"MaxSteps", cfg.MaxSteps}, {"MaxCalls", cfg.MaxCalls}, {"MaxPayload", cfg.MaxPayload}} {
 		if n.value < 0 {
-			wrong("%s is %d, which is less than nothing", n.name, n.value)
+			wrong("%s is %d, must be >= 0", n.name, n.value)
 		}
 	}
 

@@ -85,7 +85,7 @@ func encodableFields(t reflect.Type, seen []reflect.Type) error {
 	}
 
 	if hidden > 0 && hidden == t.NumField() && len(seen) == 1 {
-		return fmt.Errorf("%s has no exported field, so nothing of it would be stored", t)
+		return fmt.Errorf("%s has no exported field, so it would be stored empty", t)
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (r *registry) checkEntity(d *entityDefinition) {
 		r.wrong("%w (%s)", err, d.at)
 	}
 	if strings.HasPrefix(d.name, model.ReservedPrefix) {
-		r.wrong("the name of %s %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.kind.word, d.name, model.ReservedPrefix, d.at)
+		r.wrong("the name of %s %s begins with %s, which is reserved for Perdure: give it another name (%s)", d.kind.word, d.name, model.ReservedPrefix, d.at)
 	}
 	r.checkTypes(d.at, d.types)
 	wrong := func(format string, args ...any) {

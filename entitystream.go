@@ -140,7 +140,7 @@ func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, er
 	for at.Do = model.TakeNext; ; {
 		page, err := h.backend.TakeItems(c.ctx, at)
 		if fault.Is(err, fault.NotFound) {
-			err = fault.New(fault.Unavailable, "stream %s of %s is lost: the entity has moved to another process, or this process could not be heard; read it again", r.Name, r.Address)
+			err = fault.New(fault.Unavailable, "stream %s of %s is lost: the entity has moved to another process, or its owner has not heard from this process; read the stream again", r.Name, r.Address)
 		}
 		if err != nil {
 			return err

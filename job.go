@@ -54,7 +54,7 @@ func (j *Job) apply(opts []StartOption) {
 	}
 	j.err = o.err
 	if o.keyed || o.reuse != model.ReturnExisting || o.requestID != "" || len(o.with) > 0 || o.policy != model.CancelChild {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution a key of its own; give it Labels, and what is said of tasks", j.name)
+		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution its own key; only Labels and the options of tasks are allowed", j.name)
 	}
 	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
 		j.err = fault.New(fault.Invalid, "the job %s: a schedule says when executions begin, and the policy for failed runs is given to NewWorkflow", j.name)

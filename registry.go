@@ -137,7 +137,7 @@ func (r *registry) workflow(d workflowDefinition) {
 
 	r.check("workflow", d.name, d.at, d.types)
 	if strings.HasPrefix(d.name, model.TaskPrefix) {
-		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
+		r.wrong("the name of workflow %s begins with %q, which is reserved for tasks (%s)", d.name, model.TaskPrefix, d.at)
 	}
 
 	for _, k := range []*calleeKind{entityKind, serviceKind} {
@@ -147,7 +147,7 @@ func (r *registry) workflow(d workflowDefinition) {
 	}
 
 	if strings.HasPrefix(d.name, schedule.Reserved) {
-		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
+		r.wrong("the name of workflow %s begins with %s, which is reserved for Perdure: give it another name (%s)", d.name, schedule.Reserved, d.at)
 	}
 	if d.retry != nil {
 		d.retry.check(func(format string, args ...any) {

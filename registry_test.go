@@ -95,7 +95,7 @@ func TestMistakesInDefinitions(t *testing.T) {
 		{
 			"nothing exported",
 			[]perdure.Definition{perdure.NewActivity("o", func(context.Context, opaque) (int, error) { return 0, nil })},
-			[]string{"input of activity o: perdure_test.opaque has no exported field, so nothing of it would be stored"},
+			[]string{"input of activity o: perdure_test.opaque has no exported field, so it would be stored empty"},
 		},
 		{
 			"encodes itself only",

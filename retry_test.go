@@ -195,8 +195,8 @@ var wrongPolicies = []struct {
 }{
 	{perdure.RetryPolicy{MaxAttempts: -1}, "RetryPolicy.MaxAttempts is -1"},
 	{perdure.Exponential(-2), "RetryPolicy.MaxAttempts is -2"},
-	{perdure.RetryPolicy{Initial: -time.Second}, "RetryPolicy.Initial is -1s, which is less than nothing"},
-	{perdure.RetryPolicy{Max: -time.Second}, "RetryPolicy.Max is -1s, which is less than nothing"},
+	{perdure.RetryPolicy{Initial: -time.Second}, "RetryPolicy.Initial is -1s, must be >= 0"},
+	{perdure.RetryPolicy{Max: -time.Second}, "RetryPolicy.Max is -1s, must be >= 0"},
 	{perdure.Constant(3, -time.Minute), "RetryPolicy.Initial is -1m0s"},
 	{perdure.RetryPolicy{Initial: time.Hour, Max: time.Minute}, "RetryPolicy.Initial is 1h0m0s, longer than its Max of 1m0s"},
 	{perdure.RetryPolicy{Coefficient: 0.5}, "RetryPolicy.Coefficient is 0.5: pauses do not get shorter, so it is at least 1"},
@@ -206,14 +206,14 @@ var wrongPolicies = []struct {
 	{perdure.RetryPolicy{Initial: math.MaxInt64}, "RetryPolicy.Initial is 2562047h47m16.854775807s, which is more than a hundred years"},
 	{perdure.RetryPolicy{Max: math.MaxInt64}, "RetryPolicy.Max is 2562047h47m16.854775807s, which is more than a hundred years"},
 	{perdure.AttemptTimeout(math.MaxInt64), "AttemptTimeout is 2562047h47m16.854775807s, which is more than a hundred years"},
-	{perdure.AttemptTimeout(math.MinInt64), "AttemptTimeout is -2562047h47m16.854775808s, which is less than nothing"},
+	{perdure.AttemptTimeout(math.MinInt64), "AttemptTimeout is -2562047h47m16.854775808s, must be >= 0"},
 	{perdure.RetryPolicy{Jitter: -0.1}, "RetryPolicy.Jitter is -0.1: it is a share, from 0 to 1"},
 	{perdure.RetryPolicy{Jitter: 1.5}, "RetryPolicy.Jitter is 1.5"},
 	{perdure.RetryPolicy{Jitter: math.NaN()}, "RetryPolicy.Jitter is NaN"},
 	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(io.EOF), {}}}, "RetryPolicy.Except, number 2 is empty"},
 	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(nil)}}, "RetryPolicy.Except, number 1: ErrorIs of nil"},
 	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("")}}, "RetryPolicy.Except, number 1: ErrorNamed without a name"},
-	{perdure.AttemptTimeout(-time.Second), "AttemptTimeout is -1s, which is less than nothing"},
+	{perdure.AttemptTimeout(-time.Second), "AttemptTimeout is -1s, must be >= 0"},
 }
 
 func TestWrongPolicies(t *testing.T) {

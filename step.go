@@ -74,7 +74,7 @@ func checkTimes(wrong func(format string, args ...any), times ...namedTime) {
 	for _, d := range times {
 		switch {
 		case d.value < 0:
-			wrong("%s is %s, which is less than nothing", d.name, d.value)
+			wrong("%s is %s, must be >= 0", d.name, d.value)
 		case d.value > maxTaskTime:
 			wrong("%s is %s, which is more than a hundred years", d.name, d.value)
 		}

@@ -482,7 +482,7 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 		{[]perdure.TaskOption{perdure.Priority(1)}, "Priority is for an activity that has a queue"},
 		{[]perdure.TaskOption{perdure.OnQueue("")}, "the name of queue is empty"},
 		{[]perdure.TaskOption{perdure.OnQueue(long)}, "has 201 bytes, at most 200"},
-		{[]perdure.TaskOption{q, perdure.HeartbeatTimeout(-1)}, "HeartbeatTimeout is -1ns, which is less than nothing"},
+		{[]perdure.TaskOption{q, perdure.HeartbeatTimeout(-1)}, "HeartbeatTimeout is -1ns, must be >= 0"},
 		{[]perdure.TaskOption{q, perdure.HeartbeatTimeout(time.Millisecond)}, "it is at least 100ms"},
 		{[]perdure.TaskOption{q, perdure.ScheduleToStart(-time.Second)}, "ScheduleToStart is -1s"},
 		{[]perdure.TaskOption{q, perdure.ScheduleToClose(1 << 62)}, "more than a hundred years"},
@@ -552,7 +552,7 @@ func TestDefinitionsWithQueues(t *testing.T) {
 			[]perdure.Definition{perdure.NewTxActivity("tx", perdure.SQL(nil), func(context.Context, *sql.Tx, int) (int, error) { return 0, nil }, perdure.OnQueue("q"))},
 			"activity tx: it is transactional and has a queue",
 		},
-		"task prefix":  {[]perdure.Definition{perdure.NewWorkflow("task:w", body)}, `begins with "task:", as those of tasks do`},
+		"task prefix":  {[]perdure.Definition{perdure.NewWorkflow("task:w", body)}, `begins with "task:", which is reserved for tasks`},
 		"nil function": {[]perdure.Definition{perdure.NewActivity[int, int]("nothing", nil, perdure.OnQueue("q"))}, "the function of activity nothing is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {

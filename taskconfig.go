@@ -46,11 +46,11 @@ func (c *TaskConfig) check() error {
 		wrong("%d slots and %d more are too many, at most %d each are allowed", c.Slots, c.Prefetch, maxSlots)
 	}
 	if c.Prefetch < 0 {
-		wrong("Prefetch is %d, which is less than nothing", c.Prefetch)
+		wrong("Prefetch is %d, must be >= 0", c.Prefetch)
 	}
 
 	if c.DrainTimeout < 0 {
-		wrong("DrainTimeout is %s, which is less than nothing", c.DrainTimeout)
+		wrong("DrainTimeout is %s, must be >= 0", c.DrainTimeout)
 	}
 	for _, name := range c.Queues {
 		if err := checkText("the name of queue", name, maxName); err != nil {

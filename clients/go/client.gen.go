@@ -2662,7 +2662,7 @@ type CountDeadTasksParams struct {
 	// To Died before this time
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Requeued Only those that were requeued, or were not
+	// Requeued true: only requeued dead tasks; false: only others
 	Requeued *CountDeadTasksParamsRequeued `form:"requeued,omitempty" json:"requeued,omitempty"`
 }
 
@@ -2684,7 +2684,7 @@ type GroupDeadTasksParams struct {
 	// To Died before this time
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Requeued Only those that were requeued, or were not
+	// Requeued true: only requeued dead tasks; false: only others
 	Requeued *GroupDeadTasksParamsRequeued `form:"requeued,omitempty" json:"requeued,omitempty"`
 	Limit    *int64                        `form:"limit,omitempty" json:"limit,omitempty"`
 }
@@ -2707,7 +2707,7 @@ type ListDeadTasksParams struct {
 	// To Died before this time
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Requeued Only those that were requeued, or were not
+	// Requeued true: only requeued dead tasks; false: only others
 	Requeued *ListDeadTasksParamsRequeued `form:"requeued,omitempty" json:"requeued,omitempty"`
 
 	// Limit Most items of the page

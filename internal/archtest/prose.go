@@ -203,6 +203,35 @@ func dense(fset *token.FileSet, body *ast.BlockStmt, lines []string) bool {
 	return !slices.ContainsFunc(lines[first:last-1], func(line string) bool { return strings.TrimSpace(line) == "" })
 }
 
+// checkTexts finds banned expressions in the texts that production code shows to people: errors, log
+// lines, help of commands and metrics. A text is a string with at least one blank. Examples and
+// tests speak as their users do.
+func checkTexts(m *module, rooms []room) (problems []string) {
+	for _, p := range m.packages {
+		if r, _ := roomOf(rooms, p.dir); r.testing || matches("examples/...", p.dir) {
+			continue
+		}
+
+		for _, f := range p.files {
+			if f.test || f.generated {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				literal, ok := n.(*ast.BasicLit)
+				if !ok || literal.Kind != token.STRING || !strings.Contains(literal.Value, " ") {
+					return true
+				}
+				text := comparison.ReplaceAllString(literal.Value, "more than")
+				if words := banned.FindString(text); words != "" {
+					problems = append(problems, fmt.Sprintf("%s: %q in a text for people: say it in plain English (docs/prose.md)", m.at(literal.Pos()), words))
+				}
+				return true
+			})
+		}
+	}
+	return problems
+}
+
 // tallyMarkdown reads a page. Tables and code cannot be wrapped.
 func tallyMarkdown(name, text string) (t tally) {
 	var prose strings.Builder

@@ -28,8 +28,8 @@ func readPolicies(file string) (*policy.Policies, error) {
 func newAuth(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "auth", Short: "Policies that say what callers of a server may do",
-		Long: `Policies that say what callers of a server may do. They are written in Cedar. A server has the default policies, or those of
-the file that perdure serve --policies names.`,
+		Long: `Policies that say what callers of a server may do. They are written in Cedar. A server uses the default policies, or the
+file that perdure serve --policies names.`,
 	}
 	cmd.AddCommand(newAuthCheck(o), newAuthActions(o), newAuthPolicies(o), newAuthSchema(o))
 	return cmd

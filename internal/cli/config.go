@@ -83,7 +83,7 @@ The key is in a file that only its user can read (mode 0600), or in an environme
 			return o.printProfile(all, args[0], "set")
 		},
 	}
-	cmd.Flags().StringVar(&ca, "ca", "", "file of the certificates that sign that of the server (default: those of the system)")
+	cmd.Flags().StringVar(&ca, "ca", "", "file of the certificates that sign the certificate of the server (default: the certificates of the system)")
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "file that has the key; only its user may read it")
 	cmd.Flags().StringVar(&keyEnv, "key-env", "", "environment variable that has the key")
 	return cmd

@@ -112,7 +112,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.policies, "policies", "", "file of Cedar policies that take the place of the default ones (perdure auth policies)")
 	flags.StringVar(&f.cert, "tls-cert", "", "file of the certificate, with its chain")
 	flags.StringVar(&f.certKey, "tls-key", "", "file of its private key")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "file of the certificates that sign those of clients; clients then need one")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "file of the certificates that sign the certificates of clients; clients then need one")
 	f.tokens.add(flags)
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
 	flags.BoolVar(&f.production, "production", false, "refuse what is only good enough for development: a superuser of the database, passwords on the command line, limits that are switched off, and a Flovyn contract without authentication; do not serve gRPC reflection")

@@ -26,7 +26,7 @@ func (f *tokenFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Audience, "jwt-audience", "", "audience that tokens must have")
 	flags.StringSliceVar(&f.Algorithms, "jwt-algorithms", jwt.Algorithms(), "algorithms that tokens may use")
 	flags.StringVar(&f.TenantClaim, "jwt-tenant-claim", "tenant", "claim that has the tenant of the caller")
-	flags.StringVar(&f.TenantsClaim, "jwt-tenants-claim", "", "claim that has a list of tenants, of which the caller may choose one for each call (default: callers have one tenant)")
+	flags.StringVar(&f.TenantsClaim, "jwt-tenants-claim", "", "claim that has a list of tenants; the caller chooses one of them for each call (default: callers have one tenant)")
 	flags.StringVar(&f.RolesClaim, "jwt-roles-claim", "roles", "claim that has the roles of the caller")
 	flags.StringVar(&f.AdminRole, "jwt-admin-role", "", "role in a token that makes its caller an admin (default: none does)")
 }

@@ -75,7 +75,7 @@ func (s *tenantShape) state() string {
 func newTenantList(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List tenants", Args: cobra.NoArgs, Example: "  perdure tenant list --server grpc://host:7800",
-		Long: "List tenants: those that were created, and those that have executions or settings.",
+		Long: "List tenants that were created, and tenants that have executions or settings.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.withAdmin(cmd.Context(), true, func(a api.Admin) error {
 				all, err := a.Tenants(cmd.Context())

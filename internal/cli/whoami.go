@@ -22,7 +22,7 @@ type whoami struct {
 
 func newWhoami(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "whoami", Short: "Show as whom, and where, commands act", Args: cobra.NoArgs,
+		Use: "whoami", Short: "Show the user, the tenant and the server or store of commands", Args: cobra.NoArgs,
 		Long: `Show the server or the store that commands use, the tenant that they act in, and where the key comes from. On a server the command connects, so it fails if the key is
 wrong; the tenant is that of the key, unless you choose another one with an admin key. On a store the command acts as the user of this machine.`,
 		Example: "  perdure whoami\n  perdure whoami --profile prod",

@@ -227,7 +227,7 @@ func (v *Validator) Task(r *api.StartRequest) {
 	t := r.Task
 	switch kind, named := strings.CutPrefix(r.Address.Type, model.TaskPrefix); {
 	case t == nil && named:
-		v.Wrong("the name of the workflow begins with %q, as those of tasks do", model.TaskPrefix)
+		v.Wrong("the name of the workflow begins with %q, which is reserved for tasks", model.TaskPrefix)
 		return
 	case r.Address.IsEntity():
 		v.Wrong("%s is an entity or a service: it cannot be started", r.Address)

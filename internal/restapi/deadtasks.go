@@ -32,7 +32,7 @@ type DeadQuery struct {
 	Fingerprint string    `query:"fingerprint"`
 	From        time.Time `query:"from" doc:"Died at this time or later"`
 	To          time.Time `query:"to" doc:"Died before this time"`
-	Requeued    string    `query:"requeued" enum:"true,false" doc:"Only those that were requeued, or were not"`
+	Requeued    string    `query:"requeued" enum:"true,false" doc:"true: only requeued dead tasks; false: only others"`
 }
 
 func (q *DeadQuery) request(tenant string) (api.DeadRequest, error) {

@@ -65,7 +65,7 @@ var refusedByOpen = []opened{
 	{
 		"S24", "an input that loses everything",
 		[]perdure.Definition{perdure.NewActivity("a", func(context.Context, struct{ hidden int }) (out, error) { return out{}, nil })},
-		[]string{"has no exported field, so nothing of it would be stored"},
+		[]string{"has no exported field, so it would be stored empty"},
 	},
 	{
 		"S25", "fewer than no attempts",

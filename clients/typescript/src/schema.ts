@@ -4169,7 +4169,7 @@ export interface operations {
                 from?: string;
                 /** @description Died before this time */
                 to?: string;
-                /** @description Only those that were requeued, or were not */
+                /** @description true: only requeued dead tasks; false: only others */
                 requeued?: "true" | "false";
             };
             header?: never;
@@ -4210,7 +4210,7 @@ export interface operations {
                 from?: string;
                 /** @description Died before this time */
                 to?: string;
-                /** @description Only those that were requeued, or were not */
+                /** @description true: only requeued dead tasks; false: only others */
                 requeued?: "true" | "false";
                 limit?: number;
             };
@@ -4252,7 +4252,7 @@ export interface operations {
                 from?: string;
                 /** @description Died before this time */
                 to?: string;
-                /** @description Only those that were requeued, or were not */
+                /** @description true: only requeued dead tasks; false: only others */
                 requeued?: "true" | "false";
                 /** @description Most items of the page */
                 limit?: number;

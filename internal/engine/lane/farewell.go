@@ -118,5 +118,5 @@ func (u Unstored) String() string {
 	if len(u.Names) > 0 {
 		of = " (of " + strings.Join(u.Names, ", ") + ")"
 	}
-	return fmt.Sprintf("not stored: %d requests, whose callers were told, and %d outcomes of steps, tasks and entity calls, which run again%s", u.Requests, u.Outcomes, of)
+	return fmt.Sprintf("not stored: %d requests, whose callers got an error, and %d outcomes of steps, tasks and entity calls, which run again%s", u.Requests, u.Outcomes, of)
 }

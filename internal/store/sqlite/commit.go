@@ -596,7 +596,7 @@ func (t *batchWriter) readExisting() ([]store.ExistingStart, error) {
 		}
 		// No step makes an address free after the starts, so such a batch contradicts itself.
 		if e == nil {
-			return nil, refusedError("start of %s: its address was taken and is not any more", t.b.Starts[i].Start.Run)
+			return nil, refusedError("start of %s: its address was in use and no longer is", t.b.Starts[i].Start.Run)
 		}
 		out = append(out, store.ExistingStart{Index: i, Execution: *e})
 	}
