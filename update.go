@@ -18,8 +18,8 @@ func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name}
 // Validators run first and must not wait; the caller gets their error. Updates that arrive before
 // Handle wait for it. A second Handle of the name replaces the first.
 //
-// When the workflow function returns or continues as new, an update whose handler still runs is
-// refused; WaitUpdates waits for them.
+// When the workflow function returns or continues as new, the engine refuses updates whose handlers
+// still run. WaitUpdates waits for these handlers.
 func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
 	if fn == nil {
 		panic(fault.New(fault.Invalid, "the handler of update %s is nil", u.name))

@@ -39,7 +39,7 @@ func main() {
 // childVariable has the settings of a process that the command has started.
 const childVariable = "PERDURE_CLUSTER_BENCH"
 
-// settings are those of one process.
+// settings configure one process.
 type settings struct {
 	URL, Schema, Profile string
 	Clients              int
@@ -122,7 +122,7 @@ func report(n int, link string, all []outcome, d time.Duration) float64 {
 	return rate
 }
 
-// together runs processes side by side.
+// together runs n processes at the same time, and returns what each of them has measured.
 func together(n int, s settings) ([]outcome, error) {
 	all := make([]outcome, n)
 	type process struct {
@@ -195,7 +195,7 @@ var three = perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, n int) (i
 	return n, nil
 })
 
-// child is one of the processes.
+// child runs as one of the measured processes.
 func child(ctx context.Context, _ []string) error {
 	var s settings
 	if err := json.Unmarshal([]byte(os.Getenv(childVariable)), &s); err != nil {
@@ -267,7 +267,7 @@ func load(c perdure.Client, s settings) ([]time.Duration, error) {
 	return slices.Concat(times...), nil
 }
 
-// cpu is what the process has used so far.
+// cpu returns the processor time that the process has used so far.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Keyring lets callers in who have the static admin key, a stored key, or a signed token. Set
+// Keyring accepts callers that have the static admin key, a stored key, or a signed token. Set
 // replaces the stored keys while the server runs.
 type Keyring struct {
 	static atomic.Pointer[AdminKey]
-	// trusted are the static keys of tenants, by their digests. Nothing changes them once the
+	// trusted are the static keys of tenants, by their digests. They do not change while the
 	// server runs.
 	trusted map[[sha256.Size]byte]Identity
-	// unsigned lets callers in who present a JWT, whatever its signature is.
+	// unsigned accepts callers that present a JWT, without a check of its signature.
 	unsigned bool
 	verifier Verifier // nil when signed tokens are not accepted
 	all      atomic.Pointer[map[string]*credential]
@@ -48,7 +48,7 @@ type credential struct {
 	refused error
 	valid   context.Context //nolint:containedctx // ends with the key
 	end     context.CancelCauseFunc
-	// used is when the key last let a caller in, as a model.Time; 0 for never.
+	// used is when a caller last used the key, as a model.Time; 0 for never.
 	used atomic.Int64
 }
 
@@ -61,8 +61,8 @@ func NewKeyring(static *AdminKey) *Keyring {
 	return r
 }
 
-// Set replaces the stored keys, and says which tenants are disabled. What callers do with a key
-// that is gone, or whose tenant is disabled, ends.
+// Set replaces the stored keys and the set of disabled tenants. It ends calls that use a removed
+// key, or a key of a disabled tenant.
 func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	r.setting.Lock()
 	defer r.setting.Unlock()
@@ -70,7 +70,7 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	before := r.disabled
 	r.disabled = disabled
 	r.mu.Unlock()
-	// A caller with several tenants may go on in the others, with a new call.
+	// A caller with several tenants may continue in its other tenants, with a new call.
 	why := func(admin bool, tenant string, several []string) error {
 		switch gone := newlyDisabled(several, before, disabled); {
 		case admin:
@@ -117,8 +117,8 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	}
 }
 
-// ReplaceAdmin replaces the static admin key, and reports whether it is another one. What callers
-// do with the former key ends, and so do the sessions that were opened with it.
+// ReplaceAdmin replaces the static admin key, and reports whether the new key differs from the old
+// one. If it does, calls and sessions that use the old key end.
 func (r *Keyring) ReplaceAdmin(key *AdminKey) bool {
 	r.setting.Lock()
 	defer r.setting.Unlock()
@@ -206,7 +206,7 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 	return who, nil
 }
 
-// Use says when a key last let a caller in.
+// Use says when a caller last used a key.
 type Use struct {
 	Tenant, ID string
 	At         model.Time
@@ -222,8 +222,8 @@ func (r *Keyring) Uses() (all []Use) {
 	return all
 }
 
-// find returns the credential of a secret; nil when there is none. The id is no secret, so looking
-// it up may take a different time. The comparison of the digests takes the same time for all.
+// find returns the credential of a secret; nil when there is none. The id is not secret, so the
+// time of its lookup may vary. The comparison of the digests takes the same time for all secrets.
 func (r *Keyring) find(secret string) *credential {
 	id, ok := idOf(secret)
 	if !ok {

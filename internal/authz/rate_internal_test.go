@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// always lets callers do everything, and counts how often it was asked.
+// always allows everything, and counts its decisions.
 type always struct{ asked int }
 
 func (a *always) Authorize(*authn.Identity, Action) error { a.asked++; return nil }
 
-// A caller that makes too many calls is refused until time has passed, and no other caller is. A
-// question about what a caller may do is no call.
+// The rate refuses a caller that makes too many calls until time has passed. It does not refuse
+// other callers. A question about what a caller may do does not count as a call.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -68,8 +68,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// The memory of rates is bounded. Callers beyond the bound share a budget, and callers that are
-// quiet are forgotten.
+// The rate remembers a bounded number of callers. Callers beyond the bound share a budget. The rate
+// forgets callers that are quiet.
 func TestRateIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

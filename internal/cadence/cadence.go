@@ -82,7 +82,7 @@ func Cron(line, zone string) (Cadence, error) {
 	case len(line) > maxLine:
 		return Cadence{}, wrong("cron line", line, "it has %d bytes, at most %d are allowed", len(line), maxLine)
 	case strings.HasPrefix(line, "TZ=") || strings.HasPrefix(line, "CRON_TZ="):
-		return Cadence{}, wrong("cron line", line, "the zone does not belong into the line: give it beside the line")
+		return Cadence{}, wrong("cron line", line, "the zone does not belong in the line: give it separately")
 	case strings.HasPrefix(strings.ToLower(line), "@every"):
 		return Cadence{}, wrong("cron line", line, "an interval is not a cron line: give it as interval")
 	}
@@ -295,8 +295,8 @@ func asUTC(t time.Time, offset int) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// Between returns the instants after a point in time, up to and including another one, at most this
-// many. more says that there are others.
+// Between returns the first instants after a point in time, up to and including another one. It
+// returns at most as many as most says, and reports in more whether there are others.
 func (c Cadence) Between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for at := after; ; {
 		t, ok := c.Next(at)

@@ -352,7 +352,7 @@ func TestServeRefuses(t *testing.T) {
 		{`"collector:4318" is not the URL of a collector`, exitRefused, []string{"--otlp-endpoint", "collector:4318"}},
 		{"read the configuration", exitRefused, []string{"--config", filepath.Join(dir, "none.toml")}},
 		{`unknown key "listn" (did you mean listen?`, exitRefused, []string{"--config", writeFile(t, dir, "a.toml", "listn = 'x'")}},
-		{"the admin key does not belong into the configuration", exitRefused, []string{"--config", writeFile(t, dir, "b.toml", "admin_key = 'x'")}},
+		{"the admin key does not belong in the configuration", exitRefused, []string{"--config", writeFile(t, dir, "b.toml", "admin_key = 'x'")}},
 		{"lease is \"soon\": must be a duration", exitRefused, []string{"--config", writeFile(t, dir, "c.toml", "lease = 'soon'")}},
 		{"c2.toml:1:", exitRefused, []string{"--config", writeFile(t, dir, "c2.toml", "lease = ")}},
 		{"must be a text, a number or a truth value", exitRefused, []string{"--config", writeFile(t, dir, "d.toml", "[listen]\na = 1")}},

@@ -114,7 +114,7 @@ func (f *tomlFile) setting(key string, flag *pflag.Flag) (origin string, err err
 // unknownSetting refuses a key that is not a setting of a server.
 func (f *tomlFile) unknownSetting(key string, known []string) error {
 	if key == "admin_key" {
-		err := fault.New(fault.Invalid, "%s: the admin key does not belong into the configuration", f.at(key))
+		err := fault.New(fault.Invalid, "%s: the admin key does not belong in the configuration", f.at(key))
 		return fault.WithHint(err, "write it to a file of its own and name that in admin_key_file")
 	}
 	return f.unknownKey("", key, known)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// watchEvery is how often a command reads again that cannot use the feed.
+	// watchEvery is the pause between two reads of a command that cannot use the feed.
 	watchEvery = time.Second
 	// watchRest is how long a command that reads a whole list waits before it reads the list again.
 	watchRest = 250 * time.Millisecond
 )
 
-// watchFlag adds the flag to follow what a command prints.
+// watchFlag adds the flag --watch to a command.
 func watchFlag(cmd *cobra.Command, watch *bool, what string) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, what)
 }
@@ -34,8 +34,8 @@ var (
 // returns errWatched. The page has the changes; nil means that look must read everything. Look is
 // first called with nil.
 //
-// The feed of the engine says when to look. A command that reads the store itself, beside its
-// owner, has no feed, and reads again after a while instead.
+// The feed of the engine says when to look. A command that reads the store itself, while another
+// process owns it, has no feed. It reads again after a while instead.
 func (o *options) follow(ctx context.Context, b api.Backend, r api.WatchRequest, look func(page *api.ChangePage) error) error {
 	r.Tenant = o.tenant
 	first := true
@@ -65,7 +65,7 @@ func (o *options) follow(ctx context.Context, b api.Backend, r api.WatchRequest,
 		err = poll(ctx, look)
 	}
 	if ctx.Err() != nil || errors.Is(err, errWatched) {
-		return nil // the user has seen enough
+		return nil // the user interrupted the command, or there is nothing left to watch
 	}
 	return err
 }
@@ -98,11 +98,11 @@ func newWatch(o *options) *cobra.Command {
 	var classes, workflows, kinds, queues []string
 	var key string
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Print what changes, as it happens",
-		Long: `Print what changes, as it happens: executions, tasks, entities, workers and settings, without inputs and outputs. The command ends when you interrupt it.
+		Use: "watch", Short: "Print changes as they happen",
+		Long: `Print changes as they happen: of executions, tasks, entities, workers and settings, without inputs and outputs. The command ends when you interrupt it.
 
-The process that owns the executions has the changes: a server, or a program that has a file open. Beside a PostgreSQL database the command prints only
-executions, which it reads again every second.`,
+The process that owns the executions has the changes: a server, or a program that has a file open. If the command reads a PostgreSQL database itself, it prints
+only executions, and reads them again every second.`,
 		Example: `  perdure watch
   perdure watch --class task --class setting -o json
   perdure watch --workflow order --key o-42`,

@@ -13,14 +13,14 @@ import (
 // maxWatched bounds the executions whose last line a command remembers.
 const maxWatched = 10_000
 
-// watchedList prints executions of a list whose status or reason has changed. It reads an execution
-// that the feed names again, so that the line is the one that the list has.
+// watchedList prints executions of a list whose status or reason has changed. When the feed names
+// an execution, watchedList reads that execution from the list, so that it prints the same line.
 type watchedList struct {
 	o     *options
 	b     api.Backend
 	req   api.ListRequest
 	limit int
-	// keep leaves out executions; shape returns the value for JSON. Both may be nil.
+	// keep reports whether to print an execution; shape returns its value for JSON. Both may be nil.
 	keep  func(*api.Description) bool
 	shape func(*api.Description) any
 
@@ -103,7 +103,7 @@ func (w *watchedList) news(d *api.Description) bool {
 	return true
 }
 
-// readChanged reads the executions again that a page names.
+// readChanged reads the executions that a page of changes names, and prints them.
 func (w *watchedList) readChanged(ctx context.Context, page *api.ChangePage) error {
 	done := map[model.RunID]bool{}
 	for i := len(page.Changes) - 1; i >= 0; i-- { // the last change of a run is the one that counts

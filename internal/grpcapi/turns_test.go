@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// answer reads until the worker gets an answer to a turn, and returns all answers that have come.
+// answer reads until the worker gets an answer to a turn, and returns all answers until then.
 func (r raw) answer() (got []string) {
 	r.t.Helper()
 	for len(got) == 0 {
@@ -64,7 +64,7 @@ func TestEveryTurnIsAnswered(t *testing.T) {
 	for what, c := range map[string]struct {
 		turn model.Turn
 		want string
-		seen int64 // what the code has been fed afterwards
+		seen int64 // the last event that the code has seen afterwards
 		ends bool  // the worker does not hold the run afterwards
 	}{
 		"waits":          {turn: model.Turn{Waits: waits}, want: "taken"},
@@ -102,7 +102,7 @@ func TestEveryTurnIsAnswered(t *testing.T) {
 			w.send(turn(2, c.turn))
 			got := w.answer()
 
-			// The next answer is that to the next turn, so there was one to this one.
+			// The next answer belongs to the next turn, so this turn got exactly one.
 			after := closed
 			if c.ends {
 				after = stale

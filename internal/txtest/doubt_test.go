@@ -53,15 +53,15 @@ func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[stri
 	<-f.dead
 	first.end()
 	if n := b.int(`select count(*) from perdure_outbox where error is null and tried is not null`); n != 1 {
-		t.Fatalf("%d letters with a noted attempt are left", n)
+		t.Fatalf("%d messages with a recorded attempt are left, want 1", n)
 	}
 
 	return x
 }
 
 // A relay crashes between delivery and removal, and stays down until the engine has forgotten the
-// delivery. It does not deliver again. The message becomes a dead task that says when it may have
-// been delivered.
+// delivery. It does not deliver the message again. The message becomes a dead letter that says when
+// it may have been delivered.
 func TestRelayIsDownForLong(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)
@@ -78,7 +78,7 @@ func TestRelayIsDownForLong(t *testing.T) {
 		b.exec(`update perdure_outbox set tried = $1`, tried)
 
 		second := e.live(t, newFaults(), collect, newOffice(b).outbox(perdure.PollEvery(2*time.Millisecond)))
-		eventually(t, "the relay has dealt with it", func() bool { return b.int(`select count(*) from perdure_outbox where error is null`) == 0 })
+		eventually(t, "the relay has removed the message or given it up", func() bool { return b.int(`select count(*) from perdure_outbox where error is null`) == 0 })
 		at := time.UnixMilli(int64(tried)).UTC().Format(time.RFC3339)
 		if dead := deadLetters(t, second.app); len(dead) != 1 || dead[0].Kind != "signal" || dead[0].Target.Key != "k" ||
 			!strings.Contains(dead[0].Reason, "may have been delivered") || !strings.Contains(dead[0].Reason, at) {
@@ -91,7 +91,8 @@ func TestRelayIsDownForLong(t *testing.T) {
 	})
 }
 
-// A relay that is back while the engine remembers the delivery repeats it, which has no effect.
+// A relay that comes back while the engine still remembers the delivery repeats the delivery. The
+// repetition has no effect.
 func TestRelayIsBackInTime(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)
@@ -107,7 +108,7 @@ func TestRelayIsBackInTime(t *testing.T) {
 }
 
 // A relay that cannot reach the engine records no attempt, so an outage of any length creates no
-// dead tasks.
+// dead letters.
 func TestOutageOfTheEngine(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)
@@ -129,7 +130,7 @@ func TestOutageOfTheEngine(t *testing.T) {
 		eventually(t, "the relay has looked often", func() bool { return rounds() > before+20 })
 		first.end()
 		if n := b.int(`select count(*) from perdure_outbox where tried is null`); n != 1 {
-			t.Errorf("%d letters are not tried", n)
+			t.Errorf("%d messages have no attempt, want 1", n)
 		}
 		second := e.live(t, newFaults(), collect, newOffice(b).outbox(perdure.PollEvery(2*time.Millisecond)))
 		if got, err := x.Result(caller(t, second.app)); err != nil || got != "x end" {

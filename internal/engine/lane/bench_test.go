@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// bench is a board with one worker, 1, and what it was handed.
+// bench is a board with one worker, whose id is 1, and the claims that the worker got.
 type bench struct {
 	name string // what histories call the worker
 	*queue.Board
@@ -50,7 +50,7 @@ func (b *bench) IsDropped(string, model.ClaimRef) bool { return b.dropped }
 
 func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
 
-// newBench is a lane with a board, and a worker with some slots.
+// newBench returns a lane with a board, and a worker with this many slots.
 func newBench(t tb, slots int, change ...func(*lane.Config)) (*rig, *bench) {
 	b := &bench{name: "w@here", has: map[model.ClaimRef]bool{}}
 	b.board(begin, queue.Config{}, slots)
@@ -64,14 +64,14 @@ func (b *bench) board(now model.Time, cfg queue.Config, slots int) {
 	b.Join(now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
 }
 
-// restart has the node begin another life with another board; the worker has a slot.
+// restart begins another life of the node, with another board. The worker has one slot.
 func (b *bench) restart() {
 	b.r.t.Helper()
 	b.board(b.r.now, queue.Config{}, 1)
 	b.r.crashFenced()
 }
 
-// propose has the lane decide about what the board would like.
+// propose passes the proposals of the board to the lane.
 func (b *bench) propose() {
 	for _, m := range b.Match(b.r.now) {
 		b.r.l.Claim(b.r.now, m.Ref, m.Worker, b.name)
@@ -82,7 +82,8 @@ func (b *bench) propose() {
 	b.r.take()
 }
 
-// claims returns the claims handed over since the last call; the worker has them now.
+// claims returns the claims that the lane has handed over since the last call. The worker has them
+// now.
 func (b *bench) claims() (claims []model.Claim) {
 	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
 		if c.Kind == lane.TaskExecute {
@@ -94,7 +95,7 @@ func (b *bench) claims() (claims []model.Claim) {
 	return claims
 }
 
-// one is the claim that was handed over.
+// one returns the only claim that the lane has handed over.
 func (b *bench) one() model.Claim {
 	b.r.t.Helper()
 	cs := b.claims()
@@ -104,7 +105,7 @@ func (b *bench) one() model.Claim {
 	return cs[0]
 }
 
-// report hands in how a claim ended.
+// report sends the lane a report that a claim has ended.
 func (b *bench) report(c model.Claim, change ...func(*model.TaskReport)) {
 	rep := &model.TaskReport{Ref: c.Ref}
 	for _, f := range change {
@@ -115,7 +116,7 @@ func (b *bench) report(c model.Claim, change ...func(*model.TaskReport)) {
 	b.r.take()
 }
 
-// reportAnswers are the answers to the reports of a claim.
+// reportAnswers returns the answers to the reports of a claim.
 func (b *bench) reportAnswers(c model.Claim) (errs []error) {
 	for _, call := range b.r.told {
 		if call.Kind == lane.TaskSettled && call.Ref == c.Ref {
@@ -125,8 +126,8 @@ func (b *bench) reportAnswers(c model.Claim) (errs []error) {
 	return errs
 }
 
-// wantSettled demands that the reports of a claim are answered with these kinds of errors, in their
-// order; "" is none.
+// wantSettled demands that the lane has answered the reports of a claim with errors of these kinds,
+// in this order; "" means no error.
 func (b *bench) wantSettled(c model.Claim, kinds ...string) {
 	b.r.t.Helper()
 	errs := b.reportAnswers(c)

@@ -12,8 +12,8 @@ import (
 )
 
 // A batch has a claim in the commit of the start, a claim of a waiting task, and the schedule of
-// another task. It is refused because of another address. All of them happen, once, and no worker
-// learns of them before.
+// another task. The store refuses the batch because of another address. The lane applies all three
+// again, each once, and no worker learns about them before they are committed.
 func TestRefusedBatchWithClaims(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -53,7 +53,7 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// The worker learns that its task was cancelled even when the batch was refused at first.
+// The worker learns that its task was canceled, even if the store refused the batch at first.
 func TestCancelBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -163,8 +163,8 @@ func TestDrainWithTasks(t *testing.T) {
 	r.wantStatus(a, model.Completed)
 }
 
-// What an attempt before has reported is read before the next one is handed over. Whatever comes in
-// between, it is handed over, once.
+// The lane reads the progress of the last attempt before it hands over the next one. It hands the
+// claim over once, whatever input arrives during that read.
 func TestProgressIsReadMeanwhile(t *testing.T) {
 	t.Parallel()
 	again := func(t *testing.T) (*rig, *bench) {
@@ -221,9 +221,9 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 	})
 }
 
-// A claim is about to be handed over when the removal of an older run of its address is refused,
-// which drops the state of the address. The claim is handed over anyway: nothing else would reach
-// its worker, and the shard would not be freed before.
+// The lane is about to hand over a claim when the store refuses the removal of an older run of the
+// address, and the lane drops the state of the address. The lane hands the claim over anyway:
+// otherwise the worker would never get it, and the lane could not free the shard.
 func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Retention = kept })
@@ -266,8 +266,8 @@ func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	r.wantStatus(m.To, model.Completed)
 }
 
-// A start that finds its address in use had reserved a worker: that is free again, and does not
-// hear of it.
+// A start has reserved a worker, and finds its address in use. The worker is free again, and does
+// not get the task.
 func TestReservedStartMeetsRun(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -294,7 +294,7 @@ func TestReservedStartMeetsRun(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// acquireAll takes all shards, for a lane that is not told of them here.
+// acquireAll acquires all shards from the store. The caller gives them to the lane.
 func (r *rig) acquireAll() []store.AcquiredShard {
 	got, err := r.st.Acquire(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, []model.ShardID{0, 1, 2, 3})
 	if err != nil || len(got) != shards {
@@ -303,7 +303,7 @@ func (r *rig) acquireAll() []store.AcquiredShard {
 	return got
 }
 
-// A proposal that is no longer possible leaves no slot taken and no task forgotten.
+// After a proposal that is no longer possible, no slot stays in use, and the board forgets no task.
 func TestStaleProposals(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -338,8 +338,8 @@ func TestStaleProposals(t *testing.T) {
 	b.wantSlots(1)
 }
 
-// The board takes a deadline to have passed that has not, as far as the run knows: the task waits
-// on.
+// The board believes that a deadline has passed, and the run says that it has not. The task keeps
+// waiting.
 func TestDeadlineThatComesToNothing(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -354,8 +354,8 @@ func TestDeadlineThatComesToNothing(t *testing.T) {
 	b.one()
 }
 
-// The same report before and after its commit is answered as the first; one of a claim that was
-// taken away is refused.
+// The lane gives a repeated report the answer of the first one, before and after the commit. It
+// refuses the report of a claim that the worker has lost.
 func TestRepeatedReports(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -405,7 +405,7 @@ func TestRepeatedReports(t *testing.T) {
 	}
 }
 
-// A report of a run that ends in a batch which is refused is not lost with it.
+// A report ends its run in a batch that the store refuses. The lane does not lose the report.
 func TestReportOfEndingRunBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -424,7 +424,8 @@ func TestReportOfEndingRunBesidePoison(t *testing.T) {
 	b.wantSettled(c, "not_owned")
 }
 
-// A claim is in the store, and the node restarted before the worker got it: the worker gets it now.
+// The node restarts after it has stored a claim and before the worker gets it. The worker gets the
+// claim after the restart.
 func TestClaimThatWasNotHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -459,7 +460,8 @@ func TestTasksWithoutCode(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// A claim of a worker that is nowhere is lost at once; three in a row are enough.
+// A claim of a worker that no node has is lost at once. After three lost claims in a row the task
+// is dead.
 func TestLostWorkers(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -488,14 +490,14 @@ func TestLostWorkers(t *testing.T) {
 	}
 	dead, err := r.st.ListDead(t.Context(), store.DeadQuery{Tenant: "default", Limit: 10})
 	if err != nil || len(dead.Rows) != 1 || dead.Rows[0].Body.Attempts != 3 {
-		t.Errorf("dead letters %+v, %v", dead, err)
+		t.Errorf("dead tasks %+v, %v", dead, err)
 	}
 }
 
 // The clock of the store has been set back since the last event, and a claim is recorded at the
-// time of that event. The board counts from when it learned of the claim, and finds its worker
-// silent too early. That has no effect, and the board finds it again: a claim whose deadlines did
-// not run would be held forever.
+// time of that event. The board counts from the moment when it learned about the claim, and
+// reports too early that the worker is silent. That report has no effect. The board reports it
+// again later, because a claim without deadlines would be held forever.
 func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -522,8 +524,8 @@ func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// A start that assumes an unused address has not read it: until it is stored, there may be a claim
-// that the board does not know.
+// A start that assumes an unused address has not read the address. Until the start is stored, the
+// address may have a claim that the board does not know.
 func TestKnownAfterAssumedStarts(t *testing.T) {
 	t.Parallel()
 	r, _ := newBench(t, 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// turnstile lets one task through at a time, and counts tasks that run without having been let
-// through.
+// turnstile is a gate that lets one task pass at a time. It counts tasks that run although they did
+// not pass.
 type turnstile struct {
 	in   map[model.TaskRef]bool
 	over int
@@ -33,8 +33,8 @@ func (g *turnstile) Give(_ model.Time, it *queue.Item, _ queue.Outcome) { delete
 
 func (*turnstile) Group(*queue.Item) string { return "" }
 
-// wantOne has the board propose what it would like, and demands that it is one claim, which was let
-// through.
+// wantOne passes the proposals of the board to the lane, and demands exactly one claim, whose task
+// has passed the turnstile.
 func (g *turnstile) wantOne(b *bench) {
 	b.r.t.Helper()
 	b.propose()
@@ -46,7 +46,7 @@ func (g *turnstile) wantOne(b *bench) {
 	b.wantSlots(1)
 }
 
-// newTurnstile is a lane with a board that has one, and a worker without a slot.
+// newTurnstile returns a lane with a board that has a turnstile, and a worker without a slot.
 func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 	r, b := newBench(t, 0)
 	g := &turnstile{in: map[model.TaskRef]bool{}}
@@ -54,8 +54,9 @@ func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 	return r, b, g
 }
 
-// A claim shares its batch with a row that the store refuses. The claim is undone, and made again
-// only when the gate lets it through again: another task may have its permit by then.
+// A claim shares its batch with a row that the store refuses. The lane undoes the claim. It makes
+// the claim again only when the task passes the gate again, because another task may have the
+// permit by then.
 func TestClaimBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)
@@ -78,8 +79,8 @@ func TestClaimBesidePoison(t *testing.T) {
 	g.wantOne(b)
 }
 
-// A proposal is on its way to the lane while the run is paused and goes on again: the task has left
-// the board and come back, and is claimed only when it is let through again.
+// A proposal is on its way to the lane while a user pauses and resumes the run. The task has left
+// the board and has come back. The lane claims it only after it has passed the gate again.
 func TestProposalOfATaskThatCameBack(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)

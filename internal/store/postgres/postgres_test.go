@@ -123,11 +123,12 @@ func TestConformance(t *testing.T) {
 	storetest.RunWith(t, o)
 }
 
-// As behind a pooler: no prepared statements and no session settings. The pool has one connection.
+// The suite passes without prepared statements and session settings, as behind a pooler. The pool
+// has one connection.
 func TestConformanceWithoutPreparedStatements(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("nothing else runs in it than in TestConformance but the server")
+		t.Skip("it runs the same suite as TestConformance, with other settings of the connection")
 	}
 	storetest.RunWith(t, newFamily(t, func(c *postgres.Config) { c.PoolSize, c.NoPrepare = 1, true }).options())
 }
