@@ -3,6 +3,7 @@ package archtest
 import (
 	"fmt"
 	"go/ast"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -63,4 +64,30 @@ func typeNames(p *pkg) (names []string) {
 
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// participle matches a name that is one bare participle, such as freed or told.
+var participle = regexp.MustCompile(`^(?:[a-zA-Z][a-z]*ed|(?i:taken|given|seen|told|heard|held|made|said|lost|sent|gone|begun|known|thrown|drawn|woken))$`)
+
+// notParticiples end like participles. The callbacks Taken and Changed are named after the event
+// that the engine or the hub reports to them.
+var notParticiples = []string{"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed", "Embed", "Feed", "Seed", "Taken", "Changed"}
+
+// checkVerbs finds functions of production code and of the simulator that act, and whose name is no
+// verb: they return nothing, and are called by a participle.
+func checkVerbs(m *module) (problems []string) {
+	for _, p := range m.packages {
+		for _, f := range p.files {
+			if f.test || f.generated {
+				continue
+			}
+			for _, d := range f.syntax.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if ok && fn.Type.Results == nil && participle.MatchString(fn.Name.Name) && !slices.Contains(notParticiples, fn.Name.Name) {
+					problems = append(problems, fmt.Sprintf("%s: the function %s acts: name it by a verb", m.at(fn.Pos()), fn.Name.Name))
+				}
+			}
+		}
+	}
+	return problems
 }

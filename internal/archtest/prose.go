@@ -203,9 +203,9 @@ func dense(fset *token.FileSet, body *ast.BlockStmt, lines []string) bool {
 	return !slices.ContainsFunc(lines[first:last-1], func(line string) bool { return strings.TrimSpace(line) == "" })
 }
 
-// checkTexts finds banned expressions in the texts that production code shows to people: errors, log
-// lines, help of commands and metrics. A text is a string with at least one blank. Examples and
-// tests speak as their users do.
+// checkTexts finds banned expressions in the texts that production code shows to people: errors,
+// log lines, help of commands and metrics. A text is a string with at least one blank. Examples
+// and tests speak as their users do.
 func checkTexts(m *module, rooms []room) (problems []string) {
 	for _, p := range m.packages {
 		if r, _ := roomOf(rooms, p.dir); r.testing || matches("examples/...", p.dir) {

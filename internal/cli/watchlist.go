@@ -20,7 +20,8 @@ type watchedList struct {
 	b     api.Backend
 	req   api.ListRequest
 	limit int
-	// keep reports whether to print an execution; shape returns its value for JSON. Both may be nil.
+	// keep reports whether to print an execution. shape returns its value for JSON. Both may be
+	// nil.
 	keep  func(*api.Description) bool
 	shape func(*api.Description) any
 

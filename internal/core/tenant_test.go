@@ -57,10 +57,10 @@ func TestTurnStaysInItsTenant(t *testing.T) {
 func TestWorkersSendNoOrdersAboutRuns(t *testing.T) {
 	t.Parallel()
 	here := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "w"}
-	letter := &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: model.TaskRef{Address: model.Address{Tenant: "other", Type: "wf", Key: "w"}, Run: model.RunID{1}, ID: "s"}}
+	order := &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: model.TaskRef{Address: model.Address{Tenant: "other", Type: "wf", Key: "w"}, Run: model.RunID{1}, ID: "s"}}
 	for name, m := range map[string]model.Message{
-		"an order about a dead task":  {Kind: model.MessageRequeue, To: here, DeadTask: letter},
-		"a signal with such an order": {Kind: model.MessageSignal, To: here, Name: "n", DeadTask: letter},
+		"an order about a dead task":  {Kind: model.MessageRequeue, To: here, DeadTask: order},
+		"a signal with such an order": {Kind: model.MessageSignal, To: here, Name: "n", DeadTask: order},
 		"a removal":                   {Kind: model.MessageDelete, To: here, Runs: []model.RunID{{1}}, Force: true},
 		"a start with a past":         {Kind: model.MessageStart, To: here, Past: &model.Past{}},
 		"a start with another event":  {Kind: model.MessageStart, To: here, With: []model.Event{{Kind: model.EventStepCompleted, ID: "s"}}},

@@ -491,7 +491,7 @@ func (b *board) enlist(s *TaskSession) {
 		}
 		b.names[s.id], b.ids[offer.Name] = workerName(offer.Name, node, b.inc.self.ID), s
 		if model.IsRemoteWorker(offer.Name) {
-			b.reunion.Joined(b.inc.eng.clock.now(), b.inc.eng.cfg.Lane.Reunion)
+			b.reunion.Extend(b.inc.eng.clock.now(), b.inc.eng.cfg.Lane.Reunion)
 		}
 	}
 

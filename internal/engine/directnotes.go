@@ -224,6 +224,6 @@ func (p *parts) end() {
 func (h *linkHandler) HandleLoss(node model.NodeID) {
 	h.inc.hintMail(h.inc.toldShards.take(node))
 	if h.inc.crewHost != nil {
-		h.inc.crewHandler().Lost(node)
+		h.inc.crewHandler().LoseNode(node)
 	}
 }

@@ -162,7 +162,7 @@ func (j *journal) render(e *model.Event) {
 	case model.EventNoted:
 		j.note(e)
 	case model.EventTimerFired:
-		j.fired(e)
+		j.addFired(e)
 	case model.EventWithdrawn:
 		if id, ok := strings.CutPrefix(e.ID, stepTimer); ok {
 			delete(j.timers, id)
@@ -365,7 +365,7 @@ func isNews(kind string) bool {
 	return false
 }
 
-func (j *journal) fired(e *model.Event) {
+func (j *journal) addFired(e *model.Event) {
 	if id, ok := strings.CutPrefix(e.ID, stepTimer); ok {
 		delete(j.timers, id)
 		j.put(e, "TIMER_FIRED", newObject().text("timerId", id))

@@ -64,8 +64,8 @@ func (r *entityRole) Interrupt(i model.Interruption) {
 	}
 }
 
-// operated reports the results of a hand-over that the worker has.
-func (r *entityRole) operated(m *pb.Operated) error {
+// finishCalls reports the results of a hand-over that the worker has.
+func (r *entityRole) finishCalls(m *pb.Operated) error {
 	o, err := wire.ReadOperated(r.s.tenant, m)
 	if err != nil {
 		return err

@@ -290,8 +290,8 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 	return nil
 }
 
-// passed ends an attempt that this session has begun or waits for.
-func (r *workflowRole) passed(m *pb.Passed) error {
+// endPass ends an attempt that this session has begun or waits for.
+func (r *workflowRole) endPass(m *pb.Passed) error {
 	ref, err := wire.ReadTaskRef(r.s.tenant, m.GetRef())
 	if err != nil {
 		return err

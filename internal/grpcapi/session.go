@@ -196,9 +196,9 @@ func (s *session) take(item *pb.WorkerItem) error {
 	case *pb.WorkerItem_Pass:
 		return onRole(s.workflows, "an attempt", func(r *workflowRole) error { return r.pass(it.Pass) })
 	case *pb.WorkerItem_Passed:
-		return onRole(s.workflows, "an attempt", func(r *workflowRole) error { return r.passed(it.Passed) })
+		return onRole(s.workflows, "an attempt", func(r *workflowRole) error { return r.endPass(it.Passed) })
 	case *pb.WorkerItem_Operated:
-		return onRole(s.entities, "results of calls", func(r *entityRole) error { return r.operated(it.Operated) })
+		return onRole(s.entities, "results of calls", func(r *entityRole) error { return r.finishCalls(it.Operated) })
 	case *pb.WorkerItem_TaskReport:
 		return onRole(s.tasks, "a report", func(r *taskRole) error { return r.report(it.TaskReport) })
 	case *pb.WorkerItem_Beats:

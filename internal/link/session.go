@@ -163,11 +163,11 @@ func (s *Session[I, O]) End(err error) {
 	if s.over == nil {
 		s.over = err
 	}
-	s.freed()
+	s.wakeWaiting()
 }
 
-// freed wakes callers that wait for room. The caller holds the lock.
-func (s *Session[I, O]) freed() {
+// wakeWaiting wakes callers that wait for room. The caller holds the lock.
+func (s *Session[I, O]) wakeWaiting() {
 	if s.room != nil {
 		close(s.room)
 		s.room = nil
@@ -212,10 +212,10 @@ func (s *Session[I, O]) begin(ctx context.Context, received uint64) (chan struct
 			}
 			if err := s.out.Resume(received); err != nil {
 				s.over = err
-				s.freed()
+				s.wakeWaiting()
 				return nil, err
 			}
-			s.freed()
+			s.wakeWaiting()
 			s.acked = s.in.Taken() // the other side has just been told
 			s.reading = make(chan struct{})
 			ring(s.news)
@@ -269,7 +269,7 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 		if err := s.out.Acknowledge(acknowledged); err != nil {
 			return false, err
 		}
-		s.freed()
+		s.wakeWaiting()
 	}
 
 	if number == 0 {

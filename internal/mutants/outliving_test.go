@@ -98,7 +98,7 @@ var outliving = []mutant{
 	{
 		name:  "a reunion ends while workers still come back",
 		file:  "internal/engine/lane/reunion.go",
-		old:   "	l.reunion.Joined(now, l.cfg.Reunion)\n",
+		old:   "	l.reunion.Extend(now, l.cfg.Reunion)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestReunionLastsWhileWorkersComeBack$")},
 	},
@@ -119,7 +119,7 @@ var outliving = []mutant{
 	{
 		name:  "claims are lost while workers still come back",
 		file:  "internal/engine/board.go",
-		old:   "			b.reunion.Joined(b.inc.eng.clock.now(), b.inc.eng.cfg.Lane.Reunion)\n",
+		old:   "			b.reunion.Extend(b.inc.eng.clock.now(), b.inc.eng.cfg.Lane.Reunion)\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestBoardWaitsWhileRemoteWorkersJoin$"}},
 	},

@@ -122,7 +122,7 @@ func (c *conn) fail(why error) {
 	c.why = why
 	calls, serving := c.calls, c.serving
 	c.calls, c.serving, c.out, c.queue = nil, nil, nil, nil
-	c.freed()
+	c.wakeWaiting()
 	close(c.ended)
 	c.mu.Unlock()
 
@@ -220,8 +220,8 @@ func (c *conn) note(body []byte) bool {
 	return true
 }
 
-// freed wakes the callers that wait for credit. The caller holds the lock.
-func (c *conn) freed() {
+// wakeWaiting wakes the callers that wait for credit. The caller holds the lock.
+func (c *conn) wakeWaiting() {
 	if c.room != nil {
 		close(c.room)
 		c.room = nil
@@ -397,7 +397,7 @@ func (c *conn) receive(it item) error {
 		}
 		c.usedItems -= int(it.number)
 		c.usedBytes -= int(binary.BigEndian.Uint64(it.body))
-		c.freed()
+		c.wakeWaiting()
 	default:
 		return fault.New(fault.Invalid, "node %s sends an item of kind %q", c.peer, it.kind)
 	}

@@ -207,8 +207,8 @@ func (m *membership) setGone() {
 // maxPatience is how long a worker may take to leave that has no deadline.
 const maxPatience = time.Hour
 
-// joined passes the answer to Join. After a rejoin no caller waits for it.
-func (w *Work) joined(m *pb.Joined) {
+// takeJoined passes the answer of the server to Join. After a rejoin no caller waits for it.
+func (w *Work) takeJoined(m *pb.Joined) {
 	if r := w.member(m.GetRole()); r != nil {
 		err := wire.ReadError(m.GetError())
 		select {
@@ -216,7 +216,7 @@ func (w *Work) joined(m *pb.Joined) {
 		default:
 			if err != nil {
 				if m.GetRole() == pb.Role_ROLE_TASKS {
-					w.tasks.refused(err)
+					w.tasks.loseClaims(err)
 				}
 				w.cfg.Log.Error("the server does not take the worker back", "role", m.GetRole().String(), "error", err)
 			}

@@ -75,7 +75,7 @@ func newEntityRole(m *membership, worker api.EntityWorker) *entityRole {
 }
 
 func (r *entityRole) member() *membership { return r.membership }
-func (r *entityRole) rejoined()           {}
+func (r *entityRole) resume()             {}
 
 // lost keeps what the worker is doing, and the results that the server has not taken, for the next
 // server.

@@ -28,9 +28,9 @@ type taskRole struct {
 
 func (r *taskRole) member() *membership { return r.membership }
 
-// rejoined takes the slots back that the offer has and the worker has not, and repeats the reports
+// resume takes the slots back that the offer has and the worker has not, and repeats the reports
 // that the server may not have stored.
-func (r *taskRole) rejoined() {
+func (r *taskRole) resume() {
 	r.mu.Lock()
 	n := r.slots
 	reports := make([]*pb.WorkerItem, 0, len(r.held))
@@ -61,8 +61,9 @@ func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	return join
 }
 
-// refused tells the worker that it has lost its claims, because the server does not take it back.
-func (r *taskRole) refused(why error) {
+// loseClaims tells the worker that it has lost its claims, because the server does not take it
+// back.
+func (r *taskRole) loseClaims(why error) {
 	r.mu.Lock()
 	held := r.held
 	r.held = map[model.ClaimRef]*pb.WorkerItem{}
@@ -112,7 +113,7 @@ func (r *taskRole) stop(m *pb.StopClaim) error {
 	return nil
 }
 
-func (r *taskRole) settled(m *pb.Settled) error {
+func (r *taskRole) takeSettled(m *pb.Settled) error {
 	if r == nil {
 		return errNoRole
 	}

@@ -69,7 +69,7 @@ func newWorkflowRole(m *membership, worker api.Worker) *workflowRole {
 }
 
 func (r *workflowRole) member() *membership { return r.membership }
-func (r *workflowRole) rejoined()           {}
+func (r *workflowRole) resume()             {}
 
 func (r *workflowRole) reset() {
 	r.held, r.loading = map[model.RunID]holding{}, map[model.RunID]*model.Activation{}
@@ -259,8 +259,8 @@ func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	}
 }
 
-// taken says that the server has applied a turn that recorded no event.
-func (r *workflowRole) taken(m *pb.TurnTaken) error {
+// takeTaken tells the worker that the server has applied a turn that recorded no event.
+func (r *workflowRole) takeTaken(m *pb.TurnTaken) error {
 	if r == nil {
 		return errNoRole
 	}
@@ -274,8 +274,8 @@ func (r *workflowRole) taken(m *pb.TurnTaken) error {
 	return nil
 }
 
-// refused says that the server could not take a turn, so the run goes on elsewhere.
-func (r *workflowRole) refused(m *pb.TurnRefused) error {
+// takeRefused tells the worker that the server could not take a turn. The run continues elsewhere.
+func (r *workflowRole) takeRefused(m *pb.TurnRefused) error {
 	if r == nil {
 		return errNoRole
 	}

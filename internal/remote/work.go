@@ -274,7 +274,7 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 		w.mu.Lock()
 		r.member().offer(l, held)
 		w.mu.Unlock()
-		r.rejoined()
+		r.resume()
 	}
 	w.resume()
 	return l, 0
@@ -283,11 +283,12 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 // role is what the three roles have in common.
 type role interface {
 	member() *membership
-	// lost deals with what the worker holds from the session that the server has lost. It returns a
-	// join with what the worker can go on with. Unsent are the items that the server has not taken.
+	// lost handles what the worker holds from the session that the server has lost. It returns a
+	// join with what the worker can continue with. Unsent are the items that the server has not
+	// taken.
 	lost(unsent []*pb.WorkerItem) *pb.Join
-	// rejoined says what the offer does not.
-	rejoined()
+	// resume sends what the offer does not say, after the worker has joined again.
+	resume()
 }
 
 // tenantOf returns the tenant of the credential, which the server has told.
@@ -320,7 +321,7 @@ func (w *Work) take(item *pb.ServerItem) error {
 
 	switch it := item.GetItem().(type) {
 	case *pb.ServerItem_Joined:
-		w.joined(it.Joined)
+		w.takeJoined(it.Joined)
 	case *pb.ServerItem_Left:
 		w.left(it.Left)
 	case *pb.ServerItem_Drain:
@@ -344,9 +345,9 @@ func (w *Work) take(item *pb.ServerItem) error {
 	case *pb.ServerItem_Kept:
 		return workflows.kept(it.Kept)
 	case *pb.ServerItem_TurnTaken:
-		return workflows.taken(it.TurnTaken)
+		return workflows.takeTaken(it.TurnTaken)
 	case *pb.ServerItem_TurnRefused:
-		return workflows.refused(it.TurnRefused)
+		return workflows.takeRefused(it.TurnRefused)
 	case *pb.ServerItem_Operations:
 		return entities.operate(it.Operations)
 	case *pb.ServerItem_Interruption:
@@ -356,7 +357,7 @@ func (w *Work) take(item *pb.ServerItem) error {
 	case *pb.ServerItem_StopClaim:
 		return tasks.stop(it.StopClaim)
 	case *pb.ServerItem_Settled:
-		return tasks.settled(it.Settled)
+		return tasks.takeSettled(it.Settled)
 	case *pb.ServerItem_BeatReplies:
 		tasks.answers.answer(it.BeatReplies.GetId(), item)
 	case *pb.ServerItem_WriteReply:

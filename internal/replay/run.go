@@ -37,19 +37,19 @@ type run struct {
 	running  atomic.Int64 // running step bodies whose outcome is wanted
 	lastUsed atomic.Int64 // tick, for idleness
 
-	mu       sync.Mutex
-	busy     bool
-	inbox    []*model.Event
-	letter   [1]*model.Event // room for the first of them
-	retries  []string
-	queries  []model.Query
-	evicted  bool
-	cause    string
-	inline   *ask // the step whose body runs on the goroutine of its coroutine
-	done     []model.Command
-	authors  []*ask
-	flushing bool
-	told     []model.Reason // the waits that were last reported
+	mu        sync.Mutex
+	busy      bool
+	inbox     []*model.Event
+	inboxRoom [1]*model.Event // room for the first of them
+	retries   []string
+	queries   []model.Query
+	evicted   bool
+	cause     string
+	inline    *ask // the step whose body runs on the goroutine of its coroutine
+	done      []model.Command
+	authors   []*ask
+	flushing  bool
+	told      []model.Reason // the waits that were last reported
 	// A turn said that a body may run, because a coroutine had the baton. When it lays the baton
 	// down, it reports again.
 	vague    bool
@@ -72,7 +72,7 @@ func newRun(w *Worker, a *model.Activation, code Code) *run {
 		w: w, start: a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
 		busy: true,
 	}
-	r.events, r.inbox = pointers(r.room[:0], a.Events), r.letter[:0]
+	r.events, r.inbox = pointers(r.room[:0], a.Events), r.inboxRoom[:0]
 	r.lastUsed.Store(w.tick.Load())
 	for _, e := range r.events {
 		r.noteDrop(e)

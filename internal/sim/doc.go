@@ -45,7 +45,7 @@
 //     runs and dead tasks leave by age (retention): runs after the retention of the lanes or their
 //     own, dead tasks by the sweep of their owner. Half of the young seeds have tasks, also
 //     submitted many at a time. Users requeue dead tasks, some with another input, undo that, and
-//     purge them (letters). These seeds also have limits, rates, breakers and paused queues (flow,
+//     purge them (dead). These seeds also have limits, rates, breakers and paused queues (flow,
 //     settings, gate). Users set, trip, pause and reset them from any node while tasks run. In most
 //     of these seeds all nodes share limits and breakers. Package engine/flow is the production
 //     code, with the gates, the ledger and the breakers. It writes settings by compare-and-set: the
@@ -62,8 +62,8 @@
 //     that repeats failed runs.
 //   - In some seeds operators drop and skip signals that programs have not taken (drop).
 //   - In some seeds workers are processes of their own and outlive the process that serves them
-//     (outlive). They keep the bodies that run, join another process, and say what they hold. No
-//     other worker may begin a body meanwhile that they still run.
+//     (outlive). They keep the bodies that run, join another process, and say what they hold. Until
+//     they report, no other worker may start a body that they still run.
 //   - In some seeds nodes have different weights, and operators drain them (drain). In the end each
 //     shard belongs to the node that it is proposed for.
 //   - In some seeds the store has two shard groups, and nodes serve one of them or both (groups).

@@ -166,8 +166,8 @@ func (h *EntityHands) begin(c lentCalls) {
 
 func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
 
-// lost notes that an owner is gone. What runs for it continues and has no effect.
-func (h *EntityHands) lost(o *outlet) {
+// loseOwner takes the running calls from an owner that is gone. They continue without effect.
+func (h *EntityHands) loseOwner(o *outlet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.calls {

@@ -53,7 +53,7 @@ type Hands interface {
 	// itself is gone.
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
-	lost(o *outlet)
+	loseOwner(o *outlet)
 
 	slots() SharedSlots
 }
@@ -290,8 +290,8 @@ func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 	h.release(run, generation)
 }
 
-// lost takes all runs of an owner away that is gone.
-func (h *WorkflowHands) lost(o *outlet) {
+// loseOwner takes away all runs of an owner that is gone.
+func (h *WorkflowHands) loseOwner(o *outlet) {
 	h.mu.Lock()
 	var all []uint64
 	for generation, r := range h.runs {

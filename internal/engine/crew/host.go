@@ -137,8 +137,8 @@ func (h *HostSide) SetMembers(v *store.View) {
 	h.Sync()
 }
 
-// Lost says that the connection to a node is lost, and frames with it.
-func (h *HostSide) Lost(node model.NodeID) {
+// LoseNode handles the loss of the connection to a node. Frames may be lost with it.
+func (h *HostSide) LoseNode(node model.NodeID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d := h.deals[node]; d != nil {
@@ -249,7 +249,7 @@ func (d *deal) close(why error) {
 	d.mu.Unlock()
 	for _, o := range all {
 		o.end()
-		o.hands.lost(o)
+		o.hands.loseOwner(o)
 	}
 
 	h.mu.Lock()
@@ -409,7 +409,7 @@ func (h *HostSide) Leave(w Hands) {
 		delete(d.outlets, o.id)
 		d.mu.Unlock()
 		o.end()
-		w.lost(o)
+		w.loseOwner(o)
 	}
 }
 
@@ -503,10 +503,10 @@ func (h Dispatcher) Handle(from model.NodeID, body []byte, answer func([]byte)) 
 	h.Host.hear(from, &f, answer)
 }
 
-// Lost says that the connection to a node is lost.
-func (h Dispatcher) Lost(node model.NodeID) {
-	h.Owner.Lost(node)
-	h.Host.Lost(node)
+// LoseNode handles the loss of the connection to a node.
+func (h Dispatcher) LoseNode(node model.NodeID) {
+	h.Owner.LoseNode(node)
+	h.Host.LoseNode(node)
 }
 
 // Ask asks other nodes what their workers hold of owners that are gone, and waits until this node

@@ -139,8 +139,8 @@ func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
 	maps.DeleteFunc(o.latest, func(node model.NodeID, _ model.RunID) bool { return !alive(node) })
 }
 
-// Lost says that the connection to a node is lost, and frames with it.
-func (o *OwnerSide) Lost(node model.NodeID) {
+// LoseNode handles the loss of the connection to a node. Frames may be lost with it.
+func (o *OwnerSide) LoseNode(node model.NodeID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.contracts[node]; c != nil {

@@ -12,19 +12,19 @@ import (
 // building is a batch together with its inputs and with the effects that the lane runs after its
 // commit.
 type building struct {
-	batch   store.Batch
-	entries []*entry
-	inputs  []input
-	letters []letter // messages of the input that is being applied, see passOn
-	effects []effect
-	pairs   []*pair // channels whose cursor advances
-	frees   []*shard
-	facts   []Fact
-	trail   []written        // what the decisions have written, in order
-	marked  []*model.Address // of batch.Marks, in their order
-	changed map[*entry]int   // index of the row of an entity in the batch; nil when there is none
-	data    map[datumKey]int // index of the value of a task in the batch; nil when there is none
-	bytes   int
+	batch    store.Batch
+	entries  []*entry
+	inputs   []input
+	outgoing []outgoing // messages of the input that is being applied, see passOn
+	effects  []effect
+	pairs    []*pair // channels whose cursor advances
+	frees    []*shard
+	facts    []Fact
+	trail    []written        // what the decisions have written, in order
+	marked   []*model.Address // of batch.Marks, in their order
+	changed  map[*entry]int   // index of the row of an entity in the batch; nil when there is none
+	data     map[datumKey]int // index of the value of a task in the batch; nil when there is none
+	bytes    int
 	// confirms says that the batch is committed even if it writes nothing; see Lane.confirm.
 	confirms bool
 
@@ -92,7 +92,7 @@ func (b *building) rows() int { return b.batch.Rows() + len(b.effects)/4 }
 
 // empty reports whether there is nothing to commit.
 func (b *building) empty() bool {
-	return !b.confirms && b.batch.Empty() && len(b.letters) == 0 && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
+	return !b.confirms && b.batch.Empty() && len(b.outgoing) == 0 && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
 }
 
 // unstartTimer removes a timer that was started in this same batch.

@@ -233,7 +233,7 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
 	resumed := hasKind(events, model.EventResumed)
 	if resumed {
-		e.pending.resumed()
+		e.pending.endResume()
 	}
 	e.eviction.miss(run, events)
 

@@ -98,7 +98,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effRetry:
 			l.wakeForRetry(now, f.entry, f.run, f.step)
 		case effBegins:
-			f.entry.pending.resumed()
+			f.entry.pending.endResume()
 			if f.entry.run() == f.run {
 				l.dispatch(now, f.entry)
 			}

@@ -38,8 +38,8 @@ type pending struct {
 // dirty reports whether something of the address is not committed.
 func (p *pending) dirty() bool { return p.open || p.flight }
 
-// resumed notes that a resume, or the start time of the run, is committed.
-func (p *pending) resumed() { p.resuming = max(p.resuming-1, 0) }
+// endResume notes that a resume, or the start time of the run, is committed.
+func (p *pending) endResume() { p.resuming = max(p.resuming-1, 0) }
 
 // undo forgets the parts of refused batches.
 func (p *pending) undo() {

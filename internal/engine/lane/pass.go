@@ -16,15 +16,15 @@ import (
 // lane drops the state of sender and receiver. It then applies the input of the sender again and
 // writes the messages, so that each receiver has a batch of its own (see careful.go).
 
-// letter is a message that a decision sends, until the lane knows whether it is written.
-type letter struct {
+// outgoing is a message that a decision sends, until the lane knows whether it is written.
+type outgoing struct {
 	from    *shard
 	message model.Message
 }
 
 // send queues a message that a decision sends.
 func (b *building) send(from *shard, m *model.Message) {
-	b.letters = append(b.letters, letter{from, *m})
+	b.outgoing = append(b.outgoing, outgoing{from, *m})
 }
 
 // passOn delivers the messages that the last input has sent, and the messages that follow from
@@ -37,26 +37,26 @@ func (l *Lane) passOn(now model.Time) {
 	defer func() { l.passing = false }()
 
 	b := l.open
-	for i := 0; i < len(b.letters); i++ {
-		e, in := l.receiver(&b.letters[i])
+	for i := 0; i < len(b.outgoing); i++ {
+		e, in := l.receiver(&b.outgoing[i])
 		if in == nil {
-			l.writeLetter(b, &b.letters[i])
+			l.writeMessage(b, &b.outgoing[i])
 			continue
 		}
 		b.batch.Passed = append(b.batch.Passed, store.PassedMessage{
-			From: b.letters[i].from.id, Message: in.origin.message, Behind: len(b.batch.Messages),
+			From: b.outgoing[i].from.id, Message: in.origin.message, Behind: len(b.batch.Messages),
 		})
 		b.bytes -= in.origin.message.Size()
 		in.since = now
 		l.applyWatched(now, e, in)
 	}
 
-	clear(b.letters)
-	b.letters = b.letters[:0]
+	clear(b.outgoing)
+	b.outgoing = b.outgoing[:0]
 }
 
-// writeLetter gives a message a row. It gets its number when the batch is sealed.
-func (l *Lane) writeLetter(b *building, t *letter) {
+// writeMessage gives a message a row. It gets its number when the batch is sealed.
+func (l *Lane) writeMessage(b *building, t *outgoing) {
 	to := l.cfg.Layout.Shard(t.message.To)
 	t.from.underway[to]++
 	b.batch.Messages = append(b.batch.Messages, store.MessageRow{To: to, From: t.from.id, Message: t.message})
@@ -64,16 +64,16 @@ func (l *Lane) writeLetter(b *building, t *letter) {
 
 // writeLetters writes the messages that no input has passed on.
 func (l *Lane) writeLetters(b *building) {
-	for i := range b.letters {
-		l.writeLetter(b, &b.letters[i])
+	for i := range b.outgoing {
+		l.writeMessage(b, &b.outgoing[i])
 	}
-	clear(b.letters)
-	b.letters = b.letters[:0]
+	clear(b.outgoing)
+	b.outgoing = b.outgoing[:0]
 }
 
 // receiver returns the address of a message that takes effect now, with the input for it. The input
 // is nil if the message must be written.
-func (l *Lane) receiver(t *letter) (*entry, *messageInput) {
+func (l *Lane) receiver(t *outgoing) (*entry, *messageInput) {
 	m := &t.message
 	e := l.entries[m.To]
 	if e == nil || !e.known || e.quarantine.why != nil || len(e.backlog.inputs) > 0 || !mayPass(m) || !l.isClear(t.from, e.shard) {

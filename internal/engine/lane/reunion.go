@@ -212,7 +212,7 @@ func (l *Lane) mayRetryElsewhere(now model.Time, e *entry) bool {
 // meet notes what a worker that has joined holds, and gives it what waited for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	if l.cfg.Reunion > 0 {
-		l.reunion.Joined(now, l.cfg.Reunion)
+		l.reunion.Extend(now, l.cfg.Reunion)
 	}
 	for _, h := range held {
 		owned := l.shards[l.cfg.Layout.Shard(h.Address)] != nil

@@ -23,8 +23,8 @@ func (t *ReunionTime) Begin(now model.Time, d time.Duration) {
 	t.latest = max(t.latest, now.Add(maxReunions*d))
 }
 
-// Joined makes the reunion longer because a worker has joined: others may be on their way.
-func (t *ReunionTime) Joined(now model.Time, d time.Duration) {
+// Extend makes the reunion longer because a worker has joined: others may be on their way.
+func (t *ReunionTime) Extend(now model.Time, d time.Duration) {
 	if t.Lasts(now) {
 		t.until = max(t.until, min(now.Add(d), t.latest))
 	}

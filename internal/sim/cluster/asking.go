@@ -56,12 +56,12 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 		}
 
 		asked := s.Now
-		s.letter(s.nodeNamed(u.node), func(to *Proc) {
+		s.sendLossy(s.nodeNamed(u.node), func(to *Proc) {
 			if to.Inc == nil || to.Inc.self.ID.String() != u.node {
 				return
 			}
 			has := to.has(ref)
-			s.letter(p, func(*Proc) {
+			s.sendLossy(p, func(*Proc) {
 				if !b.inc.ended && !has && asked >= u.since+sureAfter && !u.denied {
 					u.denied = true
 					s.Did(scenario.OpDenied)
@@ -106,8 +106,9 @@ func (s *Cluster) nodeNamed(id string) *Proc {
 	return nil
 }
 
-// letter sends a message from one process to another. It may get lost, arrive late or arrive twice.
-func (s *Cluster) letter(to *Proc, read func(to *Proc)) {
+// sendLossy sends a message from one process to another. The message may get lost, arrive late or
+// arrive twice.
+func (s *Cluster) sendLossy(to *Proc, read func(to *Proc)) {
 	if to == nil || s.hintIsLost() {
 		return
 	}

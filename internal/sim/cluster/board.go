@@ -108,7 +108,7 @@ func (b *board) Look(do func(*flow.BoardGate, *queue.Board)) { do(b.keeper.g, b.
 // Change implements flow.Board.
 func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (moved bool)) {
 	moved := do(b.keeper.g, b.b)
-	b.keeper.changed(now)
+	b.keeper.recordState(now)
 	b.settle(now)
 	b.moved = b.moved || moved
 }
@@ -116,7 +116,7 @@ func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (m
 // Configure implements flow.Board.
 func (b *board) Configure(now model.Time, x flow.Settings) {
 	b.inc.p.Flow.Configure(now, b.keeper.g, b.b, x)
-	b.keeper.configured(now, &x)
+	b.keeper.recordSettings(now, &x)
 	b.paused = map[string]bool{}
 	for q := range x.Paused {
 		b.paused[q.Name] = true
@@ -178,7 +178,7 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 
 // Release implements lane.Board.
 func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
-	if b.keeper != nil && b.keeper.released(now, id, r) {
+	if b.keeper != nil && b.keeper.release(now, id, r) {
 		b.settle(now)
 		b.moved = true
 	}
@@ -186,7 +186,7 @@ func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 
 // Quarantine implements lane.Board.
 func (b *board) Quarantine(now model.Time, a model.Address) {
-	if b.keeper != nil && b.keeper.quarantined(now, a) {
+	if b.keeper != nil && b.keeper.quarantine(now, a) {
 		b.settle(now)
 		b.moved = true
 	}
@@ -258,13 +258,13 @@ func (b *board) join(h *hand) {
 	b.Propose()
 }
 
-// The lane calls settled when a worker of the process is done with a claim, and the outcome is
+// The lane calls settleClaim when a worker of the process is done with a claim, and the outcome is
 // durable or irrelevant.
-func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
+func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	if b.keeper == nil || b.keeper.g.Book == nil {
 		return
 	}
-	if now := b.inc.p.Now(); b.keeper.settled(now, ref, how) {
+	if now := b.inc.p.Now(); b.keeper.settleClaim(now, ref, how) {
 		b.settle(now)
 		b.moved = true
 		b.Propose()

@@ -43,8 +43,8 @@ func (c *call) Finish(a *lane.Answer) {
 // ErrCrashed answers the callers of a process that has ended.
 var ErrCrashed = errors.New("the process is gone")
 
-// lost answers the caller when the process ends.
-func (c *call) lost() { c.Finish(&lane.Answer{Err: ErrCrashed}) }
+// abort answers the caller when the process ends.
+func (c *call) abort() { c.Finish(&lane.Answer{Err: ErrCrashed}) }
 
 // Deliver sends a message of a client to the owner of its address, as Engine.Send does. For a start
 // whose sender awaits the end, it does the first half of Engine.Execute. The caller can give up
@@ -80,7 +80,7 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			a = &lane.Answer{Err: lane.ErrInterrupted}
 		}
 
-		p.Cluster.Ledger.Heard(m)
+		p.Cluster.Ledger.RecordAnswer(m)
 		p.fillReceipt(m, a.Err == nil && !awaits)
 		reply(a)
 	})
@@ -353,10 +353,10 @@ func (k *clerk) look() {
 		},
 		OK: func() {
 			for i := range replies {
-				k.answered(&replies[i])
+				k.takeReply(&replies[i])
 			}
 			for i := range rows {
-				k.closed(&rows[i])
+				k.takeOutcome(&rows[i])
 			}
 			k.tidy()
 			ended()
@@ -375,7 +375,7 @@ func keep(as []*awaited, want func(*awaited) bool) []*awaited {
 	return kept
 }
 
-func (k *clerk) answered(r *store.Reply) {
+func (k *clerk) takeReply(r *store.Reply) {
 	a, err := model.DecodeAnswer(r.Body)
 	if err == nil {
 		err = core.RefusalOf(a)
@@ -389,7 +389,7 @@ func (k *clerk) answered(r *store.Reply) {
 				told.Err = core.RefusalOf(told.Answer)
 			}
 			open := !w.call.done
-			k.p.Cluster.Ledger.Heard(w.asked)
+			k.p.Cluster.Ledger.RecordAnswer(w.asked)
 			k.p.fillReceipt(w.asked, open && told.Err == nil && w.sole())
 			w.call.Finish(&told)
 			if open && w.last() {
@@ -413,14 +413,14 @@ func (k *clerk) tidy() {
 			if _, err := s.Disk.Mem.Sweep(context.Background(), store.SweepRequest{Answered: keys}); err != nil {
 				s.Fail("tidy: %v", err)
 			}
-			s.Ledger.Acknowledged(keys)
+			s.Ledger.ApplyAcknowledgements(keys)
 			done()
 		},
 		OK: func() {}, Bad: func(error) {},
 	})
 }
 
-func (k *clerk) closed(x *store.Execution) {
+func (k *clerk) takeOutcome(x *store.Execution) {
 	key := store.RunKey{Shard: x.Shard, Run: x.Start.Run}
 	for _, w := range append([]*awaited(nil), k.runs...) {
 		if w.run == key {
@@ -470,7 +470,7 @@ func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)
 // crash ends all calls.
 func (k *clerk) crash() {
 	for _, a := range append(append([]*awaited(nil), k.replies...), k.runs...) {
-		a.call.lost()
+		a.call.abort()
 	}
 	k.replies, k.runs = nil, nil
 }
@@ -497,7 +497,7 @@ func (p *Proc) Read(to model.Address, reply func(*lane.Answer)) {
 				s.Fail("I1: %s answers a read of shard %d, which belongs to %s", inc.name(), shard, s.Ledger.Name(s.Ledger.Owner[shard]))
 			}
 			for _, r := range reasons {
-				s.Explained(s.Ledger.Address(to), r)
+				s.RecordExplanation(s.Ledger.Address(to), r)
 				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt || r.Code == model.WaitNewer) && !s.Ledger.Address(to).Sick {
 					s.Fail("I14: %s is quarantined, and there is nothing wrong with it: %s", to, r)
 				}

@@ -135,8 +135,8 @@ func (l participantLife) LookAround() {
 
 func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 
-// viewed updates the limits with the members of a view, after a renewal.
-func (inc *incarnation) viewed(v *store.View) {
+// applyView updates the limits with the members of a view, after a renewal.
+func (inc *incarnation) applyView(v *store.View) {
 	inc.p.Flow.ReadIfNewer(v.Settings)
 	if inc.participant.UpdateMembers(v, len(inc.member.OwnedShards())) {
 		inc.member.RenewNow()

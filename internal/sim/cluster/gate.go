@@ -110,7 +110,7 @@ func (k *keeper) rules() *rule.Set { return k.Sets[len(k.Sets)-1] }
 // Take implements queue.Admitter.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	if how, freed := k.g.FreeDone(now, it.Ref); freed {
-		k.given(it.Ref, how)
+		k.recordGiven(it.Ref, how)
 	}
 	how, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
@@ -124,9 +124,9 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 
 	switch {
 	case !ok:
-		k.refused(why)
+		k.countRefusal(why)
 	case k.let[it.Ref] == nil:
-		k.passed(now, it)
+		k.checkPass(now, it)
 	case goesOn:
 		k.Passes[it.Ref]++
 		k.Under[it.Ref] = len(k.Sets) - 1
@@ -141,7 +141,7 @@ func (k *keeper) logf(format string, args ...any) {
 	}
 }
 
-func (k *keeper) refused(why model.Reason) {
+func (k *keeper) countRefusal(why model.Reason) {
 	s := k.b.inc.p.Cluster
 	switch {
 	case why.Code == model.WaitBreaker:
@@ -153,8 +153,8 @@ func (k *keeper) refused(why model.Reason) {
 	}
 }
 
-// passed checks that a task may start.
-func (k *keeper) passed(now model.Time, it *queue.Item) {
+// checkPass checks that a task may start.
+func (k *keeper) checkPass(now model.Time, it *queue.Item) {
 	s := k.b.inc.p.Cluster
 	p := &oracle.Pass{Spec: it.Spec, Input: it.Input, Since: s.Now}
 	k.let[it.Ref] = p
@@ -197,7 +197,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 
 	if k.g.Book != nil {
 		p.Breaker = id
-		k.probed(now, it.Ref, id, p)
+		k.checkProbe(now, it.Ref, id, p)
 		return
 	}
 
@@ -275,7 +275,7 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		if how == queue.Forgotten { // the gate takes the outcome from the report, if there is one
 			how = flow.OutcomeOf(k.asked)
 		}
-		k.given(it.Ref, how)
+		k.recordGiven(it.Ref, how)
 		return
 	}
 
@@ -288,7 +288,7 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	must := counts && how == queue.Failed && failed >= config.Failures
 	may := counts && how == queue.Failed && failed+w.before >= config.Failures
 	k.g.Give(now, it, how)
-	k.given(it.Ref, how)
+	k.recordGiven(it.Ref, how)
 	was := w.state
 	k.observe(now, p.Breaker)
 
@@ -303,9 +303,9 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	}
 }
 
-// given records that the board has given a task up. The task then holds nothing, or still holds
-// everything for its worker.
-func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
+// recordGiven records that the board has given a task up. The task then holds nothing, or still
+// holds everything for its worker.
+func (k *keeper) recordGiven(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.Cluster
 	if k.g.IsAdmitted(ref) {
 		if _, known := k.kept[ref]; !known {
@@ -327,31 +327,31 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	delete(k.kept, ref)
 }
 
-// The board calls settled when a worker of the process is done with a claim, and the outcome is
+// The board calls settleClaim when a worker of the process is done with a claim, and the outcome is
 // durable or irrelevant.
-func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+func (k *keeper) settleClaim(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	if !k.g.FreeOrphan(now, ref, how) {
 		return false
 	}
-	k.given(ref.TaskRef, how)
+	k.recordGiven(ref.TaskRef, how)
 	return true
 }
 
-// The board calls released when a worker has reported a claim whose end cannot be stored here now.
-func (k *keeper) released(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {
+// The board calls release when a worker has reported a claim whose end cannot be stored here now.
+func (k *keeper) release(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {
 	if !k.g.FreeReported(now, id, r) {
 		return false
 	}
-	k.given(r.Ref.TaskRef, flow.OutcomeOf(r))
+	k.recordGiven(r.Ref.TaskRef, flow.OutcomeOf(r))
 	k.b.inc.p.Cluster.Did(scenario.OpFreedEarly)
 	return true
 }
 
-// The board calls quarantined when no end of a claim at an address can be stored now.
-func (k *keeper) quarantined(now model.Time, a model.Address) (any bool) {
+// The board calls quarantine when no end of a claim at an address can be stored now.
+func (k *keeper) quarantine(now model.Time, a model.Address) (any bool) {
 	for _, ref := range k.g.OrphansAt(a) {
 		if how, freed := k.g.FreeDone(now, ref); freed {
-			k.given(ref, how)
+			k.recordGiven(ref, how)
 			k.b.inc.p.Cluster.Did(scenario.OpFreedEarly)
 			any = true
 		}
@@ -366,7 +366,7 @@ func (k *keeper) letGo(now model.Time) bool {
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(k.kept), model.TaskRef.Compare) {
 		if !k.g.IsAdmitted(ref) {
-			k.given(ref, k.kept[ref])
+			k.recordGiven(ref, k.kept[ref])
 		}
 	}
 	return true
@@ -385,20 +385,20 @@ func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
 	}
 }
 
-// configured records that other settings apply from now on.
-func (k *keeper) configured(now model.Time, x *flow.Settings) {
+// recordSettings records that other settings apply from now on.
+func (k *keeper) recordSettings(now model.Time, x *flow.Settings) {
 	if len(k.Sets) == 0 || x.Rules != k.rules() {
-		k.ruled(now, x.Rules)
+		k.recordRules(now, x.Rules)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(x.Breakers), func(a, b rule.BreakerID) int { return strings.Compare(a.Name, b.Name) }) {
-		k.adopted(now, id, x.Breakers[id])
+		k.recordBreaker(now, id, x.Breakers[id])
 	}
 	k.b.inc.p.told = nil
 	k.find()
 }
 
-// ruled records that other rules apply from now on.
-func (k *keeper) ruled(now model.Time, set *rule.Set) {
+// recordRules records that other rules apply from now on.
+func (k *keeper) recordRules(now model.Time, set *rule.Set) {
 	var old *rule.Set
 	if len(k.Sets) > 0 {
 		old = k.rules()
@@ -416,9 +416,9 @@ func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	}
 }
 
-// adopted records that a breaker has its stored state. If nodes share the breaker, the calls that
-// this node has not reported yet are added.
-func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
+// recordBreaker records that a breaker has its stored state. If nodes share the breaker, the calls
+// that this node has not reported yet are added.
+func (k *keeper) recordBreaker(now model.Time, id rule.BreakerID, row []byte) {
 	s, w := k.b.inc.p.Cluster, k.watch(id)
 	w.barred = 0
 	if k.g.Book == nil {
@@ -436,10 +436,10 @@ func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s.Did(scenario.OpAdopted)
 }
 
-// changed records the state of the gate after something other than the board has changed it.
-func (k *keeper) changed(now model.Time) {
+// recordState records the state of the gate after something other than the board has changed it.
+func (k *keeper) recordState(now model.Time) {
 	for _, id := range k.b.inc.p.told {
-		k.adopted(now, id, nil)
+		k.recordBreaker(now, id, nil)
 	}
 	k.b.inc.p.told = nil
 	if k.find() {

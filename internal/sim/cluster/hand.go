@@ -148,7 +148,7 @@ func (p *Proc) callTasks(sh *shell, calls []lane.TaskCall) {
 		case lane.TaskStop:
 			h.stop(c.Ref, c.Canceled)
 		case lane.TaskSettled:
-			h.settled(c.Ref, c.Err)
+			h.takeSettled(c.Ref, c.Err)
 		}
 	}
 }
@@ -293,7 +293,7 @@ func (h *hand) send(r *model.TaskReport) {
 			switch {
 			case errors.Is(a.Err, ErrCrashed):
 			default:
-				h.settled(r.Ref, a.Err)
+				h.takeSettled(r.Ref, a.Err)
 			}
 		})
 	}
@@ -332,7 +332,7 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 	s.After(s.Between(0, 5*kernel.Millisecond), h.p.Process, j.end)
 }
 
-func (h *hand) settled(ref model.ClaimRef, err error) {
+func (h *hand) takeSettled(ref model.ClaimRef, err error) {
 	s := h.p.Cluster
 	r := h.Reported[ref]
 	if later := errors.Is(err, lane.ErrLater); later || errors.Is(err, lane.ErrNotOwner) {
@@ -361,7 +361,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	maker := h.abroad.Unmake(ref)
 	if inc := h.p.Inc; inc != nil {
-		inc.board.settled(ref, flow.OutcomeOf(r))
+		inc.board.settleClaim(ref, flow.OutcomeOf(r))
 		if inc.purse != nil && !maker.IsZero() {
 			inc.purse.creditor.Over(ref, maker)
 		}

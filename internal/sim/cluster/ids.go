@@ -54,7 +54,7 @@ func (p *Proc) TakeReceipt(id string) {
 	}
 	delete(p.forgets, id)
 	p.Cluster.Did(scenario.OpReceipt)
-	p.Cluster.Ledger.Received(id)
+	p.Cluster.Ledger.RecordReceipt(id)
 	p.clerk.acked = append(p.clerk.acked, key)
 	p.clerk.tidy()
 }

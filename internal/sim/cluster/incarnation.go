@@ -352,10 +352,10 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 				inc.alive = append(inc.alive, v.Members[i].ID)
 			}
 			if s.Has(scenario.Gates) {
-				inc.viewed(&v)
+				inc.applyView(&v)
 			}
 			if inc.purse != nil {
-				inc.purse.seen(&v)
+				inc.purse.applyView(&v)
 			}
 		}
 
@@ -441,7 +441,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 					// until it hears of it
 					p.foreign[got[i].Shard], p.orphans[got[i].Shard] = got[i].Foreign, got[i].Crashed
 				}
-				s.Ledger.Acquired(inc.self.ID, got)
+				s.Ledger.CheckAcquired(inc.self.ID, got)
 			}
 			done()
 		},
@@ -450,12 +450,12 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 				delete(p.foreign, got[i].Shard)
 				delete(p.orphans, got[i].Shard)
 			}
-			inc.acquired(got, err)
-		}, Bad: func(e error) { inc.acquired(nil, e) },
+			inc.takeShards(got, err)
+		}, Bad: func(e error) { inc.takeShards(nil, e) },
 	})
 }
 
-func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
+func (inc *incarnation) takeShards(got []store.AcquiredShard, err error) {
 	if inc.ended {
 		return
 	}
@@ -479,7 +479,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 			inc.Owner[g.Shard] = true
 		}
 		if inc.purse != nil {
-			inc.purse.acquired(got)
+			inc.purse.addShards(got)
 		}
 		inc.knock(got)
 	}
@@ -509,11 +509,11 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 	}
 }
 
-// A lane calls freed when it has given up shards.
-func (inc *incarnation) freed(shards []model.ShardID) {
+// A lane calls dropShards when it has given up shards.
+func (inc *incarnation) dropShards(shards []model.ShardID) {
 	if !inc.ended {
 		if inc.purse != nil {
-			inc.purse.freed(shards)
+			inc.purse.dropShards(shards)
 		}
 		inc.member.RemoveShards(shards)
 		inc.p.Cluster.announceMembership(inc.p)

@@ -66,7 +66,7 @@ func (u *purse) begin() {
 	for i := range all {
 		all[i] = model.ShardID(i)
 	}
-	u.moved(all, false)
+	u.moveShards(all, false)
 	u.serve()
 }
 
@@ -82,8 +82,8 @@ func (u *purse) serve() {
 	u.inc.loop()
 }
 
-// seen applies a view, after a renewal.
-func (u *purse) seen(v *store.View) {
+// applyView applies a view, after a renewal.
+func (u *purse) applyView(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
 	gone := u.debtor.SetMembers(v, u.others)
 	u.inc.board.letGo()
@@ -105,7 +105,7 @@ func (u *purse) seen(v *store.View) {
 // end gives all slots back to the workers: they outlive the life of the node.
 func (u *purse) end() {
 	for len(u.polls) > 0 {
-		u.failed(u.polls[0])
+		u.failPoll(u.polls[0])
 	}
 	loan.Regain(u.creditor.Close())
 	u.debtor.Close()
@@ -116,26 +116,26 @@ func (u *purse) end() {
 	}
 }
 
-// acquired tells the workers that this node owns some shards now.
-func (u *purse) acquired(got []store.AcquiredShard) {
+// addShards tells the workers that this node owns some shards now.
+func (u *purse) addShards(got []store.AcquiredShard) {
 	shards := make([]model.ShardID, len(got))
 	for i := range got {
 		shards[i] = got[i].Shard
 		u.leaving[got[i].Shard] = false
 	}
-	u.moved(shards, true)
+	u.moveShards(shards, true)
 }
 
-// freed tells the workers that this node no longer owns some shards.
-func (u *purse) freed(shards []model.ShardID) {
+// dropShards tells the workers that this node no longer owns some shards.
+func (u *purse) dropShards(shards []model.ShardID) {
 	for _, sh := range shards {
 		u.leaving[sh] = false
 	}
-	u.moved(shards, false)
+	u.moveShards(shards, false)
 }
 
-// moved tells the workers that this node owns some shards now, or no longer owns them.
-func (u *purse) moved(shards []model.ShardID, ours bool) {
+// moveShards tells the workers that this node owns some shards now, or no longer owns them.
+func (u *purse) moveShards(shards []model.ShardID, ours bool) {
 	s := u.inc.p.Cluster
 	for _, h := range u.own() {
 		in := func(ref model.ClaimRef) bool {
@@ -244,16 +244,16 @@ func (u *purse) poll(p *loan.OpenPoll) {
 		}
 	}
 
-	u.after(u.pace.CallTimeout, func() { u.failed(p) })
+	u.after(u.pace.CallTimeout, func() { u.failPoll(p) })
 	u.tell(p.Node, func(to *purse) {
-		to.polled(from, &p.Poll, func(a *peer.PollReply) {
-			to.tell(from, func(*purse) { u.heard(p, a) })
+		to.handlePoll(from, &p.Poll, func(a *peer.PollReply) {
+			to.tell(from, func(*purse) { u.handleAnswer(p, a) })
 		})
 	})
 }
 
-// polled handles a poll of another node.
-func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) {
+// handlePoll handles a poll of another node.
+func (u *purse) handlePoll(from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) {
 	terms, taken := u.debtor.HandlePoll(u.now(), from, p, answer)
 	if !taken {
 		return
@@ -280,8 +280,8 @@ func (u *purse) under(p *loan.OpenPoll) bool {
 	return i >= 0
 }
 
-// failed ends a poll that was not answered in time.
-func (u *purse) failed(p *loan.OpenPoll) {
+// failPoll ends a poll that was not answered in time.
+func (u *purse) failPoll(p *loan.OpenPoll) {
 	if u.under(p) {
 		s := u.inc.p.Cluster
 		s.Did(scenario.OpPollFailed)
@@ -293,8 +293,8 @@ func (u *purse) failed(p *loan.OpenPoll) {
 	}
 }
 
-// heard handles an answer, unless the answer is late or a duplicate.
-func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
+// handleAnswer handles an answer, unless the answer is late or a duplicate.
+func (u *purse) handleAnswer(p *loan.OpenPoll, a *peer.PollReply) {
 	if !u.under(p) {
 		return
 	}
@@ -352,7 +352,7 @@ const quietPolls = 3 * 2 * 4
 // tell sends a message to another node, if that node is alive when the message arrives.
 func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 	s := u.inc.p.Cluster
-	s.letter(s.nodeNamed(node.String()), func(to *Proc) {
+	s.sendLossy(s.nodeNamed(node.String()), func(to *Proc) {
 		if to.Inc != nil && to.Inc.self.ID == node && to.Inc.begun {
 			hear(to.Inc.purse)
 		}
@@ -531,7 +531,7 @@ func (g *guest) call(c *lane.TaskCall) {
 		case errors.Is(c.Err, lane.ErrLater), errors.Is(c.Err, lane.ErrNotOwner):
 			g.w.Redirect(now, c.Ref)
 		default:
-			g.u.inc.board.settled(c.Ref, queue.Neither)
+			g.u.inc.board.settleClaim(c.Ref, queue.Neither)
 			g.w.Settle(now, c.Ref, c.Err)
 		}
 	}
@@ -658,6 +658,6 @@ func (o ownHand) Stop(ref model.ClaimRef, canceled bool) {
 func (o ownHand) Settle(ref model.ClaimRef, err error) {
 	if o.h.Reported[ref] != nil {
 		o.u.inc.p.Cluster.Did(scenario.OpSettledLent)
-		o.h.settled(ref, err)
+		o.h.takeSettled(ref, err)
 	}
 }

@@ -93,7 +93,7 @@ func (p *Proc) sendDirectly(q *ask, tried attempt, reply func(*lane.Answer)) {
 	p.ask(q, 0, func(a *lane.Answer, now attempt) {
 		if !errors.Is(a.Err, lane.ErrNotOwner) || a.Begun {
 			p.Cluster.Did(scenario.OpLinked)
-			p.Cluster.Ledger.Heard(m)
+			p.Cluster.Ledger.RecordAnswer(m)
 			if m.Drawn && a.Err == nil && !tried.taken && !now.taken {
 				p.clerk.acked = append(p.clerk.acked, store.RequestKey{Shard: p.Cluster.ShardOf(m.To), Address: m.To, ID: m.RequestID})
 				p.clerk.tidy()
@@ -105,7 +105,7 @@ func (p *Proc) sendDirectly(q *ask, tried attempt, reply func(*lane.Answer)) {
 
 		switch {
 		case q.kind == askBrief && now.taken:
-			p.Cluster.Ledger.Heard(m)
+			p.Cluster.Ledger.RecordAnswer(m)
 			reply(&lane.Answer{Err: lane.ErrInterrupted})
 			return
 		case q.kind == askQuery:

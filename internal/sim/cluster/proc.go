@@ -238,7 +238,7 @@ func (p *Proc) Crash() {
 		s.Logf("%s CRASHES", p.Name())
 	}
 	for _, c := range p.calls {
-		c.lost()
+		c.abort()
 	}
 	p.clerk.crash()
 	p.disperse()
@@ -247,7 +247,7 @@ func (p *Proc) Crash() {
 // Kill implements host: a call of an entity ends the process, and a new one starts in its slot.
 func (p *Proc) Kill(a model.Address, deed uint64) {
 	s := p.Cluster
-	s.Ledger.Killed(a, deed)
+	s.Ledger.CheckKill(a, deed)
 	p.Crash()
 	wait := kernel.OneOf(s, s.Between(0, 50)*kernel.Millisecond, s.Between(100, 2000)*kernel.Millisecond)
 	s.After(wait, nil, func() { s.Boot(p.Slot) })
@@ -305,7 +305,7 @@ func (p *Proc) exit() {
 		s.Procs[p.Slot] = nil
 	}
 	for _, c := range p.calls {
-		c.lost()
+		c.abort()
 	}
 	p.clerk.crash()
 	p.disperse()

@@ -139,9 +139,9 @@ func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
 }
 
-// probed checks that a task that passes a breaker that is not closed has a probe that no other task
-// has, and that there are not too many probes.
-func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *oracle.Pass) {
+// checkProbe checks that a task that passes a breaker that is not closed has a probe that no other
+// task has, and that there are not too many probes.
+func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID, p *oracle.Pass) {
 	s := k.b.inc.p.Cluster
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {
 		return

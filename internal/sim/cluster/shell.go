@@ -223,7 +223,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		}
 		sh.number, sh.sealed = b.Number, b.At
 		s.Disk.Commit(p.Process, b, func(res store.Committed, err error) {
-			sh.result(func(now model.Time) { sh.committed(now, res, err) })
+			sh.result(func(now model.Time) { sh.finishCommit(now, res, err) })
 		})
 	}
 
@@ -276,13 +276,13 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		if s.Tracing {
 			s.Logf("%s freed %v", sh.inc.name(), out.Freed)
 		}
-		sh.inc.freed(append([]model.ShardID(nil), out.Freed...))
+		sh.inc.dropShards(append([]model.ShardID(nil), out.Freed...))
 	}
 
 	return nil
 }
 
-func (sh *shell) committed(now model.Time, res store.Committed, err error) {
+func (sh *shell) finishCommit(now model.Time, res store.Committed, err error) {
 	if err != nil {
 		if sh.s.Tracing {
 			sh.s.Logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
@@ -347,7 +347,7 @@ func (s *Cluster) newReading() *reading {
 		return r
 	}
 	r := &reading{Request: disk.Request{Name: "load"}}
-	r.Exec, r.OK, r.Bad, r.hand = r.read, r.reply, r.failed, r.handIn
+	r.Exec, r.OK, r.Bad, r.hand = r.read, r.reply, r.fail, r.handIn
 	return r
 }
 
@@ -398,7 +398,7 @@ func (r *reading) torn(t *disk.TornStore, done func()) {
 	s.After(s.Between(1, 3*kernel.Millisecond), nil, func() { r.torn(t, done) })
 }
 
-func (r *reading) failed(err error) {
+func (r *reading) fail(err error) {
 	r.res = lane.LoadResult{Err: err}
 	r.reply()
 }

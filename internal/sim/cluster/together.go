@@ -47,7 +47,7 @@ func (sh *shell) loadTogether(loads []lane.Load) {
 	s.Did(scenario.OpTogether)
 	s.Mix(23, uint64(len(loads)), loads[0].ID, uint64(loads[0].Shard))
 	g := &group{sh: sh, loads: loads}
-	g.Request = disk.Request{Name: "load runs", Process: sh.inc.p.Process, Exec: g.read, OK: g.reply, Bad: g.failed}
+	g.Request = disk.Request{Name: "load runs", Process: sh.inc.p.Process, Exec: g.read, OK: g.reply, Bad: g.fail}
 	if !s.Healed && s.Chance(s.Plan.LoadFails) {
 		s.Hurt(scenario.FaultLoad)
 		g.Fate = disk.FailsBefore
@@ -93,7 +93,7 @@ func (g *group) torn(t *disk.TornStore, page runPage, done func()) {
 	s.After(s.Between(1, kernel.Millisecond), nil, func() { g.torn(t, page, done) })
 }
 
-func (g *group) failed(err error) {
+func (g *group) fail(err error) {
 	g.page = engine.RunPage{Read: g.loads, Results: make([]lane.LoadResult, len(g.loads))}
 	for i := range g.page.Results {
 		g.page.Results[i].Err = err

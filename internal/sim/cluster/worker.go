@@ -124,7 +124,7 @@ func (p *Proc) call(c *lane.Call) {
 		}
 	case lane.CallRecall: // see above
 	case lane.CallTaken:
-		p.taken(w, c)
+		p.checkTaken(w, c)
 	case lane.CallEvict:
 		p.Cluster.Did(scenario.OpEvicted)
 		if h != nil {
@@ -136,8 +136,8 @@ func (p *Proc) call(c *lane.Call) {
 	}
 }
 
-// taken fails if a turn without events is answered twice.
-func (p *Proc) taken(w *worker.Worker, c *lane.Call) {
+// checkTaken fails if a turn without events is answered twice.
+func (p *Proc) checkTaken(w *worker.Worker, c *lane.Call) {
 	if h := w.Held[c.Run]; h != nil && !h.Answer() {
 		p.Cluster.Fail("I22: worker %d of %s gets an answer about %s, and has reported no turn", w.ID, p.Name(), scenario.Short(c.Run))
 	}

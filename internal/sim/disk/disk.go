@@ -261,11 +261,11 @@ func (d *Disk) Commit(p *kernel.Process, b *store.Batch, reply func(store.Commit
 
 // begin lets the transaction wait for the lock of its fence.
 func (x *transaction) begin(func()) {
-	x.disk.lock(fenceKey{x.batch.Lane.Node, x.batch.Lane.Lane}).hold(x.locked)
+	x.disk.lock(fenceKey{x.batch.Lane.Node, x.batch.Lane.Lane}).hold(x.proceed)
 }
 
-// locked runs when the transaction has the lock. It lets the transaction take its time.
-func (x *transaction) locked(l *lock) {
+// proceed runs when the transaction has the lock. It lets the transaction take its time.
+func (x *transaction) proceed(l *lock) {
 	x.lock, l.orphan = l, x.orphan
 	if x.takes == 0 {
 		x.finish()

@@ -16,8 +16,8 @@ type sending struct {
 	answer  *model.Message
 }
 
-// sent records a message between executions that needs an answer, or an answer.
-func (l *ledger) sent(m *model.Message) {
+// recordSent records a message between executions that needs an answer, or an answer.
+func (l *ledger) recordSent(m *model.Message) {
 	l.note(m)
 	if m.Kind == model.MessageAnswer {
 		l.answerCounts(m)

@@ -30,7 +30,7 @@ type DeadTask struct {
 
 // requeued is a run that a requeue has started or will start.
 type requeued struct {
-	letter *DeadTask
+	dead   *DeadTask
 	run    model.RunID
 	to     model.Address
 	told   int // how many users got the answer that the requeue is theirs
@@ -46,24 +46,24 @@ func (s *Oracle) SettledDead(x *DeadTask) bool {
 	return x.Body.Requeued.IsZero() || r != nil && !r.Open()
 }
 
-// letterRows applies the dead tasks of a batch.
-func (l *ledger) letterRows(b *store.Batch) {
+// applyDeadRows applies the dead tasks of a batch.
+func (l *ledger) applyDeadRows(b *store.Batch) {
 	for i := range b.Dead {
 		row := &b.Dead[i]
 		x := &DeadTask{key: row.DeadKey, Ref: model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}, Body: row.Body}
-		if l.letters[x.key] != nil {
+		if l.deadTasks[x.key] != nil {
 			l.Fail("E37: task %s of %s dies twice", row.Task, row.Run)
 		}
-		l.letters[x.key] = x
+		l.deadTasks[x.key] = x
 		l.DeadOrder = append(l.DeadOrder, x)
 	}
 
 	for i := range b.DeadMarks {
 		m := &b.DeadMarks[i]
 		l.owns(b, m.Shard)
-		x := l.letters[m.DeadKey]
+		x := l.deadTasks[m.DeadKey]
 		if x == nil || x.Purged || x.Count != m.Prev {
-			l.Fail("E38: the dead letter of %s of %s is marked from %d to %d, and is not there so", m.Task, m.Run, m.Prev, m.Next)
+			l.Fail("E38: the dead task of %s of %s is marked from %d to %d, and is not there so", m.Task, m.Run, m.Prev, m.Next)
 		}
 		before := x.Body.Requeued
 		x.Count, x.Body = m.Next, m.Body
@@ -71,24 +71,24 @@ func (l *ledger) letterRows(b *store.Batch) {
 		switch m.Next {
 		case m.Prev + 1:
 			if r := l.Runs[before.Run]; !before.IsZero() && (r == nil || r.Open()) {
-				l.Fail("E38: the dead letter of %s is requeued again, and run %s, which it was requeued as, has not ended", x.Ref, scenario.Short(before.Run))
+				l.Fail("E38: the dead task of %s is requeued again, and run %s, which it was requeued as, has not ended", x.Ref, scenario.Short(before.Run))
 			}
 			l.requeue(b, x, m.Body.Requeued)
 		case m.Prev - 1:
 			q := l.requeues[before.Run]
-			if r := l.Runs[before.Run]; q == nil || q.letter != x || r == nil || !undone(r) || q.undone {
-				l.Fail("E38: the dead letter of %s is as it was, and run %s, which it was requeued as, was not taken back", x.Ref, scenario.Short(before.Run))
+			if r := l.Runs[before.Run]; q == nil || q.dead != x || r == nil || !undone(r) || q.undone {
+				l.Fail("E38: the dead task of %s is as it was, and run %s, which it was requeued as, was not taken back", x.Ref, scenario.Short(before.Run))
 			}
 			q.undone = true
 			l.s.Did(scenario.OpRequeueUndone)
 		default:
-			l.Fail("E38: the dead letter of %s was requeued %d times, and then %d", x.Ref, m.Prev, m.Next)
+			l.Fail("E38: the dead task of %s was requeued %d times, and then %d", x.Ref, m.Prev, m.Next)
 		}
 	}
 
 	for _, key := range b.DeadDeletes {
 		l.owns(b, key.Shard)
-		l.purge(l.letters[key])
+		l.purge(l.deadTasks[key])
 	}
 }
 
@@ -102,7 +102,7 @@ func (l *ledger) requeue(b *store.Batch, x *DeadTask, q model.Requeue) {
 	if l.requeues[q.Run] != nil {
 		l.Fail("E38: run %s is begun by two requeues", scenario.Short(q.Run))
 	}
-	l.requeues[q.Run] = &requeued{letter: x, run: q.Run, to: q.Address}
+	l.requeues[q.Run] = &requeued{dead: x, run: q.Run, to: q.Address}
 	l.requeueOrder = append(l.requeueOrder, l.requeues[q.Run])
 	var spec *model.TaskSpec
 	var in model.Payload
@@ -119,11 +119,11 @@ func (l *ledger) requeue(b *store.Batch, x *DeadTask, q model.Requeue) {
 	}
 
 	if spec == nil {
-		l.Fail("E38: the dead letter of %s is requeued as %s, which does not begin", x.Ref, scenario.Short(q.Run))
+		l.Fail("E38: the dead task of %s is requeued as %s, which does not begin", x.Ref, scenario.Short(q.Run))
 	}
 	edited := slices.ContainsFunc(x.Edits, in.Equal)
 	if had := &x.Body.Spec; !in.Equal(x.Body.Input) && !edited || spec.Kind != had.Kind || spec.Queue != had.Queue || spec.Retry.MaxAttempts != had.Retry.MaxAttempts || spec.Delay != 0 || spec.Breaker != had.Breaker {
-		l.Fail("E38: the dead letter of %s is requeued as another task: %+v with %x", x.Ref, *spec, in.Data)
+		l.Fail("E38: the dead task of %s is requeued as another task: %+v with %x", x.Ref, *spec, in.Data)
 	}
 	l.s.Did(scenario.OpRequeued)
 	if edited {
@@ -137,10 +137,10 @@ func (l *ledger) requeue(b *store.Batch, x *DeadTask, q model.Requeue) {
 // purge checks that a dead task may be removed.
 func (l *ledger) purge(x *DeadTask) {
 	if x == nil || x.Purged {
-		l.Fail("E38: a dead letter is purged that is not there")
+		l.Fail("E38: a dead task is purged that is not there")
 	}
 	if r := l.Runs[x.Body.Requeued.Run]; !x.Body.Requeued.IsZero() && (r == nil || r.Open()) {
-		l.Fail("E38: the dead letter of %s is purged, and run %s, which it was requeued as, has not ended", x.Ref, scenario.Short(x.Body.Requeued.Run))
+		l.Fail("E38: the dead task of %s is purged, and run %s, which it was requeued as, has not ended", x.Ref, scenario.Short(x.Body.Requeued.Run))
 	}
 	x.Purged = true
 	if x.Asked {
@@ -149,7 +149,7 @@ func (l *ledger) purge(x *DeadTask) {
 	}
 	l.s.Did(scenario.OpDeadExpired)
 	if due := x.Body.At.Add(l.s.Plan.KeepDead); l.s.Plan.KeepDead == 0 || due > l.s.FairTime() {
-		l.Fail("R1: the dead letter of %s is purged without a request, although it was to stay until %s", x.Ref, due)
+		l.Fail("R1: the dead task of %s is purged without a request, although it was to stay until %s", x.Ref, due)
 	}
 }
 
@@ -169,7 +169,7 @@ func (l *ledger) undoes(r *Run) {
 func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *DeadTask {
 	for i := range b.DeadMarks {
 		if m := &b.DeadMarks[i]; m.Next > m.Prev && m.Body.Requeued.Run == id {
-			return l.letters[m.DeadKey]
+			return l.deadTasks[m.DeadKey]
 		}
 	}
 	return nil
@@ -178,11 +178,11 @@ func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *DeadTask {
 // checkLetterAnswer checks the answer that a user gets to an order for a dead task.
 func (s *Oracle) checkLetterAnswer(o *Op, a *model.Answer) {
 	order := o.Message.DeadTask
-	x := s.Ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: s.ShardOf(order.Ref.Address), Run: order.Ref.Run}, Task: order.Ref.ID}]
+	x := s.Ledger.deadTasks[store.DeadKey{RunKey: store.RunKey{Shard: s.ShardOf(order.Ref.Address), Run: order.Ref.Run}, Task: order.Ref.ID}]
 	switch order.Do {
 	case model.DeadTaskRequeue:
 		q := s.Ledger.requeues[a.Run]
-		if q == nil || q.letter != x {
+		if q == nil || q.dead != x {
 			s.Fail("E38: %s was accepted as %s, which is not in the store", o, scenario.Short(a.Run))
 		}
 		if a.Existing {
@@ -198,7 +198,7 @@ func (s *Oracle) checkLetterAnswer(o *Op, a *model.Answer) {
 		}
 	case model.DeadTaskPurge:
 		if !x.Purged {
-			s.Fail("E38: %s was accepted, and the letter is there", o)
+			s.Fail("E38: %s was accepted, and the dead task is there", o)
 		}
 	default:
 	}
@@ -212,7 +212,7 @@ func (s *Oracle) CheckDead() {
 	for _, x := range l.DeadOrder {
 		row, err := s.Store.LoadDead(context.Background(), x.key)
 		if err != nil || (row == nil) != x.Purged || row != nil && (row.Requeued != x.Count || row.Body.Requeued != x.Body.Requeued) {
-			s.Fail("E37: the dead letter of %s is not in the store as it was written: purged %v, %v", x.Ref, x.Purged, err)
+			s.Fail("E37: the dead task of %s is not in the store as it was written: purged %v, %v", x.Ref, x.Purged, err)
 		}
 		if !x.Purged {
 			left++
@@ -220,17 +220,17 @@ func (s *Oracle) CheckDead() {
 	}
 
 	if n, err := s.Store.CountDead(context.Background(), store.DeadQuery{Tenant: scenario.Tenant}); err != nil || n != left {
-		s.Fail("E37: %d dead letters are in the store, %d by the ledger: %v", n, left, err)
+		s.Fail("E37: %d dead tasks are in the store, %d by the ledger: %v", n, left, err)
 	}
 
 	for _, q := range l.requeueOrder {
 		r := l.Runs[q.run]
 		if r == nil {
-			s.Fail("E38: the dead letter of %s was requeued as %s, which never began", q.letter.Ref, scenario.Short(q.run))
+			s.Fail("E38: the dead task of %s was requeued as %s, which never began", q.dead.Ref, scenario.Short(q.run))
 		}
 		// otherwise it was requeued again before it received the undo
-		if undone(r) != q.undone && !q.letter.Purged && q.letter.Body.Requeued.Run == q.run {
-			s.Fail("E38: the requeue as %s was taken back, and its letter is not as it was", scenario.Short(q.run))
+		if undone(r) != q.undone && !q.dead.Purged && q.dead.Body.Requeued.Run == q.run {
+			s.Fail("E38: the requeue as %s was taken back, and its dead task is not as it was", scenario.Short(q.run))
 		}
 	}
 
@@ -241,7 +241,7 @@ func (s *Oracle) CheckDead() {
 func (s *Oracle) checkSum() {
 	l := s.Ledger
 	if sum := l.tally[endCompleted] + l.tally[endCalledOff] + l.tally[endDead]; sum != l.made || l.tally[endDead] != len(l.DeadOrder) {
-		s.Fail("E37: %d tasks, of which %d have completed, %d were called off and %d died, with %d dead letters", l.made, l.tally[endCompleted], l.tally[endCalledOff], l.tally[endDead], len(l.DeadOrder))
+		s.Fail("E37: of %d tasks %d have completed, %d were called off and %d died, with %d dead tasks", l.made, l.tally[endCompleted], l.tally[endCalledOff], l.tally[endDead], len(l.DeadOrder))
 	}
 }
 

@@ -23,7 +23,7 @@ func TestDeletedStateHasNotExpired(t *testing.T) {
 		l.Doings[d.ID] = &doing{name: name, to: n.Address.Name, oneWay: true}
 		calls := []model.OperationCall{{Name: name, Input: d.Input()}}
 		h, r := s.Operate(&model.Operations{Entity: n.Address.Name, State: on.State, Exists: on.Exists, Calls: calls}, 1)
-		l.Handed(h)
+		l.RecordReport(h)
 		return h, r
 	}
 

@@ -94,7 +94,7 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		h.Attempts = e.Attempt
 		l.s.Did(scenario.OpRetry)
 	case model.EventTimerFired:
-		l.fired(b, r, e, h)
+		l.checkTimer(b, r, e, h)
 	case model.EventWithdrawn:
 		if h.withdrawn {
 			l.Fail("I2: %s of %s is withdrawn twice", e.ID, r.ID)
@@ -156,7 +156,7 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 			model.EventStateSet: scenario.OpState, model.EventVersionMarked: scenario.OpMarked, model.EventNoted: scenario.OpNoted,
 		}[e.Kind])
 	case model.EventUpdateReceived:
-		l.updated(r, e)
+		l.recordUpdate(r, e)
 	case model.EventUpdateAnswered:
 		l.updateAnswered(b, r, e)
 	case model.EventPaused, model.EventResumed:
@@ -185,14 +185,14 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		}
 		l.sectionOver(b, r, e.Section)
 	case model.EventPinned:
-		l.pinned(r, e)
+		l.recordPin(r, e)
 	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		l.Fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.ID)
 	}
 }
 
-// fired checks a timer that fires (I8).
-func (l *ledger) fired(b *store.Batch, r *Run, e *model.Event, h *history) {
+// checkTimer checks a timer that fires (I8).
+func (l *ledger) checkTimer(b *store.Batch, r *Run, e *model.Event, h *history) {
 	if h == nil {
 		l.Fail("I8: timer %q of %s fires, which is none of the program", e.ID, r.ID)
 	}
@@ -295,7 +295,7 @@ func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 		l.Fail("a message to %s is sent to shard %d", row.Message.To, row.To)
 	}
 	c.Rows = append(c.Rows, *row)
-	l.sent(&row.Message)
+	l.recordSent(&row.Message)
 }
 
 // consume advances a cursor. Each message before it must have had its effect in the same batch.
@@ -339,7 +339,7 @@ func (l *ledger) putOff(b *store.Batch, m *model.Message) bool {
 // effect checks that a consumed message has had its effect.
 func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	if m.To.IsEntity() {
-		l.arrived(b, m)
+		l.checkArrival(b, m)
 		return
 	}
 
@@ -423,7 +423,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	l.s.Did(scenario.OpInbox)
 }
 
-func (l *ledger) deferred(b *store.Batch, row *store.InboxRow) {
+func (l *ledger) checkDeferral(b *store.Batch, row *store.InboxRow) {
 	l.owns(b, row.Shard)
 	if l.setAside(row) || l.isSetAside(row) {
 		return

@@ -55,9 +55,9 @@ type begun struct {
 	ref model.TaskRef
 }
 
-// limited checks the limits of all tasks that start in a batch: by durable state, none has too many
-// holders.
-func (l *ledger) limited(b *store.Batch) {
+// checkLimits checks the limits of all tasks that start in a batch: by durable state, none has too
+// many holders.
+func (l *ledger) checkLimits(b *store.Batch) {
 	for _, x := range l.begun {
 		if !x.t.Held || x.t.Over || !x.r.Open() {
 			continue

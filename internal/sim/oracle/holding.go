@@ -88,8 +88,8 @@ func (l *ledger) Meant(m *model.Message) *doing {
 	return x
 }
 
-// Handed records the report of a worker.
-func (l *ledger) Handed(h *scenario.Handover) {
+// RecordReport records the report of a worker.
+func (l *ledger) RecordReport(h *scenario.Handover) {
 	n := l.HoldingOf(h.Entity)
 	n.hands = append(n.hands, h)
 }
@@ -171,7 +171,7 @@ func (l *ledger) entities(b *store.Batch) {
 			l.follow(b, n, path, t)
 		}
 
-		l.locked(b, n, &before, t, taken)
+		l.checkLocks(b, n, &before, t, taken)
 		for i := range taken {
 			l.takenCall(b, n, &taken[i], t)
 		}
@@ -371,7 +371,7 @@ func (l *ledger) follow(b *store.Batch, n *holding, path []*scenario.Handover, t
 			l.s.Did(scenario.OpEntityExpired)
 		}
 		for i := range h.Calls {
-			l.applied(b, n, h, &h.Calls[i], t)
+			l.recordCall(b, n, h, &h.Calls[i], t)
 		}
 		// a call behind a change has seen it, even if the last call deletes the entity
 		if slices.ContainsFunc(h.Calls, func(c scenario.Made) bool { return c.Changed && c.Name != scenario.DoDelete }) {
@@ -468,10 +468,10 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 	return changed && told
 }
 
-// applied records a call that the batch makes durable.
+// recordCall records a call that the batch makes durable.
 //
 //arch:parameters all that a check of one call compares
-func (l *ledger) applied(b *store.Batch, n *holding, h *scenario.Handover, c *scenario.Made, t *traces) {
+func (l *ledger) recordCall(b *store.Batch, n *holding, h *scenario.Handover, c *scenario.Made, t *traces) {
 	d := l.Doings[c.ID]
 	if d == nil || d.to != n.Address.Name || d.name != c.Name {
 		l.Fail("L3: %s executes %x (%s), which no caller has requested", n.Address.Name, c.ID, c.Name)
@@ -637,8 +637,8 @@ func (l *ledger) sentToEntity(m *model.Message) {
 	l.stand(m, sender)
 }
 
-// arrived checks that a message to an entity has had its effect.
-func (l *ledger) arrived(b *store.Batch, m *model.Message) {
+// checkArrival checks that a message to an entity has had its effect.
+func (l *ledger) checkArrival(b *store.Batch, m *model.Message) {
 	n := l.HoldingOf(m.To)
 	switch m.Kind { //nolint:exhaustive // the others have none
 	case model.MessageCall:

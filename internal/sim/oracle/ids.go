@@ -75,19 +75,20 @@ func (s *Oracle) CheckForgotten() {
 	s.Did(scenario.OpForgotten)
 }
 
-// Heard records that the caller of a request has its answer. The caller cannot ask again under an
-// id that the engine drew for it.
-func (l *ledger) Heard(m *model.Message) {
+// RecordAnswer records that the caller of a request has its answer. The caller cannot ask again
+// under an id that the engine drew for it.
+func (l *ledger) RecordAnswer(m *model.Message) {
 	if m.Drawn {
 		l.told[m.RequestID] = true
 	}
 }
 
-// Received records that the server of a client knows that the client has the answer to a request.
-func (l *ledger) Received(id string) { l.told[id] = true }
+// RecordReceipt records that the server of a client knows that the client has the answer to a
+// request.
+func (l *ledger) RecordReceipt(id string) { l.told[id] = true }
 
-// Acknowledged applies the removal of remembered answers that their callers have received.
-func (l *ledger) Acknowledged(keys []store.RequestKey) {
+// ApplyAcknowledgements applies the removal of remembered answers that their callers have received.
+func (l *ledger) ApplyAcknowledgements(keys []store.RequestKey) {
 	for _, k := range keys {
 		if _, refusal := strings.CutPrefix(k.ID, model.RefusedIDs); !refusal && !l.told[k.ID] {
 			l.Fail("A3: the answer to request %s of %s is removed, and its caller has not heard it", k.ID, k.Address)

@@ -68,8 +68,8 @@ func (l *ledger) isKept(n *holding, deed uint64) bool {
 	return false
 }
 
-// Killed checks that a call that kills its process may be made (K2).
-func (l *ledger) Killed(a model.Address, deed uint64) {
+// CheckKill checks that a call that kills its process may be made (K2).
+func (l *ledger) CheckKill(a model.Address, deed uint64) {
 	l.s.Did(scenario.OpKilled)
 	n, d := l.HoldingOf(a), l.Doings[deed]
 	if n.Address.Sick || !l.isKept(n, deed) {

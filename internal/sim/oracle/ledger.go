@@ -35,7 +35,7 @@ type ledger struct {
 	// applying is the batch that is being applied
 	applying *store.Batch
 
-	letters      map[store.DeadKey]*DeadTask
+	deadTasks    map[store.DeadKey]*DeadTask
 	DeadOrder    []*DeadTask
 	requeues     map[model.RunID]*requeued
 	requeueOrder []*requeued
@@ -139,7 +139,7 @@ func newLedger(s *Oracle) *ledger {
 		s: s, Runs: map[model.RunID]*Run{}, Addresses: map[model.Address]*Address{}, signals: map[uint64]*received{},
 		Pairs: map[[2]model.ShardID]*channel{}, Inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, replied: map[store.RequestKey]model.Time{}, forgotten: map[store.RequestKey]bool{}, told: map[string]bool{}, updates: map[string]*update{},
 		Owner: make([]model.NodeID, s.Plan.Shards), Nodes: map[model.NodeID]*Member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
-		tenure: make([]int, s.Plan.Shards), custody: make([]custody, s.Plan.Shards), letters: map[store.DeadKey]*DeadTask{}, requeues: map[model.RunID]*requeued{},
+		tenure: make([]int, s.Plan.Shards), custody: make([]custody, s.Plan.Shards), deadTasks: map[store.DeadKey]*DeadTask{}, requeues: map[model.RunID]*requeued{},
 		holdings: map[model.Address]*holding{}, alarms: map[model.Address]model.Time{}, Doings: map[uint64]*doing{}, requested: map[string]uint64{}, released: map[lockOf]bool{},
 	}
 }
@@ -268,7 +268,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 	l.entities(b)
 	l.checkAlarms(b)
 	l.deadLetters(b)
-	l.limited(b)
+	l.checkLimits(b)
 	for i := range b.Messages {
 		l.message(b, &b.Messages[i])
 	}
@@ -278,7 +278,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 		l.reply(&b.Requests[i])
 	}
 
-	l.Acknowledged(b.Forgets)
+	l.ApplyAcknowledgements(b.Forgets)
 	l.arrivedInside(b)
 	for i := range b.Cursors {
 		l.consume(b, &b.Cursors[i])
@@ -287,7 +287,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 		l.serve(b, &b.Inbox[i])
 	}
 	for i := range b.Deferred {
-		l.deferred(b, &b.Deferred[i])
+		l.checkDeferral(b, &b.Deferred[i])
 	}
 
 	for _, sh := range b.Free {

@@ -24,8 +24,8 @@ func (l *ledger) Fenced(id model.NodeID, unregistered bool) bool {
 	return true
 }
 
-// Acquired checks that shards that a node gets belong to no live node (I1).
-func (l *ledger) Acquired(id model.NodeID, got []store.AcquiredShard) {
+// CheckAcquired checks that shards that a node gets belong to no live node (I1).
+func (l *ledger) CheckAcquired(id model.NodeID, got []store.AcquiredShard) {
 	for _, g := range got {
 		old := l.Owner[g.Shard]
 		if old == id {

@@ -152,7 +152,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	if r.Open() {
 		l.Fail("I21: %s is deleted while it is open", r.ID)
 	}
-	l.expired(r)
+	l.checkExpiry(r)
 	r.Deleted = max(l.s.Now, 1)
 	if r.Address.Current == r {
 		r.Address.Current = nil

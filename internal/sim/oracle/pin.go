@@ -13,8 +13,8 @@ import (
 // version, unless its own code no longer pins the workflow; a run is pinned once; and a run that
 // waited for its version continues.
 
-// pinned records that a run is bound to a version.
-func (l *ledger) pinned(r *Run, e *model.Event) {
+// recordPin records that a run is bound to a version.
+func (l *ledger) recordPin(r *Run, e *model.Event) {
 	if r.Pin != "" {
 		l.Fail("I20: %s is pinned to %s, and was to %s", r.ID, e.Name, r.Pin)
 	}
@@ -22,8 +22,8 @@ func (l *ledger) pinned(r *Run, e *model.Event) {
 	l.s.Did(scenario.OpPinned)
 }
 
-// Explained records that a run waits for a worker of its version.
-func (s *Oracle) Explained(a *Address, why model.Reason) {
+// RecordExplanation records that a run waits for a worker of its version.
+func (s *Oracle) RecordExplanation(a *Address, why model.Reason) {
 	if r := a.Current; why.Code == model.WaitWorker && strings.HasPrefix(why.Detail, "version ") && r != nil && r.Open() && r.Pin != "" {
 		r.Stranded = true
 		s.Did(scenario.OpStranded)

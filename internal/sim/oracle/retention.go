@@ -37,8 +37,8 @@ func (l *ledger) checkLeaves(r *Run) {
 	}
 }
 
-// expired checks that a run may leave: a user has asked for it, or its time is over.
-func (l *ledger) expired(r *Run) {
+// checkExpiry checks that a run may leave: a user has asked for it, or its time is over.
+func (l *ledger) checkExpiry(r *Run) {
 	if r.condemned {
 		return
 	}
@@ -102,7 +102,7 @@ func (s *Oracle) Staying() string {
 		for _, x := range s.Ledger.DeadOrder {
 			// the start of its requeue may be in flight
 			if r := s.Ledger.Runs[x.Body.Requeued.Run]; !x.Purged && (r == nil || r.Deleted == 0) {
-				return "the dead letter of " + x.Ref.String()
+				return "the dead task of " + x.Ref.String()
 			}
 		}
 	}

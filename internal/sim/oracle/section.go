@@ -101,11 +101,11 @@ func (l *ledger) sectionsOver(b *store.Batch, r *Run) {
 	}
 }
 
-// locked checks which section holds an entity after a batch, and which calls the batch applied.
+// checkLocks checks which section holds an entity after a batch, and which calls the batch applied.
 // before is the row of the entity before the batch.
 //
 //arch:parameters all that a check of one batch compares
-func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
+func (l *ledger) checkLocks(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.Address.Name
 	had := map[int64]model.Link{}
 	if before.Locked() {

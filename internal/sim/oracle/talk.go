@@ -74,8 +74,8 @@ func updateKey(e *model.Event) string {
 	return e.RequestID
 }
 
-// updated records an accepted update.
-func (l *ledger) updated(r *Run, e *model.Event) {
+// recordUpdate records an accepted update.
+func (l *ledger) recordUpdate(r *Run, e *model.Event) {
 	key := updateKey(e)
 	if key == "" {
 		l.Fail("I16: event %d of %s is an update without a sender that could be answered", e.Seq, r.ID)

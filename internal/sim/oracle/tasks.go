@@ -328,24 +328,24 @@ func (l *ledger) endTasks(b *store.Batch, r *Run) {
 // it (E37).
 func (l *ledger) deadLetters(b *store.Batch) {
 	if len(b.Dead) != len(l.dying) {
-		l.Fail("E37: %d tasks fail for good, and there are %d dead letters", len(l.dying), len(b.Dead))
+		l.Fail("E37: %d tasks fail finally, and there are %d dead tasks", len(l.dying), len(b.Dead))
 	}
 
 	for i := range b.Dead {
 		row := &b.Dead[i]
 		r := l.Runs[row.Run]
 		if !slices.Contains(l.dying, row.DeadKey) {
-			l.Fail("E37: a dead letter of %s of %s, which has not failed for good", row.Task, row.Run)
+			l.Fail("E37: a dead task of %s of %s, which has not failed finally", row.Task, row.Run)
 		}
 		t := r.Task(row.Task)
 		if row.Body.Attempts != t.Attempt || len(row.Body.Failed)+row.Body.LeftOut != t.failed {
-			l.Fail("E37: the dead letter of %s of %s has %d attempts and %d failures, its history %d and %d", row.Task, row.Run, row.Body.Attempts, len(row.Body.Failed), t.Attempt, t.failed)
+			l.Fail("E37: the dead task of %s of %s has %d attempts and %d failures, its history %d and %d", row.Task, row.Run, row.Body.Attempts, len(row.Body.Failed), t.Attempt, t.failed)
 		}
 		l.s.Did(scenario.OpDead)
 	}
 
 	l.dying = l.dying[:0]
-	l.letterRows(b)
+	l.applyDeadRows(b)
 }
 
 // inheritTask records the tasks that a run has from its past.

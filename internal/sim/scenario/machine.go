@@ -119,7 +119,7 @@ func (m *Machine) Feed(e *model.Event) {
 	case model.EventUpdateReceived:
 		m.Updates = append(m.Updates, openUpdate{*e, m.PC})
 	case model.EventUpdateAnswered:
-		m.answered(e)
+		m.recordAnswer(e)
 	case model.EventStateSet:
 		if e.ID != "" { // otherwise the run before has set it
 			m.answer(e)

@@ -47,8 +47,8 @@ func (m *Machine) Close() *model.Close {
 	return &end
 }
 
-// answered records that an update was answered.
-func (m *Machine) answered(e *model.Event) {
+// recordAnswer records that an update was answered.
+func (m *Machine) recordAnswer(e *model.Event) {
 	before := len(m.Updates)
 	m.Updates = slices.DeleteFunc(m.Updates, func(u openUpdate) bool { return u.Seq == e.Ref })
 	if len(m.Updates) == before {

@@ -97,7 +97,7 @@ func (t *Teller) Operate(o model.Operations) {
 			s.Hurt(scenario.FaultHandedBack)
 		}
 		h, r := s.Operate(&o, most)
-		s.Ledger.Handed(h)
+		s.Ledger.RecordReport(h)
 		t.report(r)
 		if !s.Healed && s.Chance(0.1) {
 			s.Hurt(scenario.FaultOperatedTwice)

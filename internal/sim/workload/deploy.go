@@ -47,7 +47,7 @@ func (s *Workload) lookForStranded() {
 			if p != nil && p.Inc != nil && p.Inc.Owner[r.Address.Shard] {
 				reasons, _ := p.Inc.Shells[int(r.Address.Shard)%len(p.Inc.Shells)].Lane.Explain(r.Address.Name)
 				for _, why := range reasons {
-					s.Explained(r.Address, why)
+					s.RecordExplanation(r.Address, why)
 				}
 			}
 		}

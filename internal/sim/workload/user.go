@@ -411,7 +411,7 @@ func (o *action) answer(a *lane.Answer, then func()) {
 		end()
 		return
 	case o.Message.Kind == 0:
-		o.awaited(a, again, end)
+		o.takeAwaited(a, again, end)
 		return
 	case o.Message.To.IsEntity():
 		o.answerCall(a, again, end)
@@ -428,7 +428,7 @@ func (o *action) answer(a *lane.Answer, then func()) {
 		s.CheckMisuse(o.Op)
 		o.Acked = true
 		s.CheckAnswer(o.Op, &a.Answer)
-		o.accepted(&a.Answer)
+		o.takeAnswer(&a.Answer)
 		end()
 	case kind == fault.Conflict && o.readAgain():
 		again()
@@ -468,7 +468,7 @@ func (o *action) answer(a *lane.Answer, then func()) {
 	}
 }
 
-func (o *action) accepted(a *model.Answer) {
+func (o *action) takeAnswer(a *model.Answer) {
 	s := o.u.s
 	if o.Shadow != nil || o.Tries > 1 {
 		s.Did(scenario.OpRepeated)
@@ -482,7 +482,7 @@ func (o *action) accepted(a *model.Answer) {
 	}
 }
 
-func (o *action) awaited(a *lane.Answer, again, end func()) {
+func (o *action) takeAwaited(a *lane.Answer, again, end func()) {
 	s := o.u.s
 	switch kind := fault.KindOf(a.Err); {
 	case a.Result != nil:
