@@ -27,6 +27,9 @@ func (s *Server) OpenStandby(ctx context.Context) (_ *Server, err error) {
 		}
 	}()
 
+	if err := s.awaitAnswer(ctx); err != nil {
+		return nil, err
+	}
 	backup := b.command("pg_basebackup", "--pgdata", home.data(), "--dbname", s.URL(superuser), "--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
 	if _, err := b.output(ctx, backup); err != nil {
 		return nil, err
@@ -47,6 +50,22 @@ func (s *Server) OpenStandby(ctx context.Context) (_ *Server, err error) {
 		return nil, err
 	}
 	return b, s.awaitSynchronous(ctx)
+}
+
+// awaitAnswer waits until the server accepts connections. After the death of a backend it recovers
+// first.
+func (s *Server) awaitAnswer(ctx context.Context) error {
+	for {
+		err := s.ping(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(readyInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("the server accepts no connections: %w", err)
+		}
+	}
 }
 
 // awaitSynchronous waits until a standby takes part in commits.
