@@ -54,8 +54,7 @@ type options struct {
 	// choice says where the values above come from.
 	choice *choice
 	// tenantGiven is true if the user has named the tenant. On a server the key says it otherwise.
-	// allTenants is true while a command connects that concerns all of them.
-	tenantGiven, allTenants bool
+	tenantGiven bool
 
 	output  string
 	verbose bool
@@ -68,21 +67,34 @@ type options struct {
 	// services adds gRPC services to a server, for tests.
 	services func(grpc.ServiceRegistrar)
 	// connect opens a store. Tests replace it by prepared answers.
-	connect func(ctx context.Context, c node.Config) (session, error)
+	connect func(ctx context.Context, c node.Config, in scope) (session, error)
 	// connectInside opens a store and never a connection to the program that has it.
 	connectInside func(ctx context.Context, c node.Config) (session, error)
 }
 
-// connectOwn opens the store, or connects to a server, in the tenant of the command. The command
-// fails if its key belongs to another tenant.
-func (o *options) connectOwn(ctx context.Context, c node.Config) (session, error) {
-	chosen := ""
+// scope says in which tenant a command connects.
+type scope struct {
+	tenant string
+	chosen string // what the command asks a server for; empty if the key says it
+	// any lets the key belong to any tenant.
+	any bool
+}
+
+// own is the scope of a command that concerns one tenant.
+func (o *options) own() scope {
+	in := scope{tenant: o.tenant}
 	if o.tenantGiven {
-		chosen = o.tenant
+		in.chosen = o.tenant
 	}
-	s, err := o.connectTo(ctx, c, o.tenant, chosen)
-	if d, ok := s.(dialed); ok && d.b.Tenant() != o.tenant && !o.allTenants {
-		err := fault.New(fault.Denied, "the key belongs to tenant %s, and the command is for tenant %s", d.b.Tenant(), o.tenant)
+	return in
+}
+
+// connectIn opens the store, or connects to a server. It fails if the key belongs to a tenant in
+// which the command does not act.
+func (o *options) connectIn(ctx context.Context, c node.Config, in scope) (session, error) {
+	s, err := o.connectTo(ctx, c, in)
+	if d, ok := s.(dialed); ok && d.b.Tenant() != in.tenant && !in.any {
+		err := fault.New(fault.Denied, "the key belongs to tenant %s, and the command is for tenant %s", d.b.Tenant(), in.tenant)
 		return nil, errors.Join(fault.WithHint(err, "give --tenant %s, or set $PERDURE_TENANT", d.b.Tenant()), d.Close())
 	}
 	return s, err
@@ -90,11 +102,11 @@ func (o *options) connectOwn(ctx context.Context, c node.Config) (session, error
 
 // connectTo opens the store of a configuration, or connects to a server. The program behind a
 // socket works in the default tenant only.
-func (o *options) connectTo(ctx context.Context, c node.Config, tenant, chosen string) (session, error) {
+func (o *options) connectTo(ctx context.Context, c node.Config, in scope) (session, error) {
 	if remote.IsURL(c.URL) {
-		return dial(ctx, c, o.choice, chosen)
+		return dial(ctx, c, o.choice, in.chosen)
 	}
-	if s, ok := dialSocket(ctx, c); ok && tenant == model.DefaultTenant {
+	if s, ok := dialSocket(ctx, c); ok && in.tenant == model.DefaultTenant {
 		return s, nil
 	}
 	return openStore(ctx, c)
@@ -126,7 +138,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		return exitCode(err)
 	}
 	o := &options{Streams: s, connectInside: openStore, machine: thisMachine()}
-	o.connect = o.connectOwn
+	o.connect = o.connectIn
 	return o.run(ctx, args)
 }
 
@@ -266,8 +278,11 @@ func (o *options) log() *slog.Logger {
 }
 
 // look opens the store for reading. The owner of the store keeps running.
-func (o *options) look(ctx context.Context) (session, error) {
-	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
+func (o *options) look(ctx context.Context) (session, error) { return o.lookIn(ctx, o.own()) }
+
+// lookIn is look for a command that does not act in the tenant that it names.
+func (o *options) lookIn(ctx context.Context, in scope) (session, error) {
+	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}, in)
 }
 
 // lookInside opens the store itself for reading, for commands that look behind the API.

@@ -22,9 +22,12 @@ import (
 
 // act opens the store for commands that change something. It opens a file as its only owner. It
 // opens a database next to its nodes.
-func (o *options) act(ctx context.Context) (session, error) {
+func (o *options) act(ctx context.Context) (session, error) { return o.actIn(ctx, o.own()) }
+
+// actIn is act for a command that does not act in the tenant that it names.
+func (o *options) actIn(ctx context.Context, in scope) (session, error) {
 	if !remote.IsURL(o.store) {
-		n, err := o.look(ctx) // a mistyped name must not create a new file
+		n, err := o.lookIn(ctx, in) // a mistyped name must not create a new file
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +35,7 @@ func (o *options) act(ctx context.Context) (session, error) {
 			return nil, err
 		}
 	}
-	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
+	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()}, in)
 }
 
 // alone reports whether this command is the only process that has the store open: the store is a

@@ -35,8 +35,8 @@ func (s preparedSession) Backend() api.Backend { return s.backend() }
 func (s preparedSession) Admin() api.Admin     { return preparedAdmin{empty: s.empty} }
 
 // connectTo returns a function that opens a store of prepared answers.
-func connectTo(p *prepared) func(context.Context, node.Config) (session, error) {
-	return func(context.Context, node.Config) (session, error) { return preparedSession{p}, nil }
+func connectTo(p *prepared) func(context.Context, node.Config, scope) (session, error) {
+	return func(context.Context, node.Config, scope) (session, error) { return preparedSession{p}, nil }
 }
 
 // noon is the time of all events.

@@ -23,7 +23,7 @@ import (
 func refused(ctx context.Context, change func(*options), args ...string) (code int, complaint string) {
 	var err bytes.Buffer
 	o := &options{Streams: Streams{In: strings.NewReader(""), Out: io.Discard, Err: &err}, connectInside: openStore, machine: thisMachine()}
-	o.connect = o.connectOwn
+	o.connect = o.connectIn
 	if change != nil {
 		change(o)
 	}

@@ -18,14 +18,11 @@ import (
 // dry the command only reads. The tenant of the command is an argument of the request, and does not
 // say in which tenant the caller acts.
 func (o *options) withAdmin(ctx context.Context, dry bool, do func(a api.Admin) error) error {
-	tenant, given := o.tenant, o.tenantGiven
-	o.tenant, o.tenantGiven, o.allTenants = model.DefaultTenant, false, true
-	open := o.act
+	open := o.actIn
 	if dry {
-		open = o.look
+		open = o.lookIn
 	}
-	n, err := open(ctx)
-	o.tenant, o.tenantGiven, o.allTenants = tenant, given, false
+	n, err := open(ctx, scope{tenant: model.DefaultTenant, any: true})
 	if err != nil {
 		return err
 	}

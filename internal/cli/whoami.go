@@ -52,8 +52,9 @@ func (o *options) identify(ctx context.Context) (*whoami, error) {
 	if w.Key = t.key.value; w.Key != "" && !t.keyInFile {
 		w.Key = "$" + w.Key
 	}
-	o.allTenants = true // the tenant of the key is the answer, whatever the command is for
-	s, err := o.look(ctx)
+	in := o.own()
+	in.any = true // the tenant of the key is the answer, whatever the command is for
+	s, err := o.lookIn(ctx, in)
 	if err != nil {
 		return nil, err
 	}

@@ -28,18 +28,13 @@ func (l *Lane) applyOne(now model.Time, e *entry, in input) {
 	l.applyWatched(now, e, in)
 }
 
-// applyWatched applies an input, also to a quarantined address. If the lane reports facts, the
-// input carries a snapshot of the address from before: the facts compare it with the decision.
+// applyWatched applies an input, also to a quarantined address. If the lane reports facts, it takes
+// a snapshot of the address before: the facts compare it with the decision.
 func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
-	if !l.cfg.Watched {
-		in.apply(l, now, e)
-		return
+	if l.cfg.Watched {
+		l.snapshot.take(e, in)
 	}
-
-	l.snapshot.take(e, in)
-	in.base().before = &l.snapshot
 	in.apply(l, now, e)
-	in.base().before = nil // the next input uses the memory again
 }
 
 // apply gives the message to the code that handles its kind.

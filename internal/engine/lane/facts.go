@@ -12,11 +12,7 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 		to = &b.facts
 	}
 
-	before := in.base().before
-	if before == nil {
-		before = &snapshot{} // a quarantined address refuses an order without applying it
-	}
-	n := noter{to: to, e: e, before: before, run: e.run()}
+	n := noter{to: to, e: e, before: l.snapshot.of(e, in), run: e.run()}
 	if e.isEntity() {
 		n.addEntity(in, d)
 		return

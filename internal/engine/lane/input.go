@@ -40,7 +40,6 @@ type inputBase struct {
 	since   model.Time  // when the lane took it
 	held    int         // bytes counted for it in budget.used
 	kept    bool        // they are counted in budget.kept instead
-	before  *snapshot   // the address before the input; set only while a watched lane applies it
 }
 
 func (b *inputBase) base() *inputBase { return b }

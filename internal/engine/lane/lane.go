@@ -64,7 +64,7 @@ type Lane struct {
 
 	// Memory that is used again for each input.
 	question question // for the board
-	snapshot snapshot // for inputBase.before; only when the lane is watched
+	snapshot snapshot // only when the lane is watched
 }
 
 // New returns a lane that owns no shard yet. Acquire gives it shards.

@@ -9,6 +9,9 @@ import (
 
 // snapshot is the state of an address before an input is applied to it, as far as facts need it.
 type snapshot struct {
+	entry *entry
+	input input
+
 	x    *core.Execution
 	task core.Task    // the task that the input is about
 	has  bool         // there is such a task
@@ -17,6 +20,7 @@ type snapshot struct {
 
 // take copies the state of an address before an input is applied.
 func (s *snapshot) take(e *entry, in input) {
+	s.entry, s.input = e, in
 	s.x, s.has = e.x, false
 	if e.isEntity() {
 		if e.actor.entity == nil { // a removal by force does not read it
@@ -33,6 +37,15 @@ func (s *snapshot) take(e *entry, in input) {
 			s.task, s.has = *t, true
 		}
 	}
+}
+
+// of returns the snapshot from before an input, or an empty one if the lane did not apply the input:
+// a quarantined address refuses an order without applying it.
+func (s *snapshot) of(e *entry, in input) *snapshot {
+	if s.entry != e || s.input != in {
+		return &snapshot{}
+	}
+	return s
 }
 
 // noter adds facts about one address.

@@ -167,7 +167,7 @@ func (l *ledger) entities(b *store.Batch) {
 		// an entity that was created and removed leaves no row
 		if n.Row.Version == before.Version && n.state == nil {
 			t.rowless = true
-			path, _ := l.path(n, t, nil, nil, nil)
+			path, _ := search{l: l, n: n, t: t}.path(nil, nil, nil)
 			l.follow(b, n, path, t)
 		}
 
@@ -327,17 +327,16 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 // only as far as that is necessary: first the stored state, if its time has come, then states that
 // the store never had, and in the end the stored state before its time, which breaks a promise.
 func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenario.Account) (path []*scenario.Handover, ok bool) {
-	l.mayEnd = stateEnds{stored: n.mayEnd(next, l.s.FairTime())}
-	path, ok = l.path(n, t, n.state, state, nil)
+	find := search{l: l, n: n, t: t, mayEnd: stateEnds{stored: n.mayEnd(next, l.s.FairTime())}}
+	path, ok = find.path(n.state, state, nil)
 	if l.s.Has(scenario.Expiring) && (!ok || l.lacks(path, t)) {
-		l.mayEnd.others = true
-		path, ok = l.path(n, t, n.state, state, nil)
+		find.mayEnd.others = true
+		path, ok = find.path(n.state, state, nil)
 	}
 	if l.s.Has(scenario.Expiring) && !ok {
-		l.mayEnd.stored = true
-		path, ok = l.path(n, t, n.state, state, nil)
+		find.mayEnd.stored = true
+		path, ok = find.path(n.state, state, nil)
 	}
-	l.mayEnd = stateEnds{}
 	return path, ok
 }
 
@@ -393,24 +392,30 @@ func (n *holding) reaches(stamp uint64) {
 	}
 }
 
-// path finds the hand-overs that lead from one state to another: the longest path on which the
-// batch has an answer for every call with a waiting caller.
-//
-//arch:parameters a search; before grows from call to call
-func (l *ledger) path(n *holding, t *traces, from, to *scenario.Account, before []*scenario.Handover) (best []*scenario.Handover, ok bool) {
+// search looks for the hand-overs of an entity that a batch makes durable.
+type search struct {
+	l      *ledger
+	n      *holding
+	t      *traces
+	mayEnd stateEnds
+}
+
+// path finds the hand-overs that lead from one state to another, after those before: the longest
+// path on which the batch has an answer for every call with a waiting caller.
+func (s search) path(from, to *scenario.Account, before []*scenario.Handover) (best []*scenario.Handover, ok bool) {
 	ok = scenario.StampOf(from) == scenario.StampOf(to)
-	for _, h := range n.hands {
+	for _, h := range s.n.hands {
 		after := len(before) == 0 || before[len(before)-1].Stamp < h.Stamp
-		if h.Committed || !after || scenario.StampOf(h.Base) != scenario.StampOf(from) || scenario.StampOf(h.End) == scenario.StampOf(from) && from != nil || !l.fits(n, h, t) || overlap(before, h) {
+		if h.Committed || !after || scenario.StampOf(h.Base) != scenario.StampOf(from) || scenario.StampOf(h.End) == scenario.StampOf(from) && from != nil || !s.l.fits(s.n, h, s.t) || overlap(before, h) {
 			continue
 		}
-		if rest, found := l.path(n, t, h.End, to, append(slices.Clone(before), h)); found && (!ok || len(rest)+1 >= len(best)) {
+		if rest, found := s.path(h.End, to, append(slices.Clone(before), h)); found && (!ok || len(rest)+1 >= len(best)) {
 			best, ok = append([]*scenario.Handover{h}, rest...), true
 		}
 	}
 
-	if from != nil && l.s.Has(scenario.Expiring) && (len(before) == 0 && l.mayEnd.stored || len(before) > 0 && l.mayEnd.others) {
-		if rest, found := l.path(n, t, nil, to, before); found && (!ok || len(rest) > len(best)) {
+	if from != nil && s.l.s.Has(scenario.Expiring) && (len(before) == 0 && s.mayEnd.stored || len(before) > 0 && s.mayEnd.others) {
+		if rest, found := s.path(nil, to, before); found && (!ok || len(rest) > len(best)) {
 			best, ok = append([]*scenario.Handover{stateEnd(from)}, rest...), true
 		}
 	}

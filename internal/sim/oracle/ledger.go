@@ -32,8 +32,6 @@ type ledger struct {
 	sent0 []model.Link // the keys of sends, in order
 	Open  int
 	dying []store.DeadKey // tasks that fail permanently in the batch that is being applied
-	// applying is the batch that is being applied
-	applying *store.Batch
 
 	deadTasks    map[store.DeadKey]*DeadTask
 	DeadOrder    []*DeadTask
@@ -42,7 +40,6 @@ type ledger struct {
 	holdings     map[model.Address]*holding
 	HoldingOrder []*holding
 	alarms       map[model.Address]model.Time // timers of entities
-	mayEnd       stateEnds                    // which states may have expired, see pathTo
 	Doings       map[uint64]*doing
 	requested    map[string]uint64 // deeds by the ids of their requests
 	released     map[lockOf]bool   // by messages
@@ -190,8 +187,6 @@ func (l *ledger) Name(id model.NodeID) string {
 
 // Apply applies a batch that the store has accepted.
 func (l *ledger) Apply(b *store.Batch, res store.Committed) {
-	l.applying = b
-	defer func() { l.applying = nil }()
 	n := l.Nodes[b.Lane.Node]
 	switch {
 	case n == nil || !n.Alive:
@@ -308,8 +303,8 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 	if starts(b, row.Run) {
 		l.endedElsewhere(r)
 	} else {
-		l.closeTerms(r)
-		l.checkLeaves(r)
+		l.closeTerms(b, r)
+		l.checkLeaves(b, r)
 	}
 	l.Open--
 	l.s.Did(scenario.OpClosed + scenario.OpKind(row.Outcome.Status))
@@ -401,8 +396,8 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.checkPast(b, r, a.Current)
 	case !st.Previous.IsZero():
 		l.startTerms(r, a.Current)
-		l.carriedTalk(a.Current, r)
-		l.carriedOver(a.Current, r)
+		l.carriedTalk(b, a.Current, r)
+		l.carriedOver(b, a.Current, r)
 		l.s.Did(scenario.OpContinued)
 	}
 
@@ -420,7 +415,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 
 // carriedOver checks that a run that continues another one has exactly its unread signals (I7 of
 // the core).
-func (l *ledger) carriedOver(old, next *Run) {
+func (l *ledger) carriedOver(b *store.Batch, old, next *Run) {
 	if old == nil || old.ID != next.Start.Previous || old.outcome.Status != model.Continued || old.outcome.Next != next.ID {
 		l.Fail("I3: %s does not continue the run before it", next.ID)
 	}
@@ -434,7 +429,7 @@ func (l *ledger) carriedOver(old, next *Run) {
 		}
 	}
 
-	for _, e := range l.applying.Events {
+	for _, e := range b.Events {
 		if e.Run == old.ID && (e.Event.Kind == model.EventSignalTaken || e.Event.Kind == model.EventSignalDropped) {
 			taken[e.Event.Ref] = true
 		}
@@ -449,8 +444,8 @@ func (l *ledger) carriedOver(old, next *Run) {
 		note(&old.Events[i])
 	}
 
-	for i := range l.applying.Events {
-		if e := &l.applying.Events[i]; e.Run == old.ID {
+	for i := range b.Events {
+		if e := &b.Events[i]; e.Run == old.ID {
 			note(&e.Event)
 		}
 	}

@@ -200,7 +200,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *Run) {
 		}
 	}
 
-	l.checkAdded(r, src, at, takesOver, gaveWay)
+	l.checkAdded(b, r, src, at, takesOver, gaveWay)
 	if !slices.Equal(st.Labels, src.Start.Labels) {
 		l.Fail("I22: %s begins with the labels %v, its source with %v", r.ID, st.Labels, src.Start.Labels)
 	}
@@ -281,8 +281,8 @@ func mustBeBlank(e *model.Event) bool {
 // checkAdded checks what a run has in addition to the events of its source: messages that were
 // accepted after the cut, and waiting callers.
 //
-//arch:parameters both runs, and how the copy was made
-func (l *ledger) checkAdded(r, src *Run, at int, takesOver, gaveWay bool) {
+//arch:parameters the batch, both runs, and how the copy was made
+func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gaveWay bool) {
 	kind := func(events []model.Event, k model.EventKind) (found []model.Event) {
 		for i := range events {
 			if e := &events[i]; e.Kind == k && !e.Blank() {
@@ -309,7 +309,7 @@ func (l *ledger) checkAdded(r, src *Run, at int, takesOver, gaveWay bool) {
 	if gaveWay {
 		watchers, open = kind(src.Events, model.EventWatched), unanswered(src.Events)
 	}
-	if !closes(l.applying, r.ID) && !slices.EqualFunc(kind(all, model.EventWatched), watchers, same) {
+	if !closes(b, r.ID) && !slices.EqualFunc(kind(all, model.EventWatched), watchers, same) {
 		l.Fail("E40: %s does not have those who wait for the run that it takes the place of, or others", r.ID)
 	}
 	named := func(e model.Event) bool { return updateKey(&e) == "" }

@@ -5,6 +5,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/kernel"
 	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // Closed runs and dead tasks leave after a while: the lanes remove runs, and the sweep of their
@@ -22,11 +23,11 @@ func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
 }
 
 // checkLeaves checks that the retention in the end of a run is the one of its program.
-func (l *ledger) checkLeaves(r *Run) {
+func (l *ledger) checkLeaves(b *store.Batch, r *Run) {
 	program, _, _, ok := scenario.ParseInput(r.Start.Input)
 	byCode := ok && r.Start.Task == nil && r.outcome.Status != model.Terminated && !r.unbegun && !timedOut(&r.outcome)
 	if r.outcome.Status == model.Continued && r.outcome.Failure != nil {
-		byCode = l.repeats(r) // otherwise a reset ended it
+		byCode = repeats(b, r) // otherwise a reset ended it
 	}
 	want := model.Time(0)
 	if byCode && l.s.Programs[program].Retain != 0 {

@@ -192,10 +192,10 @@ func unanswered(events []model.Event) (open []model.Event) {
 
 // carriedTalk checks that the next run has the state, the unanswered updates and the pause of the
 // one before.
-func (l *ledger) carriedTalk(old, next *Run) {
+func (l *ledger) carriedTalk(b *store.Batch, old, next *Run) {
 	events := slices.Clone(old.Events)
-	for i := range l.applying.Events {
-		if e := &l.applying.Events[i]; e.Run == old.ID {
+	for i := range b.Events {
+		if e := &b.Events[i]; e.Run == old.ID {
 			events = append(events, e.Event)
 		}
 	}

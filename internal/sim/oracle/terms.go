@@ -113,7 +113,7 @@ func (l *ledger) endedElsewhere(r *Run) {
 }
 
 // closeTerms checks the end of a run. The timers of the run are still there.
-func (l *ledger) closeTerms(r *Run) {
+func (l *ledger) closeTerms(b *store.Batch, r *Run) {
 	o, waits := &r.outcome, r.Waiting()
 	r.unbegun = waits && o.Status == model.Canceled
 	switch {
@@ -124,7 +124,7 @@ func (l *ledger) closeTerms(r *Run) {
 			l.Fail("T2: %s times out at %s, and was to at %s", r.ID, o.At, r.Start.Expires)
 		}
 		l.s.Did(scenario.OpTimedOut)
-	case o.Status == model.Failed && r.retry() != nil && !r.Cancel && !l.cancels(r):
+	case o.Status == model.Failed && r.retry() != nil && !r.Cancel && !cancels(b, r):
 		// another attempt would have begun after the time-out
 		if last := r.Start.Tries() >= r.retry().MaxAttempts; !last && r.Start.Expires == 0 {
 			l.Fail("T3: %s fails for good in attempt %d of %d", r.ID, r.Start.Tries(), r.retry().MaxAttempts)
@@ -132,16 +132,16 @@ func (l *ledger) closeTerms(r *Run) {
 	}
 }
 
-// cancels reports whether the batch that is being applied records a cancel request of a run.
-func (l *ledger) cancels(r *Run) bool {
-	return slices.ContainsFunc(l.applying.Events, func(e store.EventRow) bool {
+// cancels reports whether a batch records a cancel request of a run.
+func cancels(b *store.Batch, r *Run) bool {
+	return slices.ContainsFunc(b.Events, func(e store.EventRow) bool {
 		return e.Run == r.ID && e.Event.Kind == model.EventCancelRequest
 	})
 }
 
-// repeats reports whether the batch that is being applied starts another attempt of a run.
-func (l *ledger) repeats(r *Run) bool {
-	return slices.ContainsFunc(l.applying.Starts, func(row store.StartRow) bool {
+// repeats reports whether a batch starts another attempt of a run.
+func repeats(b *store.Batch, r *Run) bool {
+	return slices.ContainsFunc(b.Starts, func(row store.StartRow) bool {
 		return row.Start.Run == r.outcome.Next && row.Start.Source.IsZero()
 	})
 }
