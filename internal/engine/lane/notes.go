@@ -39,8 +39,8 @@ func (s *snapshot) take(e *entry, in input) {
 	}
 }
 
-// of returns the snapshot from before an input, or an empty one if the lane did not apply the input:
-// a quarantined address refuses an order without applying it.
+// of returns the snapshot from before an input. It is empty if the lane did not apply the input: a
+// quarantined address refuses an order without applying it.
 func (s *snapshot) of(e *entry, in input) *snapshot {
 	if s.entry != e || s.input != in {
 		return &snapshot{}
