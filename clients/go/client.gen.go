@@ -320,6 +320,90 @@ func (e ReferenceKind) Valid() bool {
 	}
 }
 
+// Defines values for ReplayReportInfoOutcome.
+const (
+	ReplayReportInfoOutcomeAbsent     ReplayReportInfoOutcome = "absent"
+	ReplayReportInfoOutcomeError      ReplayReportInfoOutcome = "error"
+	ReplayReportInfoOutcomeFits       ReplayReportInfoOutcome = "fits"
+	ReplayReportInfoOutcomeMismatch   ReplayReportInfoOutcome = "mismatch"
+	ReplayReportInfoOutcomeSkipped    ReplayReportInfoOutcome = "skipped"
+	ReplayReportInfoOutcomeUnreadable ReplayReportInfoOutcome = "unreadable"
+)
+
+// Valid indicates whether the value is a known member of the ReplayReportInfoOutcome enum.
+func (e ReplayReportInfoOutcome) Valid() bool {
+	switch e {
+	case ReplayReportInfoOutcomeAbsent:
+		return true
+	case ReplayReportInfoOutcomeError:
+		return true
+	case ReplayReportInfoOutcomeFits:
+		return true
+	case ReplayReportInfoOutcomeMismatch:
+		return true
+	case ReplayReportInfoOutcomeSkipped:
+		return true
+	case ReplayReportInfoOutcomeUnreadable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReplayResultOutcome.
+const (
+	ReplayResultOutcomeAbsent   ReplayResultOutcome = "absent"
+	ReplayResultOutcomeError    ReplayResultOutcome = "error"
+	ReplayResultOutcomeFits     ReplayResultOutcome = "fits"
+	ReplayResultOutcomeMismatch ReplayResultOutcome = "mismatch"
+	ReplayResultOutcomeSkipped  ReplayResultOutcome = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the ReplayResultOutcome enum.
+func (e ReplayResultOutcome) Valid() bool {
+	switch e {
+	case ReplayResultOutcomeAbsent:
+		return true
+	case ReplayResultOutcomeError:
+		return true
+	case ReplayResultOutcomeFits:
+		return true
+	case ReplayResultOutcomeMismatch:
+		return true
+	case ReplayResultOutcomeSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReplayWorkflowOutcome.
+const (
+	ReplayWorkflowOutcomeAbsent   ReplayWorkflowOutcome = "absent"
+	ReplayWorkflowOutcomeError    ReplayWorkflowOutcome = "error"
+	ReplayWorkflowOutcomeFits     ReplayWorkflowOutcome = "fits"
+	ReplayWorkflowOutcomeMismatch ReplayWorkflowOutcome = "mismatch"
+	ReplayWorkflowOutcomeSkipped  ReplayWorkflowOutcome = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the ReplayWorkflowOutcome enum.
+func (e ReplayWorkflowOutcome) Valid() bool {
+	switch e {
+	case ReplayWorkflowOutcomeAbsent:
+		return true
+	case ReplayWorkflowOutcomeError:
+		return true
+	case ReplayWorkflowOutcomeFits:
+		return true
+	case ReplayWorkflowOutcomeMismatch:
+		return true
+	case ReplayWorkflowOutcomeSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ScheduleBodyKind.
 const (
 	ScheduleBodyKindTask     ScheduleBodyKind = "task"
@@ -560,6 +644,33 @@ func (e GetEventBytesParamsField) Valid() bool {
 	case Input:
 		return true
 	case Output:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListReplayReportsParamsOutcome.
+const (
+	ListReplayReportsParamsOutcomeAbsent   ListReplayReportsParamsOutcome = "absent"
+	ListReplayReportsParamsOutcomeError    ListReplayReportsParamsOutcome = "error"
+	ListReplayReportsParamsOutcomeFits     ListReplayReportsParamsOutcome = "fits"
+	ListReplayReportsParamsOutcomeMismatch ListReplayReportsParamsOutcome = "mismatch"
+	ListReplayReportsParamsOutcomeSkipped  ListReplayReportsParamsOutcome = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the ListReplayReportsParamsOutcome enum.
+func (e ListReplayReportsParamsOutcome) Valid() bool {
+	switch e {
+	case ListReplayReportsParamsOutcomeAbsent:
+		return true
+	case ListReplayReportsParamsOutcomeError:
+		return true
+	case ListReplayReportsParamsOutcomeFits:
+		return true
+	case ListReplayReportsParamsOutcomeMismatch:
+		return true
+	case ListReplayReportsParamsOutcomeSkipped:
 		return true
 	default:
 		return false
@@ -1611,6 +1722,13 @@ type PageNodeBody struct {
 	Items  []NodeBody `json:"items"`
 }
 
+// PageReplayReportInfo defines model for PageReplayReportInfo.
+type PageReplayReportInfo struct {
+	// Cursor Ask for the next page with it; absent on the last page
+	Cursor *string            `json:"cursor,omitempty"`
+	Items  []ReplayReportInfo `json:"items"`
+}
+
 // PageSession defines model for PageSession.
 type PageSession struct {
 	// Cursor Ask for the next page with it; absent on the last page
@@ -1886,6 +2004,104 @@ type Relations struct {
 	// Runs The runs of its key, the newest first; at most 100
 	Runs []RelatedRun `json:"runs"`
 }
+
+// ReplayReportBody defines model for ReplayReportBody.
+type ReplayReportBody struct {
+	// Build Which code has replayed the histories: a version, a commit or an image
+	//
+	// Example: v1.4.2
+	Build   string         `json:"build"`
+	Results []ReplayResult `json:"results"`
+
+	// Source Where the report comes from, such as the URL of a CI job
+	//
+	// Example: https://ci.example/shop/1234
+	Source *string `json:"source,omitempty"`
+}
+
+// ReplayReportInfo defines model for ReplayReportInfo.
+type ReplayReportInfo struct {
+	// Absent Histories of workflows that the build does not have
+	Absent int64      `json:"absent"`
+	At     *time.Time `json:"at"`
+	Build  *string    `json:"build,omitempty"`
+
+	// By The caller that added it
+	By         *string `json:"by,omitempty"`
+	Errors     int64   `json:"errors"`
+	Fits       int64   `json:"fits"`
+	Id         string  `json:"id"`
+	Mismatches int64   `json:"mismatches"`
+
+	// Outcome Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged
+	Outcome ReplayReportInfoOutcome `json:"outcome"`
+
+	// Skipped Histories that were not replayed
+	Skipped int64   `json:"skipped"`
+	Source  *string `json:"source,omitempty"`
+
+	// Unreadable The stored report is damaged
+	Unreadable *bool `json:"unreadable,omitempty"`
+
+	// Workflows The same by workflow, in the order of their names
+	Workflows []ReplayWorkflow `json:"workflows"`
+}
+
+// ReplayReportInfoOutcome Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged
+type ReplayReportInfoOutcome string
+
+// ReplayReportWhole defines model for ReplayReportWhole.
+type ReplayReportWhole struct {
+	Results []ReplayResult `json:"results"`
+}
+
+// ReplayResult defines model for ReplayResult.
+type ReplayResult struct {
+	// Event The position of the event that does not fit; absent if none is known
+	//
+	// Example: 1
+	Event *int64 `json:"event,omitempty"`
+
+	// Key Example: 42
+	Key string `json:"key"`
+
+	// Outcome absent: the build does not have the workflow; skipped: the history was not replayed
+	//
+	// Example: mismatch
+	Outcome ReplayResultOutcome `json:"outcome"`
+
+	// Run The id of the run
+	Run *string `json:"run,omitempty"`
+
+	// Text What is recorded and what the code does instead, or what went wrong; at most 4 KiB
+	//
+	// Example: event 1 records step charge, which the code did not ask for; it asks for step debit
+	Text *string `json:"text,omitempty"`
+
+	// Workflow Example: order
+	Workflow string `json:"workflow"`
+}
+
+// ReplayResultOutcome absent: the build does not have the workflow; skipped: the history was not replayed
+//
+// Example: mismatch
+type ReplayResultOutcome string
+
+// ReplayWorkflow defines model for ReplayWorkflow.
+type ReplayWorkflow struct {
+	Absent     int64 `json:"absent"`
+	Errors     int64 `json:"errors"`
+	Fits       int64 `json:"fits"`
+	Mismatches int64 `json:"mismatches"`
+
+	// Outcome Of the results of this workflow together
+	Outcome  ReplayWorkflowOutcome `json:"outcome"`
+	Skipped  int64                 `json:"skipped"`
+	Workflow string                `json:"workflow"`
+}
+
+// ReplayWorkflowOutcome Of the results of this workflow together
+type ReplayWorkflowOutcome string
 
 // RequeueBody defines model for RequeueBody.
 type RequeueBody struct {
@@ -3240,6 +3456,31 @@ type ReleaseLockParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// ListReplayReportsParams defines parameters for ListReplayReports.
+type ListReplayReportsParams struct {
+	// Limit Most items of the page
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The cursor of the page before
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Workflow Only reports that have results of this workflow
+	Workflow *string `form:"workflow,omitempty" json:"workflow,omitempty"`
+	Build    *string `form:"build,omitempty" json:"build,omitempty"`
+
+	// Outcome Only reports with this outcome; with a workflow, those in which the workflow has it
+	Outcome *ListReplayReportsParamsOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
+}
+
+// ListReplayReportsParamsOutcome defines parameters for ListReplayReports.
+type ListReplayReportsParamsOutcome string
+
+// AddReplayReportParams defines parameters for AddReplayReport.
+type AddReplayReportParams struct {
+	// IdempotencyKey Two requests with the same key are one request
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListSchedulesParams defines parameters for ListSchedules.
 type ListSchedulesParams struct {
 	// App Only schedules that this app has applied
@@ -3428,6 +3669,9 @@ type TryLimitJSONRequestBody = LimitRule
 
 // PauseQueueJSONRequestBody defines body for PauseQueue for application/json ContentType.
 type PauseQueueJSONRequestBody = ReasonBody
+
+// AddReplayReportJSONRequestBody defines body for AddReplayReport for application/json ContentType.
+type AddReplayReportJSONRequestBody = ReplayReportBody
 
 // ChangeSchedulesJSONRequestBody defines body for ChangeSchedules for application/json ContentType.
 type ChangeSchedulesJSONRequestBody = SchedulesChangeInputBody
@@ -4256,6 +4500,30 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/queues/{name}/resume (the `ResumeQueue` operationId).
 	ResumeQueue(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListReplayReports List replay reports, newest first, without their results
+	//
+	// Corresponds with GET /v1/replay-reports (the `ListReplayReports` operationId).
+	ListReplayReports(ctx context.Context, params *ListReplayReportsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddReplayReportWithBody Report how a build replays histories
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+	AddReplayReportWithBody(ctx context.Context, params *AddReplayReportParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddReplayReport Report how a build replays histories
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+	AddReplayReport(ctx context.Context, params *AddReplayReportParams, body AddReplayReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetReplayReport Read a replay report with its results
+	//
+	// Corresponds with GET /v1/replay-reports/{id} (the `GetReplayReport` operationId).
+	GetReplayReport(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ChangeSchedulesWithBody Pause or resume many schedules
 	//
@@ -6402,6 +6670,70 @@ func (c *Client) PauseQueue(ctx context.Context, name string, body PauseQueueJSO
 // Corresponds with POST /v1/queues/{name}/resume (the `ResumeQueue` operationId).
 func (c *Client) ResumeQueue(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewResumeQueueRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListReplayReports List replay reports, newest first, without their results
+//
+// Corresponds with GET /v1/replay-reports (the `ListReplayReports` operationId).
+func (c *Client) ListReplayReports(ctx context.Context, params *ListReplayReportsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListReplayReportsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddReplayReportWithBody Report how a build replays histories
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+func (c *Client) AddReplayReportWithBody(ctx context.Context, params *AddReplayReportParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddReplayReportRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddReplayReport Report how a build replays histories
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+func (c *Client) AddReplayReport(ctx context.Context, params *AddReplayReportParams, body AddReplayReportJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddReplayReportRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetReplayReport Read a replay report with its results
+//
+// Corresponds with GET /v1/replay-reports/{id} (the `GetReplayReport` operationId).
+func (c *Client) GetReplayReport(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetReplayReportRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -13554,6 +13886,197 @@ func NewResumeQueueRequest(server string, name string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListReplayReportsRequest constructs an http.Request for the ListReplayReports method
+func NewListReplayReportsRequest(server string, params *ListReplayReportsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/replay-reports")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Workflow != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "workflow", *params.Workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Build != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "build", *params.Build, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Outcome != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "outcome", *params.Outcome, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAddReplayReportRequest calls the generic AddReplayReport builder with application/json body
+func NewAddReplayReportRequest(server string, params *AddReplayReportParams, body AddReplayReportJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddReplayReportRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewAddReplayReportRequestWithBody constructs an http.Request for the AddReplayReport method, with any body, and a specified content type
+func NewAddReplayReportRequestWithBody(server string, params *AddReplayReportParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/replay-reports")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetReplayReportRequest constructs an http.Request for the GetReplayReport method
+func NewGetReplayReportRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/replay-reports/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewChangeSchedulesRequest calls the generic ChangeSchedules builder with application/json body
 func NewChangeSchedulesRequest(server string, body ChangeSchedulesJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -15958,6 +16481,34 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/queues/{name}/resume (the `ResumeQueue` operationId).
 	ResumeQueueWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error)
+
+	// ListReplayReportsWithResponse List replay reports, newest first, without their results
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/replay-reports (the `ListReplayReports` operationId).
+	ListReplayReportsWithResponse(ctx context.Context, params *ListReplayReportsParams, reqEditors ...RequestEditorFn) (*ListReplayReportsResponse, error)
+
+	// AddReplayReportWithBodyWithResponse Report how a build replays histories
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+	AddReplayReportWithBodyWithResponse(ctx context.Context, params *AddReplayReportParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddReplayReportResponse, error)
+
+	// AddReplayReportWithResponse Report how a build replays histories
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+	AddReplayReportWithResponse(ctx context.Context, params *AddReplayReportParams, body AddReplayReportJSONRequestBody, reqEditors ...RequestEditorFn) (*AddReplayReportResponse, error)
+
+	// GetReplayReportWithResponse Read a replay report with its results
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/replay-reports/{id} (the `GetReplayReport` operationId).
+	GetReplayReportWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetReplayReportResponse, error)
 
 	// ChangeSchedulesWithBodyWithResponse Pause or resume many schedules
 	//
@@ -20400,6 +20951,171 @@ func (r ResumeQueueResponse) ContentType() string {
 	return ""
 }
 
+type ListReplayReportsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PageReplayReportInfo
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListReplayReportsResponse) GetJSON200() *PageReplayReportInfo {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListReplayReportsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListReplayReportsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListReplayReportsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListReplayReportsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListReplayReportsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AddReplayReportResponse200Headers the declared response headers of an HTTP 200 response for AddReplayReport
+type AddReplayReportResponse200Headers struct {
+	Location *string
+}
+
+// AddReplayReportResponse201Headers the declared response headers of an HTTP 201 response for AddReplayReport
+type AddReplayReportResponse201Headers struct {
+	Location *string
+}
+
+type AddReplayReportResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReplayReportInfo
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ReplayReportInfo
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AddReplayReportResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *AddReplayReportResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AddReplayReportResponse) GetJSON200() *ReplayReportInfo {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AddReplayReportResponse) GetJSON201() *ReplayReportInfo {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AddReplayReportResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddReplayReportResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddReplayReportResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddReplayReportResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddReplayReportResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetReplayReportResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReplayReportWhole
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetReplayReportResponse) GetJSON200() *ReplayReportWhole {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetReplayReportResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetReplayReportResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetReplayReportResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetReplayReportResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetReplayReportResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ChangeSchedulesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -23505,6 +24221,58 @@ func (c *ClientWithResponses) ResumeQueueWithResponse(ctx context.Context, name 
 		return nil, err
 	}
 	return ParseResumeQueueResponse(rsp)
+}
+
+// ListReplayReportsWithResponse List replay reports, newest first, without their results
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/replay-reports (the `ListReplayReports` operationId).
+func (c *ClientWithResponses) ListReplayReportsWithResponse(ctx context.Context, params *ListReplayReportsParams, reqEditors ...RequestEditorFn) (*ListReplayReportsResponse, error) {
+	rsp, err := c.ListReplayReports(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListReplayReportsResponse(rsp)
+}
+
+// AddReplayReportWithBodyWithResponse Report how a build replays histories
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+func (c *ClientWithResponses) AddReplayReportWithBodyWithResponse(ctx context.Context, params *AddReplayReportParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddReplayReportResponse, error) {
+	rsp, err := c.AddReplayReportWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddReplayReportResponse(rsp)
+}
+
+// AddReplayReportWithResponse Report how a build replays histories
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/replay-reports (the `AddReplayReport` operationId).
+func (c *ClientWithResponses) AddReplayReportWithResponse(ctx context.Context, params *AddReplayReportParams, body AddReplayReportJSONRequestBody, reqEditors ...RequestEditorFn) (*AddReplayReportResponse, error) {
+	rsp, err := c.AddReplayReport(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddReplayReportResponse(rsp)
+}
+
+// GetReplayReportWithResponse Read a replay report with its results
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/replay-reports/{id} (the `GetReplayReport` operationId).
+func (c *ClientWithResponses) GetReplayReportWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetReplayReportResponse, error) {
+	rsp, err := c.GetReplayReport(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetReplayReportResponse(rsp)
 }
 
 // ChangeSchedulesWithBodyWithResponse Pause or resume many schedules
@@ -26986,6 +27754,135 @@ func ParseResumeQueueResponse(rsp *http.Response) (*ResumeQueueResponse, error) 
 	switch {
 	case rsp.StatusCode == 204:
 		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListReplayReportsResponse parses an HTTP response from a ListReplayReportsWithResponse call
+func ParseListReplayReportsResponse(rsp *http.Response) (*ListReplayReportsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListReplayReportsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PageReplayReportInfo
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAddReplayReportResponse parses an HTTP response from a AddReplayReportWithResponse call
+func ParseAddReplayReportResponse(rsp *http.Response) (*AddReplayReportResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddReplayReportResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReplayReportInfo
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ReplayReportInfo
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AddReplayReportResponse200Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers AddReplayReportResponse201Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetReplayReportResponse parses an HTTP response from a GetReplayReportWithResponse call
+func ParseGetReplayReportResponse(rsp *http.Response) (*GetReplayReportResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetReplayReportResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReplayReportWhole
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

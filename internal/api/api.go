@@ -98,6 +98,7 @@ type Client interface {
 	Queues
 	Flow
 	Views
+	ReplayReports
 	Feed
 }
 

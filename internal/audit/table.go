@@ -67,6 +67,8 @@ var table = []row{
 	{action: "token:create", why: "it creates a key, which is recorded as key:write"},
 	{action: "view:read", why: reads},
 	{action: "view:write", calls: []string{"SetView", "DeleteView"}},
+	{action: "replayreport:read", why: reads},
+	{action: "replayreport:add", calls: []string{"AddReplayReport"}},
 	{action: "feed:watch", why: reads},
 	{action: "allowance:set", calls: []string{"SetAllowance"}},
 	{action: "tenant:read", why: reads},

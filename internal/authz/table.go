@@ -79,6 +79,8 @@ var table = []Rule{
 	{"token:create", Operate, "Worker", nil, nil},
 	{"view:read", Read, "View", client("Views"), []string{"list-views", "get-view"}},
 	{"view:write", Use, "View", client("SetView", "DeleteView"), []string{"set-view", "delete-view"}},
+	{"replayreport:read", Read, "ReplayReport", client("ReplayReports", "ReplayReport"), []string{"list-replay-reports", "get-replay-report"}},
+	{"replayreport:add", Use, "ReplayReport", client("AddReplayReport"), []string{"add-replay-report"}},
 	{"feed:watch", Read, "Feed", client("Watch"), []string{"watch-changes"}},
 
 	{"allowance:set", Administer, Server, client("SetAllowance"), []string{"set-allowance"}},

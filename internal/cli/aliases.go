@@ -11,11 +11,11 @@ import (
 // other tools. docs/cli.md lists them.
 var aliases = map[string][]string{
 	"workflow": {"wf", "workflows", "execution", "executions"}, "schedule": {"sched", "schedules"}, "task": {"tasks", "activity", "activities"},
-	"batch": {"batches"}, "queue": {"queues"}, "dlq": {"dead-task", "dead-tasks"}, "limit": {"limits"}, "breaker": {"breakers"}, "worker": {"workers"},
+	"batch": {"batches"}, "replay-report": {"replay-reports"}, "queue": {"queues"}, "dlq": {"dead-task", "dead-tasks"}, "limit": {"limits"}, "breaker": {"breakers"}, "worker": {"workers"},
 	"entity": {"entities"}, "lock": {"locks"}, "promise": {"promises"}, "tenant": {"tenants"}, "key": {"keys"}, "node": {"nodes"}, "setting": {"settings"}, "config": {"profile", "profiles"},
 
 	"workflow resume": {"unpause"}, "task resume": {"unpause"}, "schedule resume": {"unpause"}, "queue resume": {"unpause"},
-	"task show": {"describe"}, "batch show": {"describe"}, "queue show": {"describe"}, "dlq show": {"describe"}, "entity show": {"describe", "get"}, "limit show": {"describe"},
+	"task show": {"describe"}, "batch show": {"describe"}, "replay-report show": {"describe"}, "queue show": {"describe"}, "dlq show": {"describe"}, "entity show": {"describe", "get"}, "limit show": {"describe"},
 	"schedule show": {"describe"}, "tenant show": {"describe"}, "schedule next": {"list-matching-times"},
 	"batch cancel": {"stop"}, "dlq requeue": {"redrive"}, "entity log": {"history"}, "workflow stranded": {"stuck"},
 }

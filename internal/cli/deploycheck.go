@@ -28,6 +28,12 @@ type deployCheck struct {
 	most   int // most histories in all
 	all    bool
 
+	// post says that the check stores a replay report. The report has the other values; spare has
+	// the results of histories that the program did not replay.
+	post             bool
+	name, source, id string
+	results, spare   []api.ReplayResult
+
 	seen   map[string]int // histories read, by workflow
 	took   map[string]int // histories replayed, by workflow and version
 	report deployReport
@@ -43,6 +49,10 @@ type deployReport struct {
 	Pinned   int            `json:"pinned"`    // pinned to versions other than the one of the build
 	TooLarge int            `json:"too_large"` // too large to be replayed
 	Version  string         `json:"version"`
+	// Report is the id of the stored replay report.
+	Report string `json:"report,omitempty"`
+	// LeftOut is how many results the stored replay report has no room for.
+	LeftOut int `json:"left_out,omitempty"`
 }
 
 type deployMismatch struct {
@@ -51,6 +61,7 @@ type deployMismatch struct {
 	Run      string `json:"run"`
 	Status   string `json:"status"`
 	Events   int    `json:"events"`
+	Event    int64  `json:"event,omitempty"` // the one that does not fit
 	Error    string `json:"error"`
 }
 
@@ -60,11 +71,12 @@ func newDeployCheck(o *options) *cobra.Command {
 		Use:   "deploy-check [flags] -- program [argument...]",
 		Short: "Replay a sample of stored histories with a build before you deploy it",
 		Long: `Replay a sample of stored histories with the code of a program. The program must call embedded.AnswerDeployCheck first in its main function.
-The command only reads the store. The program executes no step and opens no store. The sample starts with open executions and continues with closed ones, newest first.
+The command only reads the store, unless --report stores what it found. The program executes no step and opens no store. The sample starts with open executions and continues with closed ones, newest first.
 
 The exit code is 1 if a history does not fit the code. After a deploy of the program, this execution and similar ones would be blocked.`,
 		Example: `  perdure deploy-check --store postgres://localhost/app -- ./shop
-  perdure deploy-check -q 'workflow = "order"' --per-workflow 100 -o json -- ./shop`,
+  perdure deploy-check -q 'workflow = "order"' --per-workflow 100 -o json -- ./shop
+  perdure deploy-check --server grpc://perdure:7800 --report --build v1.4.2 --source "$CI_JOB_URL" -- ./shop`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fault.New(fault.Invalid, "name the program to deploy: perdure deploy-check -- ./program")
@@ -72,7 +84,7 @@ The exit code is 1 if a history does not fit the code. After a deploy of the pro
 			if c.each < 1 || c.most < 1 {
 				return fault.New(fault.Invalid, "--per-workflow and --limit must be at least 1")
 			}
-			return nil
+			return c.checkReport()
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			build, err := deploy.Start(cmd.Context(), args, o.Err)
@@ -81,21 +93,33 @@ The exit code is 1 if a history does not fit the code. After a deploy of the pro
 			}
 			c.report.Version = build.Version
 			c.tenant = o.tenant
+			if c.post && c.name == "" && build.Version == "" {
+				return errors.Join(fault.New(fault.Invalid, "the program reports no version: name the build with --build"), build.Close())
+			}
+
 			err = o.with(cmd.Context(), true, func(b api.Backend) error { return c.run(cmd.Context(), b, build) })
-			err = errors.Join(err, build.Close())
+			var unstored error
+			if err = errors.Join(err, build.Close()); err == nil && c.post {
+				unstored = c.store(cmd.Context(), o)
+			}
+
 			if cmd.Context().Err() != nil { // which has also ended the program
 				return context.Cause(cmd.Context())
 			}
 			if err != nil {
 				return err
 			}
-			return c.tell(o)
+			return errors.Join(c.tell(o), unstored)
 		},
 	}
 	cmd.Flags().StringVarP(&c.query, "query", "q", "", "check only executions that this query selects; see perdure workflow list")
 	cmd.Flags().IntVar(&c.each, "per-workflow", 20, "most histories of one workflow and version")
 	cmd.Flags().IntVar(&c.most, "limit", 500, "most histories in all")
 	cmd.Flags().BoolVar(&c.all, "require-all", false, "also fail if the store has histories of a workflow that the build lacks")
+	cmd.Flags().BoolVar(&c.post, "report", false, "store a replay report; see perdure replay-report")
+	cmd.Flags().StringVar(&c.name, "build", "", "name of the build in the replay report (the version that the program reports)")
+	cmd.Flags().StringVar(&c.source, "source", "", "where the replay report comes from, such as the URL of the CI job")
+	cmd.Flags().StringVar(&c.id, "request-id", "", "request id of the replay report: two commands with the same id store one report")
 	return cmd
 }
 
@@ -150,6 +174,7 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 		return nil // the store removed it after the listing
 	case fault.Is(err, fault.Exhausted):
 		c.report.TooLarge++
+		c.note(d, api.ReplayResult{Outcome: api.ReplaySkipped, Text: fmt.Sprintf("the history has more than %d MiB", maxCheckedHistory>>20)})
 		return nil
 	case err != nil:
 		return err
@@ -163,6 +188,7 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	c.took[a.Type+"\x00"+version]++
 	if version != "" && version != build.Version {
 		c.report.Pinned++ // another build continues it
+		c.note(d, api.ReplayResult{Outcome: api.ReplaySkipped, Text: "the execution is pinned to version " + version})
 		return nil
 	}
 
@@ -174,6 +200,7 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	if err != nil {
 		return fmt.Errorf("%s/%s: %w", a.Type, a.Key, err)
 	}
+	c.note(d, resultOf(&v))
 	switch {
 	case v.Kind == "":
 		c.report.Fit++
@@ -182,7 +209,7 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 		return nil
 	default:
 		c.report.Mismatches = append(c.report.Mismatches, deployMismatch{
-			Workflow: a.Type, Key: a.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(), Events: len(h.Events), Error: v.Text,
+			Workflow: a.Type, Key: a.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(), Events: len(h.Events), Event: v.Event, Error: v.Text,
 		})
 	}
 	c.report.Replayed++
@@ -230,6 +257,7 @@ func (c *deployCheck) tell(o *options) error {
 		for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
 			fmt.Fprintf(o.Out, "The build does not have workflow %s (%d histories).\n", name, r.Absent[name])
 		}
+		c.tellReport(o)
 	}
 
 	switch {

@@ -50,7 +50,7 @@ var looks = []string{
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
 	"queue list", "queue show mails", "worker list",
-	"batch list", "batch show " + uuidA, "batch show night",
+	"batch list", "batch show " + uuidA, "batch show night", "replay-report list", "replay-report show " + model.ReportID(runOf(7)).String(),
 	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
 	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "entity log account/eu-1", "lock list", "lock waiters account/eu-1",
 	"limit list", "limit show customers", "breaker list", "breaker list --rules",
@@ -69,8 +69,8 @@ var printers = map[string]func(o *options) error{
 		return o.printBuild(&build{"v1.4.2", "5527f41c0ffee", true, "go1.26.8", "linux/amd64", map[string]int{"file": 8, "postgres": 10}})
 	},
 	"deploy-check": func(o *options) error {
-		c := deployCheck{report: deployReport{Replayed: 12, Fit: 11, Version: "v1.4.2", Absent: map[string]int{"report": 3}, Mismatches: []deployMismatch{
-			{Workflow: "order", Key: hashA, Run: runOf(2).String(), Status: "running", Events: 12, Error: prose},
+		c := deployCheck{report: deployReport{Replayed: 12, Fit: 11, Version: "v1.4.2", Report: model.ReportID(runOf(7)).String(), LeftOut: 4, Absent: map[string]int{"report": 3}, Mismatches: []deployMismatch{
+			{Workflow: "order", Key: hashA, Run: runOf(2).String(), Status: "running", Events: 12, Event: 3, Error: prose},
 		}}}
 		if err := c.tell(o); err == nil {
 			return errors.New("a mismatch is no error")
@@ -229,7 +229,7 @@ var acts = map[string]string{
 	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab", "key rotate": "k3v9x2m7q1ab --overlap 1h", "auth check": "execution:start --role client",
 	"cluster drain": "shop-3.example.com", "cluster undrain": "shop-3.example.com:4713",
 	"worker drain": "session_K7X2M9", "setting set": "limit smtp --input {}", "setting delete": "limit smtp --version 17",
-	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",
+	"workflow import": "-f testdata/order.jsonl", "replay-report add": "-f testdata/report.json", "migrate": "--store file:testdata/none.db --dry-run",
 }
 
 // failing are the commands of acts that fail and report the failure in JSON, with their exit codes.

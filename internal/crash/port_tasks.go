@@ -81,3 +81,18 @@ func (p *port) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.Audit
 	rows, err := p.Store.ListAudit(ctx, q)
 	return rows, p.end(faultstore.ListAudit, "", err)
 }
+
+func (p *port) AddReport(ctx context.Context, row store.ReportRow, keep store.ReportBounds) (store.ReportRow, error) {
+	got, err := p.Store.AddReport(ctx, row, keep)
+	return got, p.end(faultstore.AddReport, "", err)
+}
+
+func (p *port) LoadReport(ctx context.Context, tenant string, id model.ReportID) (*store.ReportRow, error) {
+	got, err := p.Store.LoadReport(ctx, tenant, id)
+	return got, p.end(faultstore.LoadReport, "", err)
+}
+
+func (p *port) ListReports(ctx context.Context, q store.ReportQuery) ([]store.ReportRow, error) {
+	rows, err := p.Store.ListReports(ctx, q)
+	return rows, p.end(faultstore.ListReports, "", err)
+}

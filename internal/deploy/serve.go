@@ -30,6 +30,9 @@ const MaxHistory = 256 << 20
 type Verdict struct {
 	Kind string `json:"kind,omitempty"` // of the error; empty if the code fits
 	Text string `json:"text,omitempty"`
+	// Event is the position of the event that does not fit; 0 if there is none. Programs that were
+	// built before it do not send it.
+	Event int64 `json:"event,omitempty"`
 }
 
 // Serve answers for a build until the other side has no histories left. It sends the version of the
@@ -55,6 +58,10 @@ func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) e
 		var v Verdict
 		if err := replay(bytes.NewReader(data)); err != nil {
 			v = Verdict{Kind: fault.KindOf(err).String(), Text: err.Error()}
+			var misfit interface{ Event() int64 }
+			if errors.As(err, &misfit) {
+				v.Event = misfit.Event()
+			}
 		}
 		if err := json.NewEncoder(out).Encode(v); err != nil {
 			return err

@@ -14,6 +14,9 @@ const (
 	// retainPeerMail is how long unread messages between nodes are kept: their receiver is gone.
 	retainPeerMail = time.Minute
 
+	// retainReports is how long replay reports are kept: longer than a release is of interest.
+	retainReports = 90 * 24 * time.Hour
+
 	sweepShare = 9 // a sweep is followed by a pause this many times as long
 )
 
@@ -63,7 +66,8 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 
 	r := store.SweepRequest{
 		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), DeadLettersBefore: now.Add(-inc.eng.cfg.RetainDeadLetter),
-		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail), Limit: sweepRows,
+		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail),
+		ReportsBefore: now.Add(-retainReports), Limit: sweepRows,
 	}
 	if keep := inc.eng.cfg.RetainAudit; keep > 0 {
 		r.AuditBefore = now.Add(-keep)

@@ -69,6 +69,9 @@ type RunID [16]byte
 // NodeID identifies one incarnation of a process that runs the engine.
 type NodeID [16]byte
 
+// ReportID identifies a replay report: a UUIDv7, so ids sort by creation.
+type ReportID [16]byte
+
 var idText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
 // String returns run_ and 26 characters.
@@ -97,6 +100,22 @@ func (id NodeID) IsZero() bool { return id == NodeID{} }
 func ParseNodeID(s string) (NodeID, error) {
 	var id NodeID
 	err := parseID(s, "node_", id[:])
+	return id, err
+}
+
+// String returns report_ and 26 characters.
+func (id ReportID) String() string { return "report_" + idText.EncodeToString(id[:]) }
+
+// IsZero reports whether the id names no report.
+func (id ReportID) IsZero() bool { return id == ReportID{} }
+
+// Compare orders ids by their bytes, as the stores do.
+func (id ReportID) Compare(other ReportID) int { return bytes.Compare(id[:], other[:]) }
+
+// ParseReportID reads the text form.
+func ParseReportID(s string) (ReportID, error) {
+	var id ReportID
+	err := parseID(s, "report_", id[:])
 	return id, err
 }
 

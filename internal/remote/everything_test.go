@@ -455,4 +455,30 @@ func console(w *world) {
 	if err := w.far.DeleteView(ctx, api.ViewTarget{Tenant: tenant, Name: "open"}); err != nil {
 		t.Error(err)
 	}
+	replayReports(w)
+}
+
+// replayReports adds and reads replay reports.
+func replayReports(w *world) {
+	ctx, t := w.ctx, w.t
+	run := ok[api.Description](w)(w.far.Describe(ctx, target("shop", "a"))).Start.Run
+	report := api.ReplayReportRequest{Tenant: tenant, Build: "v2", Source: "ci", RequestID: "report-1", Results: []api.ReplayResult{
+		{Workflow: "shop", Key: "a", Run: run, Outcome: api.ReplayMismatch, Event: 1, Text: "event 1 records step fetch"},
+		{Workflow: "idle", Key: "1", Outcome: api.ReplayFits},
+	}}
+	added := ok[api.ReplayReportReply](w)(w.far.AddReplayReport(ctx, report))
+	if again := ok[api.ReplayReportReply](w)(w.far.AddReplayReport(ctx, report)); added.Existing || !again.Existing || !reflect.DeepEqual(again.Report, added.Report) {
+		t.Errorf("added %+v, and again %+v", added, again)
+	}
+	page := same(w, func(c api.Client) (api.ReplayReportPage, error) {
+		return c.ReplayReports(ctx, api.ReplayReportListRequest{Tenant: tenant, Workflow: "shop", Outcome: api.ReplayMismatch, Limit: 1})
+	})
+	if len(page.Reports) != 1 || !reflect.DeepEqual(page.Reports[0], added.Report) || page.Reports[0].Fits != 1 || page.Reports[0].Mismatches != 1 || len(page.Reports[0].Workflows) != 2 {
+		t.Errorf("page %+v, added %+v", page, added)
+	}
+	at := api.ReplayReportTarget{Tenant: tenant, ID: added.Report.ID}
+	whole := same(w, func(c api.Client) (api.ReplayReport, error) { return c.ReplayReport(ctx, at) })
+	if !reflect.DeepEqual(whole.Results, report.Results) {
+		t.Errorf("results %+v, want %+v", whole.Results, report.Results)
+	}
 }

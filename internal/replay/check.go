@@ -17,7 +17,7 @@ import (
 // Check replays a whole history with today's code, without an engine and without running steps. It
 // returns nil when the code fits: the code asks for everything that is recorded and, if it ended
 // the recorded run itself, ends in the same way. Otherwise the error, of kind Blocked, says what
-// was recorded and what the code did instead.
+// was recorded and what the code did instead. It is a [Misfit] if it is about one event.
 func Check(ctx context.Context, cfg Config, h *model.History) error {
 	v, err := conclude(ctx, cfg, h, nil)
 	if err != nil {
@@ -25,6 +25,19 @@ func Check(ctx context.Context, cfg Config, h *model.History) error {
 	}
 	return v.compare(h, cfg.Plain)
 }
+
+// Misfit says that the code does not fit an event of the history.
+type Misfit struct {
+	error
+
+	event int64
+}
+
+// Event returns the position of the event.
+func (m *Misfit) Event() int64 { return m.event }
+
+// Unwrap returns an error of kind Blocked.
+func (m *Misfit) Unwrap() error { return m.error }
 
 // conclude replays a history up to its end, and returns what the code does there. It also answers a
 // query there.
@@ -65,6 +78,7 @@ func lastTime(h *model.History) model.Time {
 // verdict is what the code did at the end of the history.
 type verdict struct {
 	blocked *model.Reason
+	misfit  int64 // position of the event that blocked is about; 0 for none
 	end     *model.Close
 	asks    []model.Command
 	waits   []model.Reason
@@ -76,6 +90,8 @@ type verdict struct {
 // compare returns how the code differs from the record.
 func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) error {
 	switch {
+	case v.blocked != nil && v.misfit > 0:
+		return &Misfit{fault.New(fault.Blocked, "%s", v.blocked), v.misfit}
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
 	case !codeEnded(h):
@@ -205,10 +221,15 @@ func (c *checker) tell(v verdict) {
 		return
 	}
 	c.told = true
-	if r := c.w.findRun(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
+	if r := c.w.findRun(c.run, firstGeneration); r != nil {
 		// The goroutine that reports holds the baton, or has just laid it down, so the code is at
 		// rest.
-		v.answer, v.refused = r.m.answerQuery(c.query)
+		switch {
+		case v.blocked != nil:
+			v.misfit = r.m.misfit
+		case c.query != nil:
+			v.answer, v.refused = r.m.answerQuery(c.query)
+		}
 	}
 	c.verdict <- v
 }

@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,19 +98,27 @@ func TestCheckNoticesAnotherEnd(t *testing.T) {
 		name string
 		h    *model.History
 		want string
+		at   int64 // the event that does not fit
 	}{
-		{"canceled after the start time, before the code began", canceled(), ""},
-		{"canceled after the code began", canceled(request), "the recorded error is"},
-		{"all of it", recorded("one", "two"), ""},
-		{"less", recorded("one"), "ended as completed behind event 1; the code runs step two"},
-		{"more", recorded("one", "two", "six"), "event 3 records step six, but the code returned without asking for it"},
-		{"another", recorded("one", "six"), "event 2 records step six, which the code did not ask for; it asks for step two"},
-		{"another result", func() *model.History { h := recorded("one", "two"); h.Outcome.Output = payload("x"); return h }(), "the recorded result is x; the code returns end"},
-		{"another status", func() *model.History { h := recorded("one", "two"); h.Outcome.Status = model.Failed; return h }(), "ended as failed; the code ends as completed"},
+		{"canceled after the start time, before the code began", canceled(), "", 0},
+		{"canceled after the code began", canceled(request), "the recorded error is", 0},
+		{"all of it", recorded("one", "two"), "", 0},
+		{"less", recorded("one"), "ended as completed behind event 1; the code runs step two", 0},
+		{"more", recorded("one", "two", "six"), "event 3 records step six, but the code returned without asking for it", 3},
+		{"another", recorded("one", "six"), "event 2 records step six, which the code did not ask for; it asks for step two", 2},
+		{"another result", func() *model.History { h := recorded("one", "two"); h.Outcome.Output = payload("x"); return h }(), "the recorded result is x; the code returns end", 0},
+		{"another status", func() *model.History { h := recorded("one", "two"); h.Outcome.Status = model.Failed; return h }(), "ended as failed; the code ends as completed", 0},
 	} {
 		err := replay.Check(t.Context(), replay.Config{Code: map[string]replay.Code{"wf": two}}, c.h)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		var at int64
+		if misfit, ok := errors.AsType[*replay.Misfit](err); ok {
+			at = misfit.Event()
+		}
+		if at != c.at || err != nil && !fault.Is(err, fault.Blocked) {
+			t.Errorf("%s: event %d of %v, want event %d", c.name, at, err, c.at)
 		}
 	}
 }

@@ -130,13 +130,13 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		a.gone = true
 	case model.EventSignalTaken:
 		if a.ref != e.Ref {
-			m.block(fmt.Sprintf("event %d records that signal %s of position %d was taken; the code takes that of position %d%s",
+			m.blockAt(e, fmt.Sprintf("event %d records that signal %s of position %d was taken; the code takes that of position %d%s",
 				e.Seq, e.Name, e.Ref, a.ref, at(a.position)))
 		}
 		a.recorded = true
 	case model.EventChildStarted:
 		if a.target != e.Target {
-			m.block(fmt.Sprintf("event %d records child %s%s; the code asks for %s%s",
+			m.blockAt(e, fmt.Sprintf("event %d records child %s%s; the code asks for %s%s",
 				e.Seq, addressText(e.Target), at(e.Position), addressText(a.target), at(a.position)))
 		}
 		a.recorded = true

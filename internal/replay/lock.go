@@ -106,7 +106,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 func (m *machine) lockGranted(a *ask, e *model.Event) {
 	s := a.section
 	if len(s.epochs) == len(s.locks) || s.locks[len(s.epochs)] != e.Target {
-		m.block(fmt.Sprintf("event %d records that %s is locked, which the code does not wait for%s", e.Seq, e.Target.EntityName(), at(a.position)))
+		m.blockAt(e, fmt.Sprintf("event %d records that %s is locked, which the code does not wait for%s", e.Seq, e.Target.EntityName(), at(a.position)))
 		return
 	}
 	m.untold = true
@@ -279,7 +279,7 @@ func (m *machine) noteSent(a *ask, e *model.Event) {
 		where, is = a.section.ask.id, "inside the lock of "+lockNames(a.section.locks)
 	}
 	if where != e.Section {
-		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", describeEvent(e), is, at(a.position)))
+		m.blockAt(e, fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", describeEvent(e), is, at(a.position)))
 	}
 }
 

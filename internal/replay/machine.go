@@ -109,6 +109,7 @@ type machine struct {
 	unanswered bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
+	misfit int64         // position of the event that the doom is about; 0 if it is about none
 	broken bool          // the code ran ahead of a command that was not applied
 	closed bool          // the end of the run was reported
 }

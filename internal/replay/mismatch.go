@@ -18,6 +18,14 @@ func (m *machine) block(detail string) {
 	}
 }
 
+// blockAt stops the run because an event does not fit.
+func (m *machine) blockAt(e *model.Event, detail string) {
+	if m.doom == nil {
+		m.misfit = e.Seq
+	}
+	m.block(detail)
+}
+
 // ---- events that the code has not asked for
 
 // stray keeps an event that the code has not asked for yet. After the end of the history there can
@@ -25,7 +33,7 @@ func (m *machine) block(detail string) {
 func (m *machine) stray(i int) {
 	e := m.r.events[i]
 	if m.live {
-		m.block(fmt.Sprintf("%s, which the code did not ask for", describeEvent(e)))
+		m.blockAt(e, fmt.Sprintf("%s, which the code did not ask for", describeEvent(e)))
 		return
 	}
 	if m.early == nil {
@@ -144,7 +152,7 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
 			// Perhaps the only problem is that it cannot be read.
-			m.block(fmt.Sprintf("%s: %v", describeEvent(e), err))
+			m.blockAt(e, fmt.Sprintf("%s: %v", describeEvent(e), err))
 		}
 		return "", false
 	}
@@ -203,10 +211,10 @@ func (m *machine) foresee(a *ask) {
 func (m *machine) mismatchAtEnd() {
 	e := m.firstEarly()
 	if text := m.drift(e); text != "" {
-		m.block(text)
+		m.blockAt(e, text)
 		return
 	}
-	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", describeEvent(e), m.describeWaits()))
+	m.blockAt(e, fmt.Sprintf("%s, which the code did not ask for; it asks for %s", describeEvent(e), m.describeWaits()))
 }
 
 // settleRest handles code that returns before the end of the history. It checks that the remaining
@@ -227,7 +235,7 @@ func (m *machine) settleRest() bool {
 
 		switch {
 		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn || e.Kind == model.EventUnlocked && (a.kind != askLock || !a.section.ended):
-			m.block(describeEvent(e) + ", but the code returned without asking for it")
+			m.blockAt(e, describeEvent(e)+", but the code returned without asking for it")
 			return false
 		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent ||
 			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered || e.Kind == model.EventLockAsked:
@@ -243,7 +251,8 @@ func (m *machine) settleRest() bool {
 	}
 
 	if len(m.early) > 0 {
-		m.block(describeEvent(m.firstEarly()) + ", but the code returned without asking for it")
+		e := m.firstEarly()
+		m.blockAt(e, describeEvent(e)+", but the code returned without asking for it")
 		return false
 	}
 

@@ -270,9 +270,13 @@ func exampleOf(doc, schema map[string]any) (any, bool) {
 	}
 	examples, _ := schema["examples"].([]any)
 	properties, object := schema["properties"].(map[string]any)
+	items, list := schema["items"].(map[string]any)
 	switch {
 	case len(examples) > 0:
 		return examples[0], true
+	case list:
+		one, ok := exampleOf(doc, items)
+		return []any{one}, ok
 	case !object:
 		return 1, schema["type"] == nil // any JSON
 	}

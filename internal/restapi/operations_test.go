@@ -370,6 +370,55 @@ func TestEveryOperation(t *testing.T) {
 	w.want(404, "there is no view", get, "/v1/views/failed%20orders", "")
 	w.want(200, `"call":"SetView"`, get, "/v1/audit?action=view", "")
 
+	const report = `{"build":"v2","source":"https://ci.example/7","results":[
+		{"workflow":"order","key":"42","outcome":"mismatch","event":1,"text":"event 1 records step charge"},
+		{"workflow":"order","key":"43","outcome":"fits"},
+		{"workflow":"bill","key":"1","outcome":"fits"}]}`
+	added := do("add-replay-report", 201, `"outcome":"mismatch","fits":2,"mismatches":1,"errors":0,"absent":0,"skipped":0`, post, "/replay-reports", report, "Idempotency-Key", "ci-7")
+	where := added.header.Get("Location")
+	do("add-replay-report", 200, `"by":"admin","build":"v2","source":"https://ci.example/7"`, post, "/replay-reports", report, "Idempotency-Key", "ci-7")
+	w.want(409, "was used for another report", post, "/v1/replay-reports", strings.Replace(report, "v2", "v3", 1), "Idempotency-Key", "ci-7")
+	w.want(201, `"workflows":[{"workflow":"bill","outcome":"fits"`, post, "/v1/replay-reports", `{"build":"v3","results":[{"workflow":"bill","key":"1","outcome":"fits"}]}`)
+	for body, text := range map[string]string{
+		`{"build":"v2","results":[]}`: "", `{"results":[{"workflow":"order","key":"1","outcome":"fits"}]}`: "", `{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"good"}]}`: "",
+		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"fits","more":1}]}`: "",
+	} {
+		w.want(422, text, post, "/v1/replay-reports", body)
+	}
+	for body, text := range map[string]string{
+		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"fits","event":3}]}`:                                                                                                                                         "has outcome mismatch or error, not fits",
+		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"fits","run":"run_1"}]}`:                                                                                                                                     "result 0: run",
+		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"error","text":"` + strings.Repeat("x", 5000) + `"}]}`:                                                                                                       "at most 4096",
+		`{"build":"` + strings.Repeat("v", 201) + `","results":[{"workflow":"order","key":"1","outcome":"fits"}]}`:                                                                                                                     "at most 200",
+		`{"build":"v2","results":[` + strings.Repeat(`{"workflow":"order","key":"`+strings.Repeat("k", 512)+`","outcome":"error","text":"`+strings.Repeat("x", 512)+`"},`, 1030) + `{"workflow":"order","key":"1","outcome":"fits"}]}`: "at most 1048576",
+	} {
+		w.want(400, text, post, "/v1/replay-reports", body)
+	}
+
+	list := do("list-replay-reports", 200, `"build":"v3"`, get, "/replay-reports", "")
+	if strings.Contains(list.body, `"results"`) {
+		t.Errorf("a list has results: %s", list.body)
+	}
+	for query, has := range map[string][2]bool{ // the report of v2, and that of v3
+		"?workflow=order": {true, false}, "?workflow=bill": {true, true}, "?workflow=none": {}, "?build=v3": {false, true}, "?outcome=mismatch": {true, false}, "?outcome=fits": {false, true},
+		"?workflow=bill&outcome=fits": {true, true}, "?workflow=bill&outcome=mismatch": {}, "?workflow=order&outcome=mismatch&build=v2": {true, false},
+	} {
+		got := w.want(200, "", get, "/v1/replay-reports"+query, "")
+		if strings.Contains(got.body, `"build":"v2"`) != has[0] || strings.Contains(got.body, `"build":"v3"`) != has[1] {
+			t.Errorf("%s: %s", query, got.body)
+		}
+	}
+	first := w.want(200, `"build":"v3"`, get, "/v1/replay-reports?limit=1", "")
+	w.want(200, `"build":"v2"`, get, "/v1/replay-reports?limit=1&cursor="+first.field(t, "cursor"), "")
+	w.want(400, "the cursor", get, "/v1/replay-reports?cursor=x", "")
+	w.want(422, "", get, "/v1/replay-reports?outcome=good", "")
+
+	do("get-replay-report", 200, `"key":"42","outcome":"mismatch","event":1,"text":"event 1 records step charge"`, get, strings.TrimPrefix(where, "/v1"), "")
+	w.want(404, "there is no replay report", get, where, "", "Perdure-Tenant", "acme")
+	w.want(200, `{"items":[]}`, get, "/v1/replay-reports", "", "Perdure-Tenant", "acme")
+	w.want(400, "is not an id", get, "/v1/replay-reports/none", "")
+	w.want(200, `"resource":"replay report of build v2"`, get, "/v1/audit?action=replayreport", "")
+
 	do("create-session", 201, `"guard":`, post, "/session", `{"lifetime":"1h"}`)
 	do("list-sessions", 200, `"caller":"admin"`, get, "/sessions", "")
 	do("get-session", 404, "no session", get, "/session", "") // TestSessions

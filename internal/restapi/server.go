@@ -107,6 +107,7 @@ func New(cfg Config) (*Server, error) {
 	s.addFeed()
 	s.addSeries()
 	s.addViews()
+	s.addReplayReports()
 	s.addTenants()
 	s.addKeys()
 	s.addCluster()

@@ -480,7 +480,10 @@ type SweepRequest struct {
 	// AuditBefore removes entries of the log of administrative actions that are older. Zero keeps
 	// all. They belong to no shard, so any node may remove them.
 	AuditBefore model.Time
-	Limit       int
+	// ReportsBefore removes replay reports that are older. Zero keeps all. They belong to no shard,
+	// so any node may remove them.
+	ReportsBefore model.Time
+	Limit         int
 }
 
 // OldestID returns an id that is not greater than any UUIDv7 created at the time or later.

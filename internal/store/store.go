@@ -43,6 +43,7 @@ type Store interface {
 	Peers
 	Workers
 	Audit
+	Reports
 }
 
 // Info describes an open store.

@@ -38,6 +38,7 @@ func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
 	ids.lookUp(t, b, tenant)
 	ids.steer(t, app)
 	ids.startBatch(t, b, tenant)
+	ids.addReport(t, b, tenant)
 	ids.openStream(t, b, tenant)
 	return ids
 }
@@ -145,6 +146,24 @@ func (ids *IDs) lookUp(t *testing.T, b api.Backend, tenant string) {
 		t.Fatal(err)
 	}
 	ids.WatchCursor = first.Cursor
+}
+
+// addReport adds a replay report.
+func (ids *IDs) addReport(t *testing.T, b api.Backend, tenant string) {
+	t.Helper()
+	added, err := b.AddReplayReport(t.Context(), ids.report(tenant))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids.Report = added.Report.ID
+	if _, err := b.AddReplayReport(t.Context(), api.ReplayReportRequest{Tenant: tenant, Build: "v2", Results: []api.ReplayResult{{Workflow: ids.Workflow, Key: ids.Key, Outcome: api.ReplayFits}}}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := b.ReplayReports(t.Context(), api.ReplayReportListRequest{Tenant: tenant, Limit: 1})
+	if err != nil || page.Cursor == "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	ids.ReportCursor = page.Cursor
 }
 
 // steer sets what operators set.

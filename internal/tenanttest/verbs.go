@@ -27,10 +27,11 @@ type IDs struct {
 	Breaker       string
 	Queue         string // paused
 	Schedule      string
-	Batch         string        // a batch job
+	Batch         string // a batch job
+	Report        model.ReportID
 	History       model.History // of the open execution
 	// Cursors come from pages of the tenant.
-	ListCursor, DeadCursor, EntityCursor, WatchCursor string
+	ListCursor, DeadCursor, EntityCursor, WatchCursor, ReportCursor string
 	// Secret is part of every value of the tenant, and of no name. Marker is part of every key.
 	Secret, Marker string
 }
@@ -53,6 +54,13 @@ func (of *IDs) at(tenant string) model.Address {
 
 func (of *IDs) target(tenant string) api.Target {
 	return api.Target{Address: of.at(tenant), Run: of.Run}
+}
+
+// report is the replay report of the tenant. All tenants use the same request id.
+func (of *IDs) report(tenant string) api.ReplayReportRequest {
+	return api.ReplayReportRequest{Tenant: tenant, Build: "v1", RequestID: "same", Results: []api.ReplayResult{
+		{Workflow: of.Workflow, Key: of.Key, Run: of.Run, Outcome: api.ReplayMismatch, Event: 1, Text: of.Secret},
+	}}
 }
 
 func (of *IDs) closedTarget(tenant string) api.Target {
@@ -168,6 +176,17 @@ func executionVerbs() []Verb {
 		}},
 		{Name: "DeleteView", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.DeleteView(ctx, api.ViewTarget{Tenant: tenant, Name: of.Marker}))
+		}},
+		{Name: "ReplayReports", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.ReplayReports(ctx, api.ReplayReportListRequest{Tenant: tenant, Cursor: of.ReportCursor})
+		}},
+		{Name: "ReplayReport", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.ReplayReport(ctx, api.ReplayReportTarget{Tenant: tenant, ID: of.Report})
+		}},
+		{Name: "AddReplayReport", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			r := of.report(tenant)
+			r.RequestID, r.Results[0].Key, r.Results[0].Text = "", "probe", ""
+			return c.AddReplayReport(ctx, r)
 		}},
 		{Name: "Stranded", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Stranded(ctx, tenant, of.ListCursor)

@@ -130,6 +130,13 @@ func allTrips() trips {
 	add(all, wire.ViewList, wire.ReadViewList)
 	add(all, wire.SetViewRequest, wire.ReadSetViewRequest)
 	add(all, wire.DeleteViewRequest, wire.ReadDeleteViewRequest)
+	add(all, wire.AddReplayReportRequest, wire.ReadAddReplayReportRequest)
+	add(all, wire.ReplayReportRequest, wire.ReadReplayReportRequest)
+	add(all, wire.ReplayReportsRequest, wire.ReadReplayReportsRequest)
+	sums := cmpopts.IgnoreFields(api.ReplayReport{}, "ReplayCounts") // the reader adds them up: TestReplayReportSums
+	add(all, wire.ReplayReport, wire.ReadReplayReport, sums)
+	add(all, wire.ReplayReportPage, wire.ReadReplayReportPage, sums)
+	add(all, wire.AddReplayReportReply, wire.ReadAddReplayReportReply, sums)
 	add(all, wire.LoginList, wire.ReadLoginList)
 	add(all, wire.TenantInfo, wire.ReadTenantInfo)
 	add(all, wire.TenantInfoList, wire.ReadTenantInfoList)
@@ -167,6 +174,27 @@ func TestEveryFieldTravels(t *testing.T) {
 				trip(t, filler{rand.New(rand.NewPCG(seed, 1))})
 			}
 		})
+	}
+}
+
+// The sums of a replay report are not sent: they are those of its workflows.
+func TestReplayReportSums(t *testing.T) {
+	t.Parallel()
+	want := api.ReplayReport{
+		ID: model.ReportID{1}, ReplayCounts: api.ReplayCounts{Fits: 11, Mismatches: 22, Errors: 33, Absent: 44, Skipped: 55},
+		Workflows: []api.ReplayWorkflow{
+			{Workflow: "a", ReplayCounts: api.ReplayCounts{Fits: 1, Mismatches: 2, Errors: 3, Absent: 4, Skipped: 5}},
+			{Workflow: "b", ReplayCounts: api.ReplayCounts{Fits: 10, Mismatches: 20, Errors: 30, Absent: 40, Skipped: 50}},
+		},
+	}
+	got, err := wire.ReadReplayReport(tenant, wire.ReplayReport(want))
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
+		t.Errorf("%v, %s", err, diff)
+	}
+	for _, id := range [][]byte{{1}, make([]byte, 17)} {
+		if _, err := wire.ReadReplayReportRequest(tenant, &pb.ReplayReportRequest{Id: id}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("an id of %d bytes: %v", len(id), err)
+		}
 	}
 }
 

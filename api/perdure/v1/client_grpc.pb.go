@@ -19,82 +19,85 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ClientService_Server_FullMethodName        = "/perdure.v1.ClientService/Server"
-	ClientService_Start_FullMethodName         = "/perdure.v1.ClientService/Start"
-	ClientService_StartMany_FullMethodName     = "/perdure.v1.ClientService/StartMany"
-	ClientService_Run_FullMethodName           = "/perdure.v1.ClientService/Run"
-	ClientService_Await_FullMethodName         = "/perdure.v1.ClientService/Await"
-	ClientService_Signal_FullMethodName        = "/perdure.v1.ClientService/Signal"
-	ClientService_Settle_FullMethodName        = "/perdure.v1.ClientService/Settle"
-	ClientService_Cancel_FullMethodName        = "/perdure.v1.ClientService/Cancel"
-	ClientService_Terminate_FullMethodName     = "/perdure.v1.ClientService/Terminate"
-	ClientService_Pause_FullMethodName         = "/perdure.v1.ClientService/Pause"
-	ClientService_Resume_FullMethodName        = "/perdure.v1.ClientService/Resume"
-	ClientService_Signals_FullMethodName       = "/perdure.v1.ClientService/Signals"
-	ClientService_Update_FullMethodName        = "/perdure.v1.ClientService/Update"
-	ClientService_Query_FullMethodName         = "/perdure.v1.ClientService/Query"
-	ClientService_State_FullMethodName         = "/perdure.v1.ClientService/State"
-	ClientService_Describe_FullMethodName      = "/perdure.v1.ClientService/Describe"
-	ClientService_History_FullMethodName       = "/perdure.v1.ClientService/History"
-	ClientService_List_FullMethodName          = "/perdure.v1.ClientService/List"
-	ClientService_Count_FullMethodName         = "/perdure.v1.ClientService/Count"
-	ClientService_Tally_FullMethodName         = "/perdure.v1.ClientService/Tally"
-	ClientService_Explain_FullMethodName       = "/perdure.v1.ClientService/Explain"
-	ClientService_Series_FullMethodName        = "/perdure.v1.ClientService/Series"
-	ClientService_Stranded_FullMethodName      = "/perdure.v1.ClientService/Stranded"
-	ClientService_Missing_FullMethodName       = "/perdure.v1.ClientService/Missing"
-	ClientService_Fork_FullMethodName          = "/perdure.v1.ClientService/Fork"
-	ClientService_Retry_FullMethodName         = "/perdure.v1.ClientService/Retry"
-	ClientService_Reset_FullMethodName         = "/perdure.v1.ClientService/Reset"
-	ClientService_Import_FullMethodName        = "/perdure.v1.ClientService/Import"
-	ClientService_Delete_FullMethodName        = "/perdure.v1.ClientService/Delete"
-	ClientService_StartBatch_FullMethodName    = "/perdure.v1.ClientService/StartBatch"
-	ClientService_Batch_FullMethodName         = "/perdure.v1.ClientService/Batch"
-	ClientService_ListBatches_FullMethodName   = "/perdure.v1.ClientService/ListBatches"
-	ClientService_CancelBatch_FullMethodName   = "/perdure.v1.ClientService/CancelBatch"
-	ClientService_Call_FullMethodName          = "/perdure.v1.ClientService/Call"
-	ClientService_Entity_FullMethodName        = "/perdure.v1.ClientService/Entity"
-	ClientService_ListEntities_FullMethodName  = "/perdure.v1.ClientService/ListEntities"
-	ClientService_Unlock_FullMethodName        = "/perdure.v1.ClientService/Unlock"
-	ClientService_Mailbox_FullMethodName       = "/perdure.v1.ClientService/Mailbox"
-	ClientService_EditEntity_FullMethodName    = "/perdure.v1.ClientService/EditEntity"
-	ClientService_TakeItems_FullMethodName     = "/perdure.v1.ClientService/TakeItems"
-	ClientService_SendItems_FullMethodName     = "/perdure.v1.ClientService/SendItems"
-	ClientService_ListDead_FullMethodName      = "/perdure.v1.ClientService/ListDead"
-	ClientService_CountDead_FullMethodName     = "/perdure.v1.ClientService/CountDead"
-	ClientService_GroupDead_FullMethodName     = "/perdure.v1.ClientService/GroupDead"
-	ClientService_ShowDead_FullMethodName      = "/perdure.v1.ClientService/ShowDead"
-	ClientService_Requeue_FullMethodName       = "/perdure.v1.ClientService/Requeue"
-	ClientService_UndoRequeue_FullMethodName   = "/perdure.v1.ClientService/UndoRequeue"
-	ClientService_PurgeDead_FullMethodName     = "/perdure.v1.ClientService/PurgeDead"
-	ClientService_TaskStates_FullMethodName    = "/perdure.v1.ClientService/TaskStates"
-	ClientService_TaskLogs_FullMethodName      = "/perdure.v1.ClientService/TaskLogs"
-	ClientService_TaskStream_FullMethodName    = "/perdure.v1.ClientService/TaskStream"
-	ClientService_ListWorkers_FullMethodName   = "/perdure.v1.ClientService/ListWorkers"
-	ClientService_ListQueues_FullMethodName    = "/perdure.v1.ClientService/ListQueues"
-	ClientService_Limits_FullMethodName        = "/perdure.v1.ClientService/Limits"
-	ClientService_SetLimit_FullMethodName      = "/perdure.v1.ClientService/SetLimit"
-	ClientService_TryLimit_FullMethodName      = "/perdure.v1.ClientService/TryLimit"
-	ClientService_DeleteLimit_FullMethodName   = "/perdure.v1.ClientService/DeleteLimit"
-	ClientService_Breakers_FullMethodName      = "/perdure.v1.ClientService/Breakers"
-	ClientService_BreakerRules_FullMethodName  = "/perdure.v1.ClientService/BreakerRules"
-	ClientService_SetBreaker_FullMethodName    = "/perdure.v1.ClientService/SetBreaker"
-	ClientService_DeleteBreaker_FullMethodName = "/perdure.v1.ClientService/DeleteBreaker"
-	ClientService_TripBreaker_FullMethodName   = "/perdure.v1.ClientService/TripBreaker"
-	ClientService_ResetBreaker_FullMethodName  = "/perdure.v1.ClientService/ResetBreaker"
-	ClientService_PauseBreaker_FullMethodName  = "/perdure.v1.ClientService/PauseBreaker"
-	ClientService_Queues_FullMethodName        = "/perdure.v1.ClientService/Queues"
-	ClientService_Allowance_FullMethodName     = "/perdure.v1.ClientService/Allowance"
-	ClientService_SetAllowance_FullMethodName  = "/perdure.v1.ClientService/SetAllowance"
-	ClientService_PauseQueue_FullMethodName    = "/perdure.v1.ClientService/PauseQueue"
-	ClientService_ResumeQueue_FullMethodName   = "/perdure.v1.ClientService/ResumeQueue"
-	ClientService_Views_FullMethodName         = "/perdure.v1.ClientService/Views"
-	ClientService_SetView_FullMethodName       = "/perdure.v1.ClientService/SetView"
-	ClientService_DeleteView_FullMethodName    = "/perdure.v1.ClientService/DeleteView"
-	ClientService_Watch_FullMethodName         = "/perdure.v1.ClientService/Watch"
-	ClientService_Deliver_FullMethodName       = "/perdure.v1.ClientService/Deliver"
-	ClientService_DeadLetters_FullMethodName   = "/perdure.v1.ClientService/DeadLetters"
-	ClientService_Bundle_FullMethodName        = "/perdure.v1.ClientService/Bundle"
+	ClientService_Server_FullMethodName          = "/perdure.v1.ClientService/Server"
+	ClientService_Start_FullMethodName           = "/perdure.v1.ClientService/Start"
+	ClientService_StartMany_FullMethodName       = "/perdure.v1.ClientService/StartMany"
+	ClientService_Run_FullMethodName             = "/perdure.v1.ClientService/Run"
+	ClientService_Await_FullMethodName           = "/perdure.v1.ClientService/Await"
+	ClientService_Signal_FullMethodName          = "/perdure.v1.ClientService/Signal"
+	ClientService_Settle_FullMethodName          = "/perdure.v1.ClientService/Settle"
+	ClientService_Cancel_FullMethodName          = "/perdure.v1.ClientService/Cancel"
+	ClientService_Terminate_FullMethodName       = "/perdure.v1.ClientService/Terminate"
+	ClientService_Pause_FullMethodName           = "/perdure.v1.ClientService/Pause"
+	ClientService_Resume_FullMethodName          = "/perdure.v1.ClientService/Resume"
+	ClientService_Signals_FullMethodName         = "/perdure.v1.ClientService/Signals"
+	ClientService_Update_FullMethodName          = "/perdure.v1.ClientService/Update"
+	ClientService_Query_FullMethodName           = "/perdure.v1.ClientService/Query"
+	ClientService_State_FullMethodName           = "/perdure.v1.ClientService/State"
+	ClientService_Describe_FullMethodName        = "/perdure.v1.ClientService/Describe"
+	ClientService_History_FullMethodName         = "/perdure.v1.ClientService/History"
+	ClientService_List_FullMethodName            = "/perdure.v1.ClientService/List"
+	ClientService_Count_FullMethodName           = "/perdure.v1.ClientService/Count"
+	ClientService_Tally_FullMethodName           = "/perdure.v1.ClientService/Tally"
+	ClientService_Explain_FullMethodName         = "/perdure.v1.ClientService/Explain"
+	ClientService_Series_FullMethodName          = "/perdure.v1.ClientService/Series"
+	ClientService_Stranded_FullMethodName        = "/perdure.v1.ClientService/Stranded"
+	ClientService_Missing_FullMethodName         = "/perdure.v1.ClientService/Missing"
+	ClientService_Fork_FullMethodName            = "/perdure.v1.ClientService/Fork"
+	ClientService_Retry_FullMethodName           = "/perdure.v1.ClientService/Retry"
+	ClientService_Reset_FullMethodName           = "/perdure.v1.ClientService/Reset"
+	ClientService_Import_FullMethodName          = "/perdure.v1.ClientService/Import"
+	ClientService_Delete_FullMethodName          = "/perdure.v1.ClientService/Delete"
+	ClientService_StartBatch_FullMethodName      = "/perdure.v1.ClientService/StartBatch"
+	ClientService_Batch_FullMethodName           = "/perdure.v1.ClientService/Batch"
+	ClientService_ListBatches_FullMethodName     = "/perdure.v1.ClientService/ListBatches"
+	ClientService_CancelBatch_FullMethodName     = "/perdure.v1.ClientService/CancelBatch"
+	ClientService_Call_FullMethodName            = "/perdure.v1.ClientService/Call"
+	ClientService_Entity_FullMethodName          = "/perdure.v1.ClientService/Entity"
+	ClientService_ListEntities_FullMethodName    = "/perdure.v1.ClientService/ListEntities"
+	ClientService_Unlock_FullMethodName          = "/perdure.v1.ClientService/Unlock"
+	ClientService_Mailbox_FullMethodName         = "/perdure.v1.ClientService/Mailbox"
+	ClientService_EditEntity_FullMethodName      = "/perdure.v1.ClientService/EditEntity"
+	ClientService_TakeItems_FullMethodName       = "/perdure.v1.ClientService/TakeItems"
+	ClientService_SendItems_FullMethodName       = "/perdure.v1.ClientService/SendItems"
+	ClientService_ListDead_FullMethodName        = "/perdure.v1.ClientService/ListDead"
+	ClientService_CountDead_FullMethodName       = "/perdure.v1.ClientService/CountDead"
+	ClientService_GroupDead_FullMethodName       = "/perdure.v1.ClientService/GroupDead"
+	ClientService_ShowDead_FullMethodName        = "/perdure.v1.ClientService/ShowDead"
+	ClientService_Requeue_FullMethodName         = "/perdure.v1.ClientService/Requeue"
+	ClientService_UndoRequeue_FullMethodName     = "/perdure.v1.ClientService/UndoRequeue"
+	ClientService_PurgeDead_FullMethodName       = "/perdure.v1.ClientService/PurgeDead"
+	ClientService_TaskStates_FullMethodName      = "/perdure.v1.ClientService/TaskStates"
+	ClientService_TaskLogs_FullMethodName        = "/perdure.v1.ClientService/TaskLogs"
+	ClientService_TaskStream_FullMethodName      = "/perdure.v1.ClientService/TaskStream"
+	ClientService_ListWorkers_FullMethodName     = "/perdure.v1.ClientService/ListWorkers"
+	ClientService_ListQueues_FullMethodName      = "/perdure.v1.ClientService/ListQueues"
+	ClientService_Limits_FullMethodName          = "/perdure.v1.ClientService/Limits"
+	ClientService_SetLimit_FullMethodName        = "/perdure.v1.ClientService/SetLimit"
+	ClientService_TryLimit_FullMethodName        = "/perdure.v1.ClientService/TryLimit"
+	ClientService_DeleteLimit_FullMethodName     = "/perdure.v1.ClientService/DeleteLimit"
+	ClientService_Breakers_FullMethodName        = "/perdure.v1.ClientService/Breakers"
+	ClientService_BreakerRules_FullMethodName    = "/perdure.v1.ClientService/BreakerRules"
+	ClientService_SetBreaker_FullMethodName      = "/perdure.v1.ClientService/SetBreaker"
+	ClientService_DeleteBreaker_FullMethodName   = "/perdure.v1.ClientService/DeleteBreaker"
+	ClientService_TripBreaker_FullMethodName     = "/perdure.v1.ClientService/TripBreaker"
+	ClientService_ResetBreaker_FullMethodName    = "/perdure.v1.ClientService/ResetBreaker"
+	ClientService_PauseBreaker_FullMethodName    = "/perdure.v1.ClientService/PauseBreaker"
+	ClientService_Queues_FullMethodName          = "/perdure.v1.ClientService/Queues"
+	ClientService_Allowance_FullMethodName       = "/perdure.v1.ClientService/Allowance"
+	ClientService_SetAllowance_FullMethodName    = "/perdure.v1.ClientService/SetAllowance"
+	ClientService_PauseQueue_FullMethodName      = "/perdure.v1.ClientService/PauseQueue"
+	ClientService_ResumeQueue_FullMethodName     = "/perdure.v1.ClientService/ResumeQueue"
+	ClientService_Views_FullMethodName           = "/perdure.v1.ClientService/Views"
+	ClientService_SetView_FullMethodName         = "/perdure.v1.ClientService/SetView"
+	ClientService_DeleteView_FullMethodName      = "/perdure.v1.ClientService/DeleteView"
+	ClientService_AddReplayReport_FullMethodName = "/perdure.v1.ClientService/AddReplayReport"
+	ClientService_ReplayReports_FullMethodName   = "/perdure.v1.ClientService/ReplayReports"
+	ClientService_ReplayReport_FullMethodName    = "/perdure.v1.ClientService/ReplayReport"
+	ClientService_Watch_FullMethodName           = "/perdure.v1.ClientService/Watch"
+	ClientService_Deliver_FullMethodName         = "/perdure.v1.ClientService/Deliver"
+	ClientService_DeadLetters_FullMethodName     = "/perdure.v1.ClientService/DeadLetters"
+	ClientService_Bundle_FullMethodName          = "/perdure.v1.ClientService/Bundle"
 )
 
 // ClientServiceClient is the client API for ClientService service.
@@ -263,6 +266,13 @@ type ClientServiceClient interface {
 	SetView(ctx context.Context, in *SetViewRequest, opts ...grpc.CallOption) (*View, error)
 	// DeleteView removes a saved view.
 	DeleteView(ctx context.Context, in *DeleteViewRequest, opts ...grpc.CallOption) (*Done, error)
+	// AddReplayReport stores what a CI job or a worker found when it replayed histories with a build.
+	// The same request id with another report is a conflict.
+	AddReplayReport(ctx context.Context, in *AddReplayReportRequest, opts ...grpc.CallOption) (*AddReplayReportReply, error)
+	// ReplayReports returns a page of replay reports without their results, newest first.
+	ReplayReports(ctx context.Context, in *ReplayReportsRequest, opts ...grpc.CallOption) (*ReplayReportPage, error)
+	// ReplayReport returns a replay report with its results.
+	ReplayReport(ctx context.Context, in *ReplayReportRequest, opts ...grpc.CallOption) (*ReplayReportInfo, error)
 	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
 	// first message comes at once. A client that reads a list after it and then applies the changes
 	// that follow misses nothing. After a broken stream the client watches again from its last
@@ -1051,6 +1061,36 @@ func (c *clientServiceClient) DeleteView(ctx context.Context, in *DeleteViewRequ
 	return out, nil
 }
 
+func (c *clientServiceClient) AddReplayReport(ctx context.Context, in *AddReplayReportRequest, opts ...grpc.CallOption) (*AddReplayReportReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddReplayReportReply)
+	err := c.cc.Invoke(ctx, ClientService_AddReplayReport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) ReplayReports(ctx context.Context, in *ReplayReportsRequest, opts ...grpc.CallOption) (*ReplayReportPage, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayReportPage)
+	err := c.cc.Invoke(ctx, ClientService_ReplayReports_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) ReplayReport(ctx context.Context, in *ReplayReportRequest, opts ...grpc.CallOption) (*ReplayReportInfo, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayReportInfo)
+	err := c.cc.Invoke(ctx, ClientService_ReplayReport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangePage], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ClientService_ServiceDesc.Streams[6], ClientService_Watch_FullMethodName, cOpts...)
@@ -1269,6 +1309,13 @@ type ClientServiceServer interface {
 	SetView(context.Context, *SetViewRequest) (*View, error)
 	// DeleteView removes a saved view.
 	DeleteView(context.Context, *DeleteViewRequest) (*Done, error)
+	// AddReplayReport stores what a CI job or a worker found when it replayed histories with a build.
+	// The same request id with another report is a conflict.
+	AddReplayReport(context.Context, *AddReplayReportRequest) (*AddReplayReportReply, error)
+	// ReplayReports returns a page of replay reports without their results, newest first.
+	ReplayReports(context.Context, *ReplayReportsRequest) (*ReplayReportPage, error)
+	// ReplayReport returns a replay report with its results.
+	ReplayReport(context.Context, *ReplayReportRequest) (*ReplayReportInfo, error)
 	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
 	// first message comes at once. A client that reads a list after it and then applies the changes
 	// that follow misses nothing. After a broken stream the client watches again from its last
@@ -1510,6 +1557,15 @@ func (UnimplementedClientServiceServer) SetView(context.Context, *SetViewRequest
 }
 func (UnimplementedClientServiceServer) DeleteView(context.Context, *DeleteViewRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteView not implemented")
+}
+func (UnimplementedClientServiceServer) AddReplayReport(context.Context, *AddReplayReportRequest) (*AddReplayReportReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddReplayReport not implemented")
+}
+func (UnimplementedClientServiceServer) ReplayReports(context.Context, *ReplayReportsRequest) (*ReplayReportPage, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayReports not implemented")
+}
+func (UnimplementedClientServiceServer) ReplayReport(context.Context, *ReplayReportRequest) (*ReplayReportInfo, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayReport not implemented")
 }
 func (UnimplementedClientServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[ChangePage]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -2790,6 +2846,60 @@ func _ClientService_DeleteView_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_AddReplayReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddReplayReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).AddReplayReport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_AddReplayReport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).AddReplayReport(ctx, req.(*AddReplayReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_ReplayReports_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayReportsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).ReplayReports(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_ReplayReports_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).ReplayReports(ctx, req.(*ReplayReportsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_ReplayReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).ReplayReport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_ReplayReport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).ReplayReport(ctx, req.(*ReplayReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -3114,6 +3224,18 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteView",
 			Handler:    _ClientService_DeleteView_Handler,
+		},
+		{
+			MethodName: "AddReplayReport",
+			Handler:    _ClientService_AddReplayReport_Handler,
+		},
+		{
+			MethodName: "ReplayReports",
+			Handler:    _ClientService_ReplayReports_Handler,
+		},
+		{
+			MethodName: "ReplayReport",
+			Handler:    _ClientService_ReplayReport_Handler,
 		},
 		{
 			MethodName: "Deliver",

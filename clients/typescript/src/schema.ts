@@ -1397,6 +1397,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/replay-reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List replay reports, newest first, without their results */
+        get: operations["list-replay-reports"];
+        put?: never;
+        /** Report how a build replays histories */
+        post: operations["add-replay-report"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/replay-reports/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a replay report with its results */
+        get: operations["get-replay-report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/schedule-changes": {
         parameters: {
             query?: never;
@@ -2767,6 +2802,11 @@ export interface components {
             cursor?: string;
             items: components["schemas"]["NodeBody"][];
         };
+        PageReplayReportInfo: {
+            /** @description Ask for the next page with it; absent on the last page */
+            cursor?: string;
+            items: components["schemas"]["ReplayReportInfo"][];
+        };
         PageSession: {
             /** @description Ask for the next page with it; absent on the last page */
             cursor?: string;
@@ -2998,6 +3038,99 @@ export interface components {
             run: string;
             /** @description The runs of its key, the newest first; at most 100 */
             runs: components["schemas"]["RelatedRun"][];
+        };
+        ReplayReportBody: {
+            /**
+             * @description Which code has replayed the histories: a version, a commit or an image
+             * @example v1.4.2
+             */
+            build: string;
+            results: components["schemas"]["ReplayResult"][];
+            /**
+             * @description Where the report comes from, such as the URL of a CI job
+             * @example https://ci.example/shop/1234
+             */
+            source?: string;
+        };
+        ReplayReportInfo: {
+            /**
+             * Format: int64
+             * @description Histories of workflows that the build does not have
+             */
+            absent: number;
+            /** Format: date-time */
+            at: string | null;
+            build?: string;
+            /** @description The caller that added it */
+            by?: string;
+            /** Format: int64 */
+            errors: number;
+            /** Format: int64 */
+            fits: number;
+            id: string;
+            /** Format: int64 */
+            mismatches: number;
+            /**
+             * @description Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged
+             * @enum {string}
+             */
+            outcome: "fits" | "mismatch" | "error" | "absent" | "skipped" | "unreadable";
+            /**
+             * Format: int64
+             * @description Histories that were not replayed
+             */
+            skipped: number;
+            source?: string;
+            /** @description The stored report is damaged */
+            unreadable?: boolean;
+            /** @description The same by workflow, in the order of their names */
+            workflows: components["schemas"]["ReplayWorkflow"][];
+        };
+        ReplayReportWhole: {
+            results: components["schemas"]["ReplayResult"][];
+        };
+        ReplayResult: {
+            /**
+             * Format: int64
+             * @description The position of the event that does not fit; absent if none is known
+             * @example 1
+             */
+            event?: number;
+            /** @example 42 */
+            key: string;
+            /**
+             * @description absent: the build does not have the workflow; skipped: the history was not replayed
+             * @example mismatch
+             * @enum {string}
+             */
+            outcome: "fits" | "mismatch" | "error" | "absent" | "skipped";
+            /** @description The id of the run */
+            run?: string;
+            /**
+             * @description What is recorded and what the code does instead, or what went wrong; at most 4 KiB
+             * @example event 1 records step charge, which the code did not ask for; it asks for step debit
+             */
+            text?: string;
+            /** @example order */
+            workflow: string;
+        };
+        ReplayWorkflow: {
+            /** Format: int64 */
+            absent: number;
+            /** Format: int64 */
+            errors: number;
+            /** Format: int64 */
+            fits: number;
+            /** Format: int64 */
+            mismatches: number;
+            /**
+             * @description Of the results of this workflow together
+             * @enum {string}
+             */
+            outcome: "fits" | "mismatch" | "error" | "absent" | "skipped";
+            /** Format: int64 */
+            skipped: number;
+            workflow: string;
         };
         RequeueBody: {
             /** @description Also a task that was requeued before */
@@ -7014,6 +7147,123 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-replay-reports": {
+        parameters: {
+            query?: {
+                /** @description Most items of the page */
+                limit?: number;
+                /** @description The cursor of the page before */
+                cursor?: string;
+                /** @description Only reports that have results of this workflow */
+                workflow?: string;
+                build?: string;
+                /** @description Only reports with this outcome; with a workflow, those in which the workflow has it */
+                outcome?: "fits" | "mismatch" | "error" | "absent" | "skipped";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageReplayReportInfo"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "add-replay-report": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Two requests with the same key are one request */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplayReportBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayReportInfo"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayReportInfo"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-replay-report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayReportWhole"];
+                };
             };
             /** @description Error */
             default: {

@@ -55,6 +55,9 @@ const (
 	WorkerHomes
 	PutAudit
 	ListAudit
+	AddReport
+	LoadReport
+	ListReports
 	LoadEntity
 	LoadMailbox
 	LoadMailboxes
@@ -69,6 +72,7 @@ var methodNames = [methods]string{
 	"load events of a kind", "find last event", "load labels", "load details of a run", "load outcomes", "load refused requests", "load tenants", "members", "sweep",
 	"load dead task", "list dead tasks", "count dead tasks", "group dead tasks", "load old dead tasks", "load data of tasks", "load log lines",
 	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail", "name workers", "worker homes", "put audit", "list audit",
+	"add report", "load report", "list reports",
 	"load entity", "load mailbox", "load mailboxes", "list entities",
 }
 

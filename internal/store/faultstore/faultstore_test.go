@@ -77,6 +77,9 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.WorkerHomes] = s.WorkerHomes(ctx)
 	errs[faultstore.PutAudit] = s.PutAudit(ctx, nil)
 	_, errs[faultstore.ListAudit] = s.ListAudit(ctx, store.AuditQuery{})
+	_, errs[faultstore.AddReport] = s.AddReport(ctx, store.ReportRow{ID: model.ReportID{1}, Request: "r"}, store.ReportBounds{Rows: 1, Bytes: 1})
+	_, errs[faultstore.LoadReport] = s.LoadReport(ctx, "t", model.ReportID{})
+	_, errs[faultstore.ListReports] = s.ListReports(ctx, store.ReportQuery{})
 	entity := store.EntityKey{Shard: a.Shard, Address: a.Start.Address}
 	_, errs[faultstore.LoadEntity] = s.LoadEntity(ctx, entity, 1, 1)
 	_, errs[faultstore.LoadMailbox] = s.LoadMailbox(ctx, entity, 0, 1, 1)

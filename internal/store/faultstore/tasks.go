@@ -94,3 +94,18 @@ func (f *Store) PutAudit(ctx context.Context, rows []store.AuditRow) error {
 func (f *Store) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.AuditRow, error) {
 	return call(ctx, f, ListAudit, nil, func() ([]store.AuditRow, error) { return f.inner.ListAudit(ctx, q) })
 }
+
+// AddReport stores a replay report.
+func (f *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.ReportBounds) (store.ReportRow, error) {
+	return call(ctx, f, AddReport, nil, func() (store.ReportRow, error) { return f.inner.AddReport(ctx, row, keep) })
+}
+
+// LoadReport returns a replay report.
+func (f *Store) LoadReport(ctx context.Context, tenant string, id model.ReportID) (*store.ReportRow, error) {
+	return call(ctx, f, LoadReport, nil, func() (*store.ReportRow, error) { return f.inner.LoadReport(ctx, tenant, id) })
+}
+
+// ListReports lists replay reports.
+func (f *Store) ListReports(ctx context.Context, q store.ReportQuery) ([]store.ReportRow, error) {
+	return call(ctx, f, ListReports, nil, func() ([]store.ReportRow, error) { return f.inner.ListReports(ctx, q) })
+}

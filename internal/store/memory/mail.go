@@ -208,5 +208,6 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	left = s.settings.sweep(r.SettingsBefore, left)
 	left = s.sweepPeerMail(r.PeerMailBefore, left)
 	left = s.sweepAudit(r.AuditBefore, left)
+	left = s.sweepReports(r.ReportsBefore, left)
 	return answered + max(r.Limit, 0) - left, nil
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -63,6 +64,12 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 
 	for i := range s.audit {
 		if err := look(s.audit[i].Body); err != nil {
+			return err
+		}
+	}
+
+	for i := range s.reports {
+		if err := errors.Join(look(s.reports[i].Head), look(s.reports[i].Body)); err != nil {
 			return err
 		}
 	}

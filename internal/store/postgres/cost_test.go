@@ -323,7 +323,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	epoch, _, err := s.Refence(ctx, l.Ref)
 	check(err)
 	l.Ref.Epoch = epoch
-	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, DeadLettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, AuditBefore: storetest.Noon, Limit: 10})
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, DeadLettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, AuditBefore: storetest.Noon, ReportsBefore: storetest.Noon, Limit: 10})
 	check(err)
 	check(s.PutAudit(ctx, []store.AuditRow{{ID: a.Run, Tenant: model.DefaultTenant, Body: []byte("x")}}))
 	for _, q := range []store.AuditQuery{{All: true}, {Tenant: model.DefaultTenant}, {Tenant: "nobody", From: a.Run}, {Tenant: "nobody", Before: a.Run}} {
@@ -331,6 +331,15 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		_, err = s.ListAudit(ctx, q)
 		check(err)
 	}
+	report := store.ReportRow{ID: model.ReportID(a.Run), Tenant: model.DefaultTenant, Request: "r", Head: []byte("h"), Body: []byte("b")}
+	for range 2 {
+		_, err = s.AddReport(ctx, report, store.ReportBounds{Rows: 10, Bytes: 1000})
+		check(err)
+	}
+	_, err = s.LoadReport(ctx, model.DefaultTenant, report.ID)
+	check(err)
+	_, err = s.ListReports(ctx, store.ReportQuery{Tenant: model.DefaultTenant, Limit: 10, MaxBytes: 1000})
+	check(err)
 }
 
 // tasks calls the methods that read dead tasks, data and logs of tasks, and settings.

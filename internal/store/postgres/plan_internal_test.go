@@ -397,6 +397,8 @@ func fill(ctx context.Context, s *Store) error {
 		`insert into {schema}.settings (version, at, tenant, kind, name, body)
 		 select -g - 0 * %[2]d, 8e15::bigint + g, 'filler', 'k', left('n' || %[1]s, 0) || 'n' || g, case when g %% 2 = 0 then 'x'::bytea end from generate_series(1, %[3]d) g`,
 		`insert into {schema}.audit (id, tenant, final, body) select %[1]s, 'filler' || g %% %[2]d, true, 'x' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.replay_reports (id, tenant, request, head, body)
+		 select %[1]s, 'filler' || g %% %[2]d, 'r' || g, 'h', 'b' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.entities (version, changed, shard, locked, tenant, type, key, body)
 		 select g, g, g %% %[2]d, g %% 200 = 0, 'filler', 't' || g %% 5, left(%[1]s::text, 0) || 'k' || g, '\xa0' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.mailbox (seq, at, shard, tenant, type, key, body)

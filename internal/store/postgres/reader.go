@@ -114,7 +114,7 @@ delete from {schema}.task_logs where ctid = any (array(
 		return 0, err
 	}
 	shards := sortedShards(r.Shards, 0)
-	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 && r.AuditBefore == 0 || r.Limit <= 0 {
+	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 && r.AuditBefore == 0 && r.ReportsBefore == 0 || r.Limit <= 0 {
 		return answered, nil
 	}
 
@@ -175,6 +175,13 @@ delete from {schema}.task_logs where ctid = any (array(
 
 			if r.AuditBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepAudit), runArg(store.OldestID(r.AuditBefore)), r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
+			}
+
+			if r.ReportsBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepReports), runArg(store.OldestID(r.ReportsBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())

@@ -13,10 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropWorkers undoes migration 16, dropTokens the migrations from 10 on, and dropEntities the
-// migrations from 9 on.
+// dropReports undoes migration 17, dropWorkers the migrations from 16 on, dropTokens those from 10
+// on, and dropEntities those from 9 on.
 var (
-	dropWorkers = []string{`drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`}
+	dropReports = []string{`drop table perdure.replay_reports`}
+	dropWorkers = []string{dropReports[0], `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`}
 	dropTokens  = append(slices.Clone(dropWorkers), []string{
 		`alter table perdure.meta drop column groups`, `alter table perdure.nodes drop column groups`,
 		`alter table perdure.migrations drop column compatible`, `drop table perdure.audit`, `alter table perdure.nodes drop column weight, drop column drained`,

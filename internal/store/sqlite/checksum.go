@@ -110,6 +110,11 @@ func settingSum(dst []byte, k store.SettingKey, version int64, at model.Time) []
 	return appendText(appendText(appendText(appendNumber(appendNumber(append(dst, 'c'), version), int64(at)), k.Tenant), k.Kind), k.Name)
 }
 
+// reportSum takes the tag of the column, because a report has two bodies.
+func reportSum(dst []byte, column byte, r *store.ReportRow) []byte {
+	return appendText(appendText(append(appendRun(dst, 'p', store.RunKey{Run: model.RunID(r.ID)}), column), r.Tenant), r.Request)
+}
+
 func auditSum(dst []byte, r *store.AuditRow) []byte {
 	return appendText(appendNumber(appendRun(dst, 'a', store.RunKey{Run: r.ID}), flag(r.Final)), r.Tenant)
 }

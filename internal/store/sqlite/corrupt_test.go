@@ -125,6 +125,19 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got[0].Damaged, err)
 	}
 
+	report := store.ReportRow{ID: model.ReportID(f.RunID()), Tenant: "x", Request: "r", Head: []byte("head"), Body: []byte("body")}
+	if _, err := s.AddReport(t.Context(), report, store.ReportBounds{Rows: 1, Bytes: 100}); err != nil {
+		t.Fatal(err)
+	}
+	heads := func() error {
+		got, err := s.ListReports(t.Context(), store.ReportQuery{Tenant: "x", Limit: 1})
+		return damage(got[0].Damaged, err)
+	}
+	bodies := func() error {
+		got, err := s.LoadReport(t.Context(), "x", report.ID)
+		return damage(got.Damaged, err)
+	}
+
 	entity := func() error {
 		got, err := s.LoadEntity(t.Context(), counter.EntityKey, 1, 1)
 		if err != nil {
@@ -201,6 +214,9 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		{flip("body"), "perdure_settings", "true", settings, []string{"perdure_settings", "x/limit/l"}},
 		{"version = 7", "perdure_settings", "true", settings, []string{"perdure_settings"}},
 		{flip("body"), "perdure_audit", "true", audit, []string{"perdure_audit", entry.ID.String()}},
+		{flip("head"), "perdure_replay_reports", "true", heads, []string{"perdure_replay_reports", report.ID.String()}},
+		{flip("body"), "perdure_replay_reports", "true", bodies, []string{"perdure_replay_reports", report.ID.String()}},
+		{"request = 'other'", "perdure_replay_reports", "true", heads, []string{"perdure_replay_reports"}},
 		{"tenant = 'other'", "perdure_audit", "true", audit, []string{"perdure_audit"}},
 		{"final = 0", "perdure_audit", "true", audit, []string{"perdure_audit"}},
 	} {

@@ -14,10 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropWorkers undoes migration 11, dropBodies the migrations from 10 on, dropTokens the migrations
-// from 8 on, and dropEntities those from 7 on.
+// dropReports undoes migration 12, dropWorkers the migrations from 11 on, dropBodies those from 10
+// on, dropTokens those from 8 on, and dropEntities those from 7 on.
 const (
-	dropWorkers = `drop table perdure_remote_workers;`
+	dropReports = `drop table perdure_replay_reports;`
+	dropWorkers = dropReports + `drop table perdure_remote_workers;`
 	dropBodies  = dropWorkers + `update perdure_history set body = b.body from perdure_bodies b
 		where b.run = perdure_history.run and b.shard = perdure_history.shard and b.seq = perdure_history.seq;
 		drop table perdure_bodies;`

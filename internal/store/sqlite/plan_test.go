@@ -125,7 +125,11 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlLoadSettings: "perdure_settings_version (version>?)", sqlGoneSettings: "perdure_settings_gone (at<?)",
 		sqlPutAudit: "", sqlListAudit: "perdure_audit USING PRIMARY KEY (id>? AND id<?)", sqlListAuditOf: "perdure_audit_tenant (tenant=? AND id>? AND id<?)",
 		sqlSweepAudit: "perdure_audit USING PRIMARY KEY (id<?)",
-		sqlNameWorker: "", sqlForgetWorker: "perdure_remote_workers USING PRIMARY KEY (name=?)",
+		sqlAddReport:  "", sqlReportOfRequest: "perdure_replay_reports_request (tenant=? AND request=?)",
+		sqlLoadReport: "perdure_replay_reports_tenant (tenant=? AND id=?)", sqlListReports: "perdure_replay_reports_tenant (tenant=? AND id<?)",
+		sqlReportSizes: "perdure_replay_reports_tenant (tenant=?)", sqlDeleteReport: "perdure_replay_reports USING INDEX sqlite_autoindex_perdure_replay_reports_1 (id=?)",
+		sqlSweepReports: "(id<?)",
+		sqlNameWorker:   "", sqlForgetWorker: "perdure_remote_workers USING PRIMARY KEY (name=?)",
 		sqlDrawSetting: "perdure_meta USING PRIMARY KEY (name=?)", sqlMeta: "perdure_meta USING PRIMARY KEY (name=?)", sqlNoteSwept: "perdure_meta USING PRIMARY KEY (name=?)",
 	} {
 		onWriter(t, s, func(w *writer) {

@@ -67,6 +67,10 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 			return err
 		}
 		n, err = sweepAudit(w.conn, r.AuditBefore, r.Limit-swept)
+		if swept += n; err != nil {
+			return err
+		}
+		n, err = sweepReports(w.conn, r.ReportsBefore, r.Limit-swept)
 		swept += n
 		return err
 	})

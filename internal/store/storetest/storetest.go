@@ -94,6 +94,7 @@ func RunWith(t *testing.T, o Options) {
 		{"peer mail", peerTests},
 		{"remote workers", workerTests},
 		{"audit", auditTests},
+		{"reports", reportTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},
