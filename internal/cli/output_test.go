@@ -78,10 +78,13 @@ var printers = map[string]func(o *options) error{
 		return nil
 	},
 	"migrate": func(o *options) error {
-		was := node.SchemaStatus{URL: "postgres://db/app", Version: 15, Latest: 15, Shards: 64}
+		was := node.SchemaStatus{URL: "postgres://db/app", Version: 15, Latest: 15, Shards: 64, Pending: []string{}}
 		now := was
 		now.Shards, now.Groups = 160, "gpu=64,video=32"
 		return o.printMigration(&migration{was, now, false})
+	},
+	"migrate status": func(o *options) error {
+		return o.printSchema(&node.SchemaStatus{URL: "postgres://app:secret@db/app", Version: 14, Latest: 16, Shards: 160, Groups: "gpu=64,video=32", Pending: []string{"0015_groups", "0016_remote_workers"}})
 	},
 	"bench": func(o *options) error { return o.printBench(benchReport()) },
 }
