@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +47,7 @@ var (
 
 // looks are the commands that print tables or describe one thing.
 var looks = []string{
-	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow signals order/42",
+	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow steps order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
 	"queue list", "queue show mails", "worker list",
@@ -85,6 +86,9 @@ var printers = map[string]func(o *options) error{
 	},
 	"migrate status": func(o *options) error {
 		return o.printSchema(&node.SchemaStatus{URL: "postgres://app:secret@db/app", Version: 14, Latest: 16, Shards: 160, Groups: "gpu=64,video=32", Pending: []string{"0015_groups", "0016_remote_workers"}})
+	},
+	"workflow steps": func(o *options) error {
+		return o.printSteps(stepsOf(stepEvents, []api.Timer{{ID: "/sleep:1", Due: after(time.Hour)}}))
 	},
 	"bench": func(o *options) error { return o.printBench(benchReport()) },
 }
