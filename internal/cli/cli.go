@@ -61,6 +61,10 @@ type options struct {
 
 	wide, full bool
 
+	// fieldList is the text of --fields, and fields what it selects; nil for everything.
+	fieldList string
+	fields    *fieldChoice
+
 	machine machine
 	// wrap changes the store of a server, for tests.
 	wrap func(store.Store) store.Store
@@ -251,6 +255,9 @@ func newRoot(o *options) *cobra.Command {
 		if !slices.Contains(formats, o.output) {
 			return fault.New(fault.Invalid, "--output is %q, must be %s", o.output, formatList())
 		}
+		if err := o.chooseFields(cmd); err != nil {
+			return err
+		}
 		if cmd.Annotations[noTarget] != "" {
 			return nil
 		}
@@ -267,6 +274,7 @@ func newRoot(o *options) *cobra.Command {
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
 	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newCluster(o), newSetting(o), newConfig(o), newAudit(o), newPromise(o), newWhoami(o), newReplayReport(o))
 	addAliases(root)
+	o.addFields(root)
 	return root
 }
 

@@ -24,6 +24,10 @@ func (o *options) structured() bool { return o.output != "table" }
 
 // json prints one value for programs. As JSON lines, a list has one line per entry.
 func (o *options) json(v any) error {
+	v, err := o.chosen(v)
+	if err != nil {
+		return err
+	}
 	switch list := reflect.ValueOf(v); {
 	case o.output == "yaml":
 		return writeYAML(o.Out, v)
@@ -40,8 +44,20 @@ func (o *options) json(v any) error {
 	return encodeJSON(o.Out, v, "")
 }
 
+// chosen returns the fields of a value that the user wants to see.
+func (o *options) chosen(v any) (any, error) {
+	if o.fields == nil {
+		return v, nil
+	}
+	return o.fields.pick(v)
+}
+
 // jsonLine prints one value of many: as a line of JSON, or as a document of YAML.
 func (o *options) jsonLine(v any) error {
+	v, err := o.chosen(v)
+	if err != nil {
+		return err
+	}
 	if o.output != "yaml" {
 		return encodeJSON(o.Out, v, "")
 	}

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +16,7 @@ import (
 )
 
 func newMigrate(o *options) *cobra.Command {
-	var dry bool
+	var dry, sql bool
 	var shards int
 	var groups string
 	cmd := &cobra.Command{
@@ -20,14 +24,20 @@ func newMigrate(o *options) *cobra.Command {
 		Long: `Create or upgrade the schema of a store. A program does the same when it opens the store. Use this command to do it before a
 deploy. You can run it in several places at once, and repeat it after an interruption.
 
+With --print-sql it prints the SQL of the migrations that the store lacks, and changes nothing; for an empty store that is all of them. For PostgreSQL it is one
+transaction, which a role with more rights can run. For a file it is for reading: the command also sets what SQL does not, such as the page size.
+
 With --groups it also adds shard groups that the store lacks, with their numbers of shards. No process may use the store at that time. Groups cannot be
 removed, and their numbers of shards cannot be changed.`,
-		Example: "  perdure migrate --store postgres://localhost/app --dry-run\n  perdure migrate --store postgres://localhost/app --groups gpu=64",
+		Example: "  perdure migrate --store postgres://localhost/app --dry-run\n  perdure migrate --store postgres://localhost/app --print-sql > upgrade.sql\n  perdure migrate --store postgres://localhost/app --groups gpu=64",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := node.Config{URL: o.store, Schema: o.schema, Shards: shards, Log: o.log()}
 			if _, err := model.ParseGroups(groups); err != nil {
 				return fault.New(fault.Invalid, "--groups: %w", err)
+			}
+			if sql {
+				return o.printScript(cmd.Context(), cfg)
 			}
 			before, err := node.CheckSchema(cmd.Context(), cfg)
 			if err != nil {
@@ -52,9 +62,61 @@ removed, and their numbers of shards cannot be changed.`,
 	}
 
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the command would do, and change nothing")
+	cmd.Flags().BoolVar(&sql, "print-sql", false, "print the SQL of the missing migrations, and change nothing")
 	cmd.Flags().IntVar(&shards, "shards", 0, "number of shards of a new store, which cannot be changed later (0: the default)")
 	cmd.Flags().StringVar(&groups, "groups", "", "shard groups that the store should have beside the default one, with their numbers of shards: gpu=64,video=32")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "print-sql")
+	cmd.MarkFlagsMutuallyExclusive("groups", "print-sql")
+	cmd.AddCommand(newMigrateStatus(o))
 	return cmd
+}
+
+// printScript prints the SQL of the migrations that a store lacks.
+func (o *options) printScript(ctx context.Context, cfg node.Config) error {
+	script, err := node.MigrationScript(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if script == "" {
+		fmt.Fprintln(o.Err, "The schema is up to date.")
+	}
+	_, err = io.WriteString(o.Out, script)
+	return err
+}
+
+func newMigrateStatus(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the version of the schema, and the migrations that are missing", Args: cobra.NoArgs,
+		Long: `Show the version of the schema of a store, the version that this build knows, and the migrations that the store lacks. The command changes nothing.
+
+The exit code is 0 if the schema is up to date, and 4 if migrations are missing or if the schema is too new for this build.`,
+		Example: "  perdure migrate status --store postgres://localhost/app\n  perdure migrate status -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := node.CheckSchema(cmd.Context(), node.Config{URL: o.store, Schema: o.schema, Log: o.log()})
+			if err != nil && st.Version <= st.Latest {
+				return err
+			}
+			return errors.Join(o.printSchema(&st), err, st.Missing())
+		},
+	}
+}
+
+// printSchema prints the state of a schema.
+func (o *options) printSchema(st *node.SchemaStatus) error {
+	st.URL = withoutPassword(st.URL)
+	if o.structured() {
+		return o.json(st)
+	}
+
+	version := strconv.Itoa(st.Version)
+	if st.Version == 0 {
+		version = "0: there is no schema yet"
+	}
+	rows := [][]string{{"Store", st.URL}, {"Version", version}, {"This build", strconv.Itoa(st.Latest)}, {"Shards", number(st.Shards)}}
+	if st.Groups != "" {
+		rows = append(rows, []string{"Groups", strings.ReplaceAll(st.Groups, ",", ", ")})
+	}
+	return o.table("", append(rows, []string{"Missing", dash(strings.Join(st.Pending, ", "))}))
 }
 
 // migration is what a migration has changed, or would change.

@@ -140,7 +140,7 @@ const mostCalls = 7 * 24 * time.Hour
 func newWorkflowStart(o *options) *cobra.Command {
 	var f startFlags
 	var times termFlags
-	var many string
+	var many, like string
 	cmd := &cobra.Command{
 		Use: "start [workflow]", Short: "Start an execution, or attach to the one with the same key",
 		Long: `Start an execution, or attach to the one with the same key.
@@ -149,20 +149,21 @@ The key is --key, or the hash of the JSON value --hash-key as programs compute i
 
 With --many, each line of a file starts one execution. A line is JSON such as {"key": "k-1", "input": 5}. It may also have workflow, labels,
 request_id, start_delay, start_at, execution_timeout and attempts. The flags apply to what a line omits. The command prints the lines that were
-refused and starts the others. You can repeat the command, because a key starts only once.`,
+refused and starts the others. You can repeat the command, because a key starts only once.
+
+With --like workflow/key it starts an execution with the workflow, the input, the labels, the timeout and the attempts of another one. The other flags override
+them. The key is --key or --hash-key; without both the command draws one. A delay of the start is not repeated.`,
 		Example: `  perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
   perdure workflow start order --input @order.json --wait --timeout 5m -o json
   perdure workflow start report --key monday --start-at 2026-11-16T06:00:00Z --execution-timeout 2h --attempts 3
-  perdure workflow start order --many orders.jsonl`,
+  perdure workflow start order --many orders.jsonl
+  perdure workflow start --like order/42 --key 42-again --label region=us`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			workflow := ""
-			if len(args) > 0 {
-				workflow = args[0]
-			} else if many == "" {
-				return fault.New(fault.Invalid, "name a workflow: perdure workflow start greet")
+			workflow, err := startName(args, many, like)
+			if err != nil {
+				return err
 			}
-
 			req, err := o.startRequest(workflow, &f)
 			if err != nil {
 				return err
@@ -171,6 +172,9 @@ refused and starts the others. You can repeat the command, because a key starts 
 				return err
 			}
 
+			if like != "" {
+				return o.startLike(cmd, like, &f, req)
+			}
 			if many != "" {
 				return o.within(cmd.Context(), mostCalls, func(ctx context.Context, b api.Backend) error {
 					return o.startMany(ctx, b, manyOrder{many, workflow, req, f.timeout})
@@ -183,7 +187,8 @@ refused and starts the others. You can repeat the command, because a key starts 
 	f.add(cmd, "execution", "start")
 	times.add(cmd)
 	cmd.Flags().StringVar(&many, "many", "", "start one execution per line of this file of JSON lines; - for standard input")
-	for _, flag := range []string{"key", "hash-key", "input", "request-id", "wait"} {
+	cmd.Flags().StringVar(&like, "like", "", "start an execution like this one, workflow/key, under another key")
+	for _, flag := range []string{"key", "hash-key", "input", "request-id", "wait", "like"} {
 		cmd.MarkFlagsMutuallyExclusive("many", flag)
 	}
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +47,7 @@ var (
 
 // looks are the commands that print tables or describe one thing.
 var looks = []string{
-	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow signals order/42",
+	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow steps order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
 	"queue list", "queue show mails", "worker list",
@@ -78,10 +79,19 @@ var printers = map[string]func(o *options) error{
 		return nil
 	},
 	"migrate": func(o *options) error {
-		was := node.SchemaStatus{URL: "postgres://db/app", Version: 15, Latest: 15, Shards: 64}
+		was := node.SchemaStatus{URL: "postgres://db/app", Version: 15, Latest: 15, Shards: 64, Pending: []string{}}
 		now := was
 		now.Shards, now.Groups = 160, "gpu=64,video=32"
 		return o.printMigration(&migration{was, now, false})
+	},
+	"migrate status": func(o *options) error {
+		return o.printSchema(&node.SchemaStatus{URL: "postgres://app:secret@db/app", Version: 14, Latest: 16, Shards: 160, Groups: "gpu=64,video=32", Pending: []string{"0015_groups", "0016_remote_workers"}})
+	},
+	"workflow steps": func(o *options) error {
+		return o.printSteps(stepsOf(stepEvents, []api.Timer{{ID: "/sleep:1", Due: after(time.Hour)}}))
+	},
+	"entity patch --dry-run": func(o *options) error {
+		return o.printDifference([]difference{{"/cents", "changed", 5, 7}, {Path: "/note", Change: "added", After: prose}, {Path: "/limits/eu", Change: "removed", Before: []int{1, 2}}})
 	},
 	"bench": func(o *options) error { return o.printBench(benchReport()) },
 }
@@ -224,7 +234,7 @@ var acts = map[string]string{
 	"schedule pause": "nightly", "schedule resume": "nightly", "schedule trigger": "nightly", "schedule delete": "nightly",
 	"schedule backfill": "nightly --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z", "schedule apply": "-f testdata/schedules.yaml --dry-run",
 	"entity mailbox show": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox skip": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox drop": "account/eu-1 7-3f9a0c41d2e7",
-	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "entity edit": "account/eu-1 --version 3 --state 5", "entity interrupt": "account/eu-1", "lock release": "account/eu-1 --force",
+	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "entity edit": "account/eu-1 --version 3 --state 5", "entity patch": "account/eu-1 --patch {\"cents\":5}", "entity patch --dry-run": "account/eu-1 --patch {\"cents\":5,\"note\":1,\"text\":null}", "entity interrupt": "account/eu-1", "lock release": "account/eu-1 --force",
 	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
 	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab", "key rotate": "k3v9x2m7q1ab --overlap 1h", "auth check": "execution:start --role client",
 	"cluster drain": "shop-3.example.com", "cluster undrain": "shop-3.example.com:4713",

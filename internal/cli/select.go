@@ -149,7 +149,8 @@ func newWorkflowList(o *options) *cobra.Command {
 		Example: `  perdure workflow list --workflow greet --status running
   perdure workflow list --workflow greet --watch
   perdure workflow list --query 'status in ("failed", "canceled") and closed >= -24h and label.region = "eu"'
-  perdure workflow list --since 1h -o json`,
+  perdure workflow list --since 1h -o json
+  perdure workflow list --fields key,status,labels.region -o jsonl`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {

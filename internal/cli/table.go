@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/perdure/perdure/internal/fault"
 )
 
 const (
@@ -27,14 +29,24 @@ const (
 //
 // If a table with a head is wider than the terminal, it shrinks its widest columns, but not columns
 // of times and numbers. If that is not enough, it drops the columns whose title ends in "?",
-// starting with the last one. A pipe has no width and gets everything.
+// starting with the last one. A pipe has no width and gets everything. With --fields the table has
+// only the columns that the user names.
 func (o *options) table(head string, rows [][]string) error {
 	width := o.width()
+	if head == "" && o.fields != nil {
+		return fault.WithHint(fault.New(fault.Invalid, "--fields selects columns of a table, and this output has none"), "add -o json, jsonl or yaml")
+	}
 	if head == "" {
 		return o.print(wrapTable(rows, width))
 	}
 
 	titles := strings.Split(head, "\t")
+	if o.fields != nil {
+		var err error
+		if titles, rows, err = o.fields.columns(titles, rows); err != nil {
+			return err
+		}
+	}
 	lines, dropped := fitTable(titles, rows, width)
 	if err := o.print(lines); err != nil {
 		return err

@@ -62,5 +62,5 @@ func AddGroups(ctx context.Context, cfg Config, groups string) (SchemaStatus, er
 		return SchemaStatus{}, fault.New(fault.Invalid, "only one process at a time opens a %s store: it has no shard groups", scheme)
 	}
 	st, err := postgres.AddGroups(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe}, wanted)
-	return SchemaStatus{URL: st.Store, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups)}, err
+	return SchemaStatus{URL: st.Store, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups), Pending: names(st.Pending)}, err
 }

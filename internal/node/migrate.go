@@ -18,6 +18,17 @@ type SchemaStatus struct {
 	Shards  int    `json:"shards"`
 	// Groups are the shard groups beside the default one: gpu=64,video=32.
 	Groups string `json:"groups,omitempty"`
+	// Pending are the names of the migrations that the store lacks.
+	Pending []string `json:"pending"`
+}
+
+// Missing returns a conflict if the store lacks migrations that this build needs.
+func (s *SchemaStatus) Missing() error {
+	if len(s.Pending) == 0 {
+		return nil
+	}
+	err := fault.New(fault.Conflict, "the store has version %d of the schema, and this build needs %d", s.Version, s.Latest)
+	return fault.WithHint(err, "run `perdure migrate`")
 }
 
 // Schemas returns the versions of the schemas that this build reads and writes, by kind of store.
@@ -35,12 +46,41 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 			return SchemaStatus{}, err
 		}
 		st, err := sqlite.Check(ctx, c)
-		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
+		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Pending: names(st.Pending)}, err
 	case "postgres", "postgresql":
 		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe})
-		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups)}, err
+		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups), Pending: names(st.Pending)}, err
 	}
-	return SchemaStatus{}, fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
+	return SchemaStatus{}, noSchema(cfg)
+}
+
+func noSchema(cfg Config) error {
+	return fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
+}
+
+// names returns the names of migrations, whose stores may call them by their files.
+func names(pending []string) []string {
+	all := make([]string, len(pending))
+	for i, name := range pending {
+		all[i] = strings.TrimSuffix(strings.TrimPrefix(name, "migrations/"), ".sql")
+	}
+	return all
+}
+
+// MigrationScript returns the SQL that Migrate would run. It changes nothing.
+func MigrationScript(ctx context.Context, cfg Config) (string, error) {
+	switch scheme, _, _ := strings.Cut(cfg.URL, ":"); scheme {
+	case "file":
+		c, err := sqlite.ParseURL(cfg.URL)
+		if err != nil {
+			return "", err
+		}
+		c.Shards = cfg.Shards
+		return sqlite.Script(ctx, c)
+	case "postgres", "postgresql":
+		return postgres.Script(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, Shards: cfg.Shards, AllowUnsafe: cfg.AllowUnsafe})
+	}
+	return "", noSchema(cfg)
 }
 
 // Migrate upgrades the schema of a store.
@@ -50,7 +90,7 @@ func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		return SchemaStatus{}, err
 	}
 	info := st.Info()
-	return SchemaStatus{URL: info.URL, Version: info.Version, Latest: info.Version, Shards: info.Shards, Groups: model.FormatGroups(info.Groups)}, st.Close()
+	return SchemaStatus{URL: info.URL, Version: info.Version, Latest: info.Version, Shards: info.Shards, Groups: model.FormatGroups(info.Groups), Pending: []string{}}, st.Close()
 }
 
 // StoreUnreachable reports whether a node could not open because the server of its store does not

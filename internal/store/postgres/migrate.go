@@ -336,54 +336,107 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 			return err
 		}
 
-		if done == 0 {
-			if err = m.create(ctx, tx, exec); err != nil {
-				return err
-			}
-		}
-
-		for _, one := range m.all[done:] {
-			// Several statements in one call need the simple protocol. There are no parameters.
-			if _, err = tx.Exec(ctx, expand(m.cfg.schema, one.sql), pgx.QueryExecModeSimpleProtocol); err != nil {
-				return fmt.Errorf("migration %s: %w", one.name, err)
-			}
-			if err = exec(`insert into {schema}.migrations (version, name, at) values ($1, $2, {now})`, one.version, one.name); err != nil {
-				return err
-			}
-			if one.version < firstCompatible {
-				continue
-			}
-			if err = exec(`update {schema}.migrations set compatible = $2 where version = $1`, one.version, one.compatible); err != nil {
-				return err
-			}
-		}
-
-		if done > 0 {
-			return nil
-		}
-		shards := orDefault(m.cfg.Shards, DefaultShards)
-		if err = exec(`insert into {schema}.meta (id, shards, epoch, created) values (1, $1, 0, {now})`, shards); err != nil {
+		hasSchema, err := m.hasSchema(ctx, tx)
+		if err != nil {
 			return err
 		}
-
-		return exec(`insert into {schema}.shards (shard) select generate_series(0, $1::integer - 1)`, shards)
+		for _, p := range m.parts(done, hasSchema) {
+			// Several statements in one call need the simple protocol. There are no parameters.
+			if _, err = tx.Exec(ctx, p.sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return fmt.Errorf("%s: %w", p.what, err)
+			}
+		}
+		return nil
 	})
 }
 
-// create creates the schema and the table of migrations, unless a role with more rights has already
-// created them.
-func (m *migrator) create(ctx context.Context, tx pgx.Tx, exec func(sql string, args ...any) error) error {
-	var exists bool
-	const look = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
-	if err := tx.QueryRow(ctx, look, m.cfg.Schema).Scan(&exists); err != nil {
-		return err
+// part is a piece of an upgrade.
+type part struct{ what, sql string }
+
+// parts returns the SQL that upgrades a schema of a version; 0 creates it. An upgrade runs it, and
+// Script prints it. A role with more rights may have created the schema without its tables.
+func (m *migrator) parts(done int, hasSchema bool) (parts []part) {
+	add := func(what, sql string, args ...any) {
+		parts = append(parts, part{what, strings.TrimSuffix(expand(m.cfg.schema, fmt.Sprintf(sql, args...)), ";") + ";"})
 	}
-	if !exists {
-		if err := exec(`create schema {schema}`); err != nil {
-			return err
+	if done == 0 && !hasSchema {
+		add("create the schema", `create schema {schema}`)
+	}
+	if done == 0 {
+		add("create the table of migrations", `create table if not exists {schema}.migrations (version integer not null primary key, name text not null, at bigint not null)`)
+	}
+
+	for _, one := range m.all[min(done, len(m.all)):] {
+		what := "migration " + one.name
+		add(what, "%s", one.sql)
+		// The name is that of a file of this build.
+		add(what, `insert into {schema}.migrations (version, name, at) values (%d, '%s', {now})`, one.version, one.name)
+		if one.version >= firstCompatible {
+			add(what, `update {schema}.migrations set compatible = %d where version = %d`, one.compatible, one.version)
 		}
 	}
-	return exec(`create table if not exists {schema}.migrations (version integer not null primary key, name text not null, at bigint not null)`)
+
+	if done == 0 {
+		shards := orDefault(m.cfg.Shards, DefaultShards)
+		add("create the shards", `insert into {schema}.meta (id, shards, epoch, created) values (1, %d, 0, {now})`, shards)
+		add("create the shards", `insert into {schema}.shards (shard) select generate_series(0, %d)`, shards-1)
+	}
+	return parts
+}
+
+// hasSchema reports whether the schema exists.
+func (m *migrator) hasSchema(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+},
+) (exists bool, err error) {
+	const look = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
+	err = q.QueryRow(ctx, look, m.cfg.Schema).Scan(&exists)
+	return exists, err
+}
+
+// Script returns the SQL that Open would run to create or upgrade the schema, as one transaction,
+// and changes nothing. It is empty if the schema is up to date. The script takes the lock that an
+// upgrade takes. If another process has upgraded the schema in the meantime, it fails and changes
+// nothing.
+func Script(ctx context.Context, c Config) (script string, err error) {
+	cfg, err := c.read()
+	if err != nil {
+		return "", err
+	}
+	err = insist(ctx, func(ctx context.Context) error {
+		m, err := newMigrator(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		script, err = m.script(ctx)
+		return err
+	})
+	return script, err
+}
+
+func (m *migrator) script(ctx context.Context) (string, error) {
+	st, err := m.status(ctx)
+	if err != nil || len(st.Pending) == 0 {
+		return "", err
+	}
+	hasSchema, err := m.hasSchema(ctx, m.conn)
+	if err != nil {
+		return "", m.openError(ctx, err)
+	}
+
+	var out strings.Builder
+	fmt.Fprintf(&out, "begin;\nselect pg_advisory_xact_lock(%d);\n", m.lockID())
+	what := ""
+	for _, p := range m.parts(st.Version, hasSchema) {
+		if p.what != what {
+			what = p.what
+			fmt.Fprintf(&out, "\n-- %s\n", what)
+		}
+		out.WriteString(p.sql + "\n")
+	}
+	out.WriteString("\ncommit;\n")
+	return out.String(), nil
 }
 
 // lockID returns the advisory lock of a schema.

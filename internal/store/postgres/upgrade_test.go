@@ -120,3 +120,44 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	f.Store = openURL(t, base)
 	f.WantReasons(want)
 }
+
+// The printed SQL creates and upgrades a schema. Nothing is left to do after it, and a second run
+// of it fails.
+func TestScript(t *testing.T) {
+	t.Parallel()
+	base := pgtest.URL(t)
+	c := postgres.Config{URL: base, Shards: testShards, AllowUnsafe: true}
+	run := func(undo ...string) {
+		t.Helper()
+		admin := connect(t, base)
+		for _, sql := range undo {
+			exec(t, admin, sql)
+		}
+		text, err := postgres.Script(t.Context(), c)
+		if err != nil || text == "" {
+			t.Fatalf("%q, %v", text, err)
+		}
+		if st, err := postgres.Check(t.Context(), c); err != nil || len(st.Pending) == 0 {
+			t.Fatalf("the script was only printed, and the status is %+v, %v", st, err)
+		}
+
+		if _, err := admin.PgConn().Exec(t.Context(), text).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		st, err := postgres.Check(t.Context(), c)
+		if err != nil || st.Version != st.Known || st.Shards != testShards {
+			t.Errorf("after the script: %+v, %v", st, err)
+		}
+		if rest, err := postgres.Script(t.Context(), c); err != nil || rest != "" {
+			t.Errorf("after the script: %q, %v", rest, err)
+		}
+		if _, err := connect(t, base).PgConn().Exec(t.Context(), text).ReadAll(); err == nil {
+			t.Error("the script ran twice")
+		}
+	}
+
+	run()
+	run(append(slices.Clone(dropWorkers), `delete from perdure.migrations where version > 15`)...)
+	f := storetest.New(t, openURL(t, base))
+	f.Join(1)
+}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/store"
@@ -147,37 +148,53 @@ func migrateTo(c *conn, version int, text string, shards int) (err error) {
 		return err
 	}
 	defer tx.End(&err)
-	if err := c.db.Exec(text); err != nil {
-		return err
-	}
-	// Values that are fixed at creation belong to the first migration, so that a store never exists
-	// without them.
-	if version == 1 {
-		if err := fill(c, shards); err != nil {
-			return err
-		}
-	}
-	_, err = c.exec("insert into perdure_meta (name, value) values ('schema', ?) on conflict do update set value = excluded.value", version)
-	return err
+	return c.db.Exec(migrationSQL(version, text, shards))
 }
 
-// fill writes the values that are fixed when a store is created.
-func fill(c *conn, shards int) error {
-	if shards == 0 {
-		shards = defaultShards
-	}
-	const insert = "insert into perdure_meta (name, value) values (?, ?)"
-	for _, row := range [][]any{{"shards", shards}, {"cluster", rand.Text()}, {"epoch", 0}} {
-		if _, err := c.exec(insert, row...); err != nil {
-			return err
+// migrationSQL returns a migration together with what notes its version. The values that are fixed
+// at creation belong to the first one, so that a store never exists without them.
+func migrationSQL(version int, text string, shards int) string {
+	var out strings.Builder
+	out.WriteString(strings.TrimSpace(text) + "\n")
+	if version == 1 {
+		if shards == 0 {
+			shards = defaultShards
 		}
+		// The text of a cluster has only letters and digits.
+		fmt.Fprintf(&out, "insert into perdure_meta (name, value) values ('shards', %d), ('cluster', '%s'), ('epoch', 0);\n", shards, rand.Text())
+		fmt.Fprintf(&out, "insert into perdure_shards (shard, node, epoch)\n"+
+			"  with recursive n (shard) as (select 0 union all select shard + 1 from n where shard < %d) select shard, null, 0 from n;\n", shards-1)
 	}
-	for i := range shards {
-		if _, err := c.exec("insert into perdure_shards (shard, node, epoch) values (?, null, 0)", i); err != nil {
-			return err
+	fmt.Fprintf(&out, "insert into perdure_meta (name, value) values ('schema', %d) on conflict do update set value = excluded.value;\n", version)
+	return out.String()
+}
+
+// Script returns the SQL that Open would run to create or upgrade the schema, one transaction for
+// each migration, and changes nothing. It is empty if the schema is up to date.
+func Script(ctx context.Context, cfg Config) (string, error) {
+	shards := cfg.Shards
+	st, err := Check(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+
+	var out strings.Builder
+	for version, name := range migrations() {
+		if version < st.Version {
+			continue
 		}
+		text, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&out, "-- %s\nbegin immediate;\n%scommit;\n\n", migrationName(name), migrationSQL(version+1, string(text), shards))
 	}
-	return nil
+	return out.String(), nil
+}
+
+// migrationName returns the name of a migration for people.
+func migrationName(file string) string {
+	return "migration " + strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
 }
 
 // storeURL returns the URL of a store, for people and for ParseURL.

@@ -154,3 +154,48 @@ func TestFilesKeepTheirPageSize(t *testing.T) {
 		closeTest(t, s)
 	}
 }
+
+// The printed SQL creates the same tables as Open, and nothing is left to do after it.
+func TestScript(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	opened, made := filepath.Join(t.TempDir(), "opened.db"), filepath.Join(t.TempDir(), "made.db")
+	closeTest(t, openTest(t, Config{Path: opened, Shards: 7}))
+	text, err := Script(t.Context(), Config{Path: made, Shards: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	tables := func(path, first string) (all []string) {
+		db, err := sqlite3.Open("file:" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Exec(first); err != nil {
+			t.Fatal(err)
+		}
+		const look = `select type || name || coalesce(sql, '') from sqlite_schema union all select name || value from perdure_meta where name <> 'cluster' union all select 'shard ' || shard from perdure_shards order by 1`
+		q, _, err := db.Prepare(look)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		for q.Step() {
+			all = append(all, q.ColumnText(0))
+		}
+		if err := q.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	want, got := tables(opened, ""), tables(made, text)
+	if !slices.Equal(want, got) || len(want) < 20 {
+		t.Errorf("the script made %d things, Open %d:\n%q\n%q", len(got), len(want), got, want)
+	}
+
+	if rest, err := Script(t.Context(), Config{Path: made}); err != nil || rest != "" {
+		t.Errorf("after the script: %q, %v", rest, err)
+	}
+	closeTest(t, openTest(t, Config{Path: made}))
+}
