@@ -126,6 +126,11 @@ func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the "+what)
 	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash becomes the key")
 	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
+	f.addTerms(cmd, start)
+}
+
+// addTerms adds the flags that do not name the thing to start.
+func (f *startFlags) addTerms(cmd *cobra.Command, start string) {
 	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
 	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label as name=value; may be repeated")
 	cmd.Flags().StringVar(&f.reuse, "reuse", "never", start+" again if the key was used: never, failed or always")

@@ -222,7 +222,7 @@ func golden(t *testing.T, name, got string) {
 
 // acts are the commands that change something, by the name of their shape.
 var acts = map[string]string{
-	"workflow count": "", "workflow start": "order --key k --wait", "workflow execute": "order --key k", "workflow result": "order/42", "promise resolve": "order/42 answer", "promise reject": "order/42 answer --message no", "workflow signal": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
+	"workflow count": "", "workflow start": "order --key k --wait", "workflow execute": "order --key k", "workflow result": "order/42", "promise resolve": "order/42 answer", "promise reject": "order/42 answer --message no", "workflow signal": "order/42 approved", "workflow signal-with-start": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
 	"workflow signals show": "order/42 7-3f9a0c41d2e7", "workflow signals skip": "order/42 7-3f9a0c41d2e7", "workflow signals drop": "order/42 7-3f9a0c41d2e7",
 	"workflow cancel": "order/42", "workflow terminate": "order/42", "workflow pause": "order/42", "workflow resume": "order/42",
 	"workflow update": "order/42 add", "workflow query": "order/42 sum", "workflow state": "order/42 sum", "workflow fork": "order/42 --key k",

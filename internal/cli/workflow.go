@@ -30,7 +30,7 @@ process at a time: stop your program before you change its file.`,
   perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run`,
 	}
 	cmd.AddCommand(newWorkflowList(o), newWorkflowCount(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowSteps(o), newWorkflowExplain(o))
-	cmd.AddCommand(newWorkflowStart(o), newWorkflowExecute(o), newWorkflowResult(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
+	cmd.AddCommand(newWorkflowStart(o), newWorkflowExecute(o), newWorkflowResult(o), newWorkflowSignal(o), newWorkflowSignalWithStart(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
 	cmd.AddCommand(newWorkflowTerminate(o), newWorkflowPause(o), newWorkflowResume(o), newWorkflowUpdate(o), newWorkflowQuery(o), newWorkflowState(o))
 	cmd.AddCommand(newWorkflowStranded(o), newWorkflowSignals(o))
 	cmd.AddCommand(
