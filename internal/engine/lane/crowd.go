@@ -14,8 +14,8 @@ import (
 // answered has been applied, and may wait as long as its caller likes. For calls of entities see
 // whyStalled.
 //
-// A few callers that wait during an outage of the store are not refused, however long it lasts. A
-// line that grows behind an address that does not move is refused.
+// A few callers that wait during an outage of the store are not refused, however long it lasts. The
+// lane refuses requests only when the line grows and its address does not move.
 func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	n := len(e.backlog.inputs)
 	if n == 0 || in.isForced() { // an operator can always remove an address
