@@ -204,8 +204,8 @@ func nameKeys(uses []LimitUse) []LimitUse {
 
 // question asks the other nodes and returns the number of the question. If several nodes ask at the
 // same moment, one question is enough. An older question is not, because it may already have been
-// answered. So question reads the earlier questions first: a node that still gets ahead has asked
-// since.
+// answered. So question reads the earlier questions first. If another node then writes its question
+// before this one, that question is new enough.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
