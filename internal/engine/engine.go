@@ -273,7 +273,7 @@ func New(cfg Config) *Engine {
 	}
 
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
-	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
+	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store has refused no commit for a minute")
 	e.lease = e.trouble.Source("doing", "lease")
 	e.others.acquire, e.others.fence, e.others.sweep = e.trouble.Source("doing", "acquire shards"), e.trouble.Source("doing", "fence"), e.trouble.Source("doing", "sweep")
 	e.others.replies, e.others.outcomes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for outcomes")

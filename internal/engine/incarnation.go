@@ -182,7 +182,7 @@ func (inc *incarnation) unregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := inc.eng.cfg.Store.Unregister(ctx, inc.self.ID, inc.epoch); err != nil {
-		inc.eng.cfg.Log.Warn("cannot unregister; others wait for the lease to expire", "error", err)
+		inc.eng.cfg.Log.Warn("cannot unregister; other nodes wait for the lease to expire", "error", err)
 		return
 	}
 	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
@@ -419,7 +419,7 @@ func (inc *incarnation) noteDrain(v *store.View) {
 			continue
 		}
 		inc.eng.drained = m.Drained
-		inc.eng.cfg.Log.Info("an operator has changed whether this node owns shards", "node", inc.self.ID.String(), "drained", m.Drained)
+		inc.eng.cfg.Log.Info("an operator has changed whether this node is drained", "node", inc.self.ID.String(), "drained", m.Drained)
 	}
 }
 

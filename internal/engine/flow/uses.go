@@ -147,7 +147,7 @@ func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err er
 		select {
 		case <-time.After(askPoll):
 		case <-ctx.Done():
-			return nil, false, fault.New(fault.KindOf(ctx.Err()), "who holds limits: %w", context.Cause(ctx))
+			return nil, false, fault.New(fault.KindOf(ctx.Err()), "ask the nodes which tasks hold limits: %w", context.Cause(ctx))
 		}
 	}
 
@@ -238,7 +238,7 @@ func (f *Flow) reply(ctx context.Context) error {
 
 	body, err := json.Marshal(answer{number, self.uses()})
 	if err != nil {
-		return fault.New(fault.Internal, "who holds limits: %w", err)
+		return fault.New(fault.Internal, "answer which tasks hold limits: %w", err)
 	}
 
 	landed, err := f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(self.place), 10)}, Body: body})

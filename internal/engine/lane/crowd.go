@@ -45,7 +45,7 @@ func (e *entry) waitingBytes() (n int) {
 func (l *Lane) whyWaiting(e *entry) string {
 	switch {
 	case l.recovery.careful():
-		return "a commit was refused or late, and its inputs are applied again in smaller ones"
+		return "a commit was refused or late, and its inputs are applied again in smaller commits"
 	case l.recovery.busy():
 		return "the store has not taken the last commit"
 	case e.reading.active:
@@ -78,7 +78,7 @@ func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 		return ""
 	}
 
-	why := "calls come faster than they are made"
+	why := "calls arrive faster than they run"
 	switch {
 	case n.Row.Locked():
 		why = "it is locked by " + n.Row.Holder.Address.String()

@@ -155,7 +155,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.operation(hot, "read", "", "view")
 	r.operation(calm, "add", "1", "patient")
 	r.settle()
-	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they are made")
+	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they run")
 	r.wantAnswer("sent", "")
 
 	for _, token := range []string{"view", "patient"} {
