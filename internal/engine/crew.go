@@ -14,7 +14,7 @@ import (
 
 // lent is the state of a worker of this process that concerns its work for other nodes.
 type lent struct {
-	room    atomic.Pointer[slots] // its slots in the current incarnation; nil when it takes any number
+	room    atomic.Pointer[slots] // slots in the current incarnation; nil when it takes any number
 	leaving atomic.Bool
 }
 

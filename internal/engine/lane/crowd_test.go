@@ -45,7 +45,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	for i := range 3 {
 		r.send(request(calm, "s", fmt.Sprint("calm", i)), fmt.Sprint("calm", i))
 	}
-	r.flush() // the lane looks for remembered answers to the first requests, and that read takes long
+	r.flush() // the lane looks for answers to the first requests, and that read takes long
 	r.now = r.now.Add(4 * time.Second)
 	r.signal(hot, "early", "early")
 	r.flush()

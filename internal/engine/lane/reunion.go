@@ -27,7 +27,7 @@ import (
 // remote worker that the last owners have named has come back or has left (FinishReunion).
 type reunion struct {
 	ReunionTime
-	asking model.Time // until when the lane waits for the other nodes to say so; zero when it does not
+	asking model.Time // until when the lane waits for the other nodes; zero when it does not
 	// What the last owner left and no worker has asked for yet. Entities have no run.
 	waiting map[model.Address]model.RunID
 	// The workers that hold something that the lane has not given out since. Some entries stay
