@@ -84,7 +84,7 @@ func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 }
 
 // Flush waits until the other nodes that own the runs of held claims have received everything that
-// Beat was given so far.
+// was passed to Beat before.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()
@@ -107,8 +107,8 @@ func (s *TaskSession) Flush(ctx context.Context) error {
 	}
 }
 
-// abroadBy calls do for each claim that may belong to another node, and says whether there is news
-// of it.
+// abroadBy calls do for each claim that may belong to another node. fresh says whether there is
+// news of the claim that its owner does not have.
 func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	s.mu.Lock()
 	all := s.abroad.All()

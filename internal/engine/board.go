@@ -19,9 +19,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// board is the task board of an incarnation. Lanes report tasks to it and workers report slots, and
-// it proposes which worker executes which task. Its contents follow from histories and from the
-// workers that are here, so the next incarnation builds its own.
+// board is the task board of an incarnation. Lanes report tasks to it, workers report slots, and
+// the board proposes which worker executes which task. Its contents follow from histories and from
+// the workers that are here, so the next incarnation builds its own.
 type board struct {
 	inc *incarnation
 
@@ -31,9 +31,10 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	// the workers among them that belong to other nodes
+	// the workers in names that belong to other nodes
 	loans map[queue.WorkerID]*lending.LockedWorker
-	// lacked is what waited for a worker at the last proposal; see UnservedWants.
+	// lacked has the kinds of tasks that waited for a worker at the last proposal; see
+	// UnservedWants.
 	lacked   []queue.Want
 	lackedAt time.Time
 
@@ -94,8 +95,8 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, name, ok
 }
 
-// leaveGate removes a task that has not started from the gate's lines. If the task stood there for
-// other tasks of its group, another one must ask.
+// leaveGate removes a task that has not started from the gate's lines. If the task waited there for
+// its whole group, another task of the group must ask the gate.
 func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Reopen(now, group)
@@ -367,20 +368,20 @@ func (b *board) reunite(d time.Duration) {
 	defer b.mu.Unlock()
 	now := b.inc.eng.clock.now()
 	if !b.reunion.Lasts(now) {
-		clear(b.awaited) // what was awaited before came too late
+		clear(b.awaited) // the reunion in which these claims were awaited is over
 	}
 	b.reunion.Begin(now, d)
 }
 
-// isReunited reports whether the time is over in which remote workers are expected. It is the same
-// for the lanes.
+// isReunited reports whether the time is over in which remote workers are expected. The lanes wait
+// for the same time.
 func (b *board) isReunited() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.reunion.Lasts(b.inc.eng.clock.now())
 }
 
-// await notes the claims of a worker that comes back, possibly without having got them.
+// await notes the claims of a worker that is expected back. The worker may not have received them.
 func (b *board) await(worker string, claims []model.ClaimRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -396,8 +397,7 @@ func (b *board) awaitLocked(worker string, claim model.ClaimRef) {
 	}
 }
 
-// takeAwaited returns the claims of a worker that has come back, as far as lanes have asked for
-// them.
+// takeAwaited returns the noted claims of a worker that has come back, and forgets them.
 func (b *board) takeAwaited(worker string) []model.ClaimRef {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -447,7 +447,7 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	why, ok := b.b.Explain(ref)
 	want, waits := b.b.Waiting(ref)
 	b.mu.Unlock()
-	// Explain only what keeps the task here: a worker of another node may be about to take it.
+	// If a worker of another node is about to take the task, the task does not lack a worker.
 	if waits && why.Code == model.WaitWorker && b.inc.borrower != nil && b.inc.borrower.Covered(want) {
 		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
 	}
@@ -515,7 +515,7 @@ func (b *board) strike(s *TaskSession) {
 	if b.ids[s.offer.Name] == s { // it may have joined again under another node
 		delete(b.ids, s.offer.Name)
 	}
-	b.moved = true // claims that it left behind have no worker now, which has a deadline
+	b.moved = true // claims that it left behind have no worker now, and a deadline starts for them
 }
 
 // FreeSlot says that a worker has a free slot again: its report of the claim is in flight to the
@@ -594,7 +594,8 @@ func (b *board) proposeLocked() {
 		}
 	}
 
-	// Look for missing workers now: a moment later, slots are free that are as good as taken.
+	// Record now which tasks lack a worker: a moment later, slots that claims are about to take may
+	// look free.
 	waits := b.recordUnserved()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
@@ -669,9 +670,9 @@ func (b *board) UnservedWants() []queue.Want {
 	return b.unservedNow()
 }
 
-// recordUnserved records which tasks wait for a worker, right after a proposal: a moment later,
-// slots are free that are as good as taken. It reports whether to inform other nodes. The caller
-// must hold the lock.
+// recordUnserved records which tasks wait for a worker. It must run right after a proposal: a
+// moment later, slots that claims are about to take may look free. It reports whether to inform
+// other nodes. The caller must hold the lock.
 func (b *board) recordUnserved() bool {
 	if b.inc.borrower == nil || !b.b.HasWaiting() || !b.inc.borrower.HasOthers() {
 		return false
@@ -696,7 +697,8 @@ func (b *board) unservedNow() []queue.Want {
 	return b.lacked
 }
 
-// HasClaim reports whether a claim stands and has no worker or the given one.
+// HasClaim reports whether a claim still holds its task, and whether its worker is the given one or
+// none.
 func (b *board) HasClaim(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

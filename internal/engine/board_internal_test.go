@@ -210,8 +210,8 @@ func TestBoardWithGate(t *testing.T) {
 	})
 }
 
-// However long the line of tasks that no worker can execute: a task behind them that can start does
-// so, in the next round if necessary.
+// A task that can start does so, in the next round if necessary, even if it stands behind a long
+// line of tasks that no worker can execute.
 func TestLongLineThatIsPassedOver(t *testing.T) {
 	t.Parallel()
 	b := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})

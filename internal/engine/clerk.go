@@ -37,7 +37,7 @@ type clerk struct {
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
 	puts    puts
-	// forgetting tells that a timer runs which removes entries of listens without listeners.
+	// forgetting says that a timer is set that removes entries without listeners from listens.
 	forgetting bool
 }
 
@@ -164,8 +164,8 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 	}
 }
 
-// send asks the owner and waits for its answer. tried says what became of the request before, under
-// the same id.
+// send asks the owner and waits for its answer. tried says what became of earlier attempts to send
+// the request under the same id.
 func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (model.Answer, error) {
 	// Every request needs an id under which the owner remembers the answer. An id that the engine
 	// draws belongs to this call alone, so the answer can be removed after it has arrived.

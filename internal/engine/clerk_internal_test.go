@@ -22,7 +22,7 @@ func (s *rowCatcher) PutInbox(_ context.Context, rows []store.InboxRow) error {
 }
 
 // A request that was lost with a connection goes to the store under the same id. It names the
-// connection there, so that an owner who still has the request in memory looks its id up first. A
+// connection there, so that an owner that still has the request in memory looks its id up first. A
 // request without an id gets a new one, which no owner can have seen.
 func TestStoredRequestNamesTheLostConnection(t *testing.T) {
 	t.Parallel()

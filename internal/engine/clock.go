@@ -26,9 +26,9 @@ type clock struct {
 	keeper *storeclock.Clock
 }
 
-// face is what readers see of the clock. Time never goes back on one face. It may where a new face
-// starts: after a reset, and at the first reading, before which the clock follows the machine. Slow
-// readers may still use the old face.
+// face is what readers see of the clock. Time never goes back on one face. It may go back when a
+// new face starts: after a reset, and at the first reading, because the clock follows the machine
+// before that. Slow readers may still use the old face.
 type face struct {
 	line atomic.Pointer[storeclock.Mapping]
 	last atomic.Int64
@@ -59,8 +59,8 @@ func (c *clock) publish(f *face) {
 	c.face.Store(f)
 }
 
-// mono returns the node's own time: the time since the process started, including the time that the
-// machine was suspended as far as notice has found out.
+// mono returns the node's own time: the time since the process started, including the time for
+// which the machine was suspended, as far as notice has found that out.
 func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.lastTotal() }
 
 // notice checks whether the machine was suspended, and returns for how long since the process
@@ -89,8 +89,8 @@ func (c *clock) isSet() bool {
 	return c.keeper.IsSet()
 }
 
-// doubt reports whether the store's clock has jumped and is not followed. mayDelete says whether
-// the node may delete things because of their age.
+// doubt reports whether the store's clock has jumped and this clock does not follow it. mayDelete
+// says whether the node may delete things because of their age.
 func (c *clock) doubt() (doubted, mayDelete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

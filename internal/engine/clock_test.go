@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// The store's clock is set forward permanently. When the node accepts that, a task that is due by
-// it does not wait for that long again.
+// The store's clock is set forward permanently. When the node accepts the new time, a task that is
+// due by it starts, and does not wait for its whole delay.
 func TestClockIsPutForward(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

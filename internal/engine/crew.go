@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// lent is what a worker of this process has of the node, for other nodes.
+// lent is the state of a worker of this process that concerns its work for other nodes.
 type lent struct {
-	room    atomic.Pointer[slots] // in the current incarnation; nil when it takes any number
+	room    atomic.Pointer[slots] // slots in the current incarnation; nil when it takes any number
 	leaving atomic.Bool
 }
 
@@ -89,7 +89,7 @@ func (inc *incarnation) withdrawLent(ctx context.Context, t *lent, w crew.Hands)
 	}
 }
 
-// leaveLent takes a worker from other nodes.
+// leaveLent tells other nodes that they no longer have a worker.
 func (inc *incarnation) leaveLent(w crew.Hands) {
 	if inc.crewHost != nil {
 		inc.crewHost.Leave(w)
@@ -134,7 +134,8 @@ func (inc *incarnation) others() (all []model.NodeID) {
 	return all
 }
 
-// holdsLeft reports whether a worker of this process holds something of a lost owner.
+// holdsLeft reports whether a worker of this process still holds a run or an entity of an owner
+// that is lost.
 func (e *Engine) holdsLeft() bool {
 	for _, s := range e.workers.all() {
 		if !s.isAway() && len(s.hands.Left()) > 0 {

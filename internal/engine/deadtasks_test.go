@@ -206,7 +206,7 @@ func TestRequeueOfAStep(t *testing.T) {
 			t.Fatalf("%+v", dead)
 		}
 
-		// Once more: the key is used again, the run is another.
+		// Requeue it once more: the key is used again, for another run.
 		if a, err = e.Send(t.Context(), order(&dead, model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,8 @@ func (inc *incarnation) readMap(ctx context.Context) bool {
 
 // askDirectly asks the owner of a shard over a connection. It returns lane.ErrNotOwner if the
 // request has to go through the store, and then what is known about the attempt. An owner that has
-// given up the shard says so without an effect; then askDirectly asks the next owner, once.
+// given up the shard says so and does not apply the request. Then askDirectly asks the next owner,
+// once.
 func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt, error) {
 	for try := 0; ; try++ {
 		inc := e.current()
@@ -89,8 +90,8 @@ func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt,
 // sendDirectly is askDirectly for a message. tried is what became of an earlier attempt.
 func (e *Engine) sendDirectly(ctx context.Context, what askKind, m *model.Message, fresh bool, tried attempt) (lane.Answer, attempt, error) {
 	a, now, err := e.askDirectly(ctx, &ask{Kind: what, Fresh: fresh && !tried.taken, message: m})
-	// The owner keeps the answer to a request whose id it does not know to be drawn. It is useless
-	// now, unless a second copy of the request exists.
+	// The owner does not know that the id was drawn for this call, so it keeps the answer. The kept
+	// answer is useless now, unless a second copy of the request exists.
 	if m.Drawn && err == nil && !tried.taken && !now.taken {
 		e.clerk.acknowledge(store.RequestKey{Shard: e.layout.Shard(m.To), Address: m.To, ID: m.RequestID})
 	}

@@ -21,8 +21,8 @@ func newLife(serving bool) *incarnation {
 	return inc
 }
 
-// An owner that is not sure of its lease gives no answer that it has only in memory. What is
-// durable may be told by any node.
+// An owner that is not sure of its lease gives no answer that it has only in memory. Any node may
+// tell what is durable.
 func TestAnswersWithoutALease(t *testing.T) {
 	t.Parallel()
 	refused := lane.Answer{Token: 1, Answer: model.Answer{Failure: &model.Failure{Kind: fault.NotFound.String(), Message: "no"}}}

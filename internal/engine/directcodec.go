@@ -102,7 +102,8 @@ type told struct {
 	Moved bool `cbor:"1,keyasint,omitempty"`
 	Taken bool `cbor:"2,keyasint,omitempty"`
 	Begun bool `cbor:"3,keyasint,omitempty"`
-	// Answer is the stored form of an answer. The others are how an execution ended.
+	// Answer is the stored form of an answer. Run, Status, At and Outcome say how an execution
+	// ended.
 	Answer  []byte       `cbor:"4,keyasint,omitempty"`
 	Run     model.RunID  `cbor:"5,keyasint,omitzero"`
 	Status  model.Status `cbor:"6,keyasint,omitempty"`
@@ -123,8 +124,8 @@ type toldError struct {
 // knownErrors are errors that callers compare with. The order is part of the protocol.
 var knownErrors = []error{lane.ErrAskAgain, lane.ErrInterrupted, lane.ErrLater}
 
-// tellError returns the form of an error that travels; nil for nil, and for the refusal that the
-// answer itself contains.
+// tellError returns an error in the form in which it is sent. It returns nil for nil, and for the
+// refusal that the answer itself contains.
 func tellError(a *lane.Answer) *toldError {
 	if a.Err == nil {
 		return nil
@@ -156,7 +157,7 @@ func (t *toldError) err() error {
 	return &fault.Error{Kind: fault.ParseKind(t.Kind), Text: t.Text, Hint: t.Hint}
 }
 
-// tell returns the form of an answer that travels.
+// tell returns an answer in the form in which it is sent.
 func tell(a *lane.Answer) *told {
 	t := &told{Begun: a.Begun, Err: tellError(a)}
 	if r := a.Result; r != nil {

@@ -19,8 +19,8 @@ const (
 // through the store.
 var errLineFull = fault.New(fault.Exhausted, "the lane has no room")
 
-// line is what other nodes have sent to a lane that has no room, in order. The connections go on
-// for other lanes. The zero value is empty.
+// line holds, in order, what other nodes have sent to a lane that has no room. The connections
+// continue to serve other lanes. The zero value is empty.
 type line struct {
 	mu      sync.Mutex
 	waiting []lined
@@ -109,7 +109,7 @@ func (k *looks) start(e *Engine, look func(ctx context.Context)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.running == maxLooks {
-		// As many as the connections bring requests, see peerlink.
+		// Package peerlink bounds the requests, and so the reads that wait.
 		k.waiting = append(k.waiting, look)
 		return
 	}

@@ -136,7 +136,7 @@ func TestRequestOfALostCaller(t *testing.T) {
 			t.Errorf("the lane got %d requests", n)
 		}
 
-		// One whose caller waits has its tenure.
+		// The request of a caller that still waits has the current tenure.
 		inc.tenure.Store(7)
 		own.Mark(7)
 		synctest.Wait()

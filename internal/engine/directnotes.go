@@ -15,7 +15,8 @@ import (
 // noteKind is what a note between nodes contains, in its first byte.
 type noteKind byte
 
-// The kinds of notes. A note may be lost: everything in it is in the store as well, or may be lost.
+// The kinds of notes. A note may be lost. So it contains only what is also in the store, or what
+// may be lost.
 const (
 	noteMessages noteKind = 'm' // committed messages to shards of the other node
 	notePeer     noteKind = 'p' // a message of package peer
@@ -37,8 +38,8 @@ type notedPeer struct {
 	Body []byte      `cbor:"3,keyasint"`
 }
 
-// told shards are those whose owner got a message as a note over a connection that may still lose
-// it.
+// toldShards has the shards whose owners got messages as notes. The connections may still lose
+// these notes.
 type toldShards struct {
 	mu sync.Mutex
 	by map[model.NodeID]map[model.ShardID]bool
@@ -131,7 +132,7 @@ func (h *linkHandler) HandleNote(ctx context.Context, from model.NodeID, body []
 	}
 }
 
-// takeNote calls taken when nothing of the note waits for room.
+// takeNote handles a note. It calls taken when no part of the note waits for room.
 func (h *linkHandler) takeNote(ctx context.Context, from model.NodeID, body []byte, taken func()) error {
 	parts := &parts{left: 1, done: taken}
 	defer parts.end()

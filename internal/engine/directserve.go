@@ -118,8 +118,8 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 	})
 }
 
-// refuse answers a request that is not in front of a lane. A request for which there is no room
-// goes through the store.
+// refuse answers a request that no lane has taken. A request for which there is no room goes
+// through the store.
 func (s *served) refuse(err error) {
 	if errors.Is(err, errLineFull) {
 		reply(s.request, &told{Moved: true, Taken: true})

@@ -173,18 +173,19 @@ type Engine struct {
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
 	lives   map[model.NodeID]bool // the incarnations of this process; only Run uses it
-	// foreign are shards that the process has tried to acquire from another process, and has not
-	// served since: true if that process did not give the shard up. An attempt may succeed without
-	// an answer. Only Run uses it.
+	// foreign has the shards that this process has tried to acquire from another process and has
+	// not served since. The value is true if the other process did not give the shard up. An entry
+	// outlives its attempt, because an attempt without an answer may have succeeded. Only Run uses
+	// it.
 	foreign map[model.ShardID]bool
 	former  former // only Run uses it
-	// drained says that an operator has drained this node. Its next life begins so. Only Run uses
-	// it.
+	// drained says that an operator has drained this node. Its next incarnation starts drained.
+	// Only Run uses it.
 	drained  bool
 	stopped  chan struct{}         // closed when Run has returned: no answers come after that
 	served   bell                  // rung when this node has acquired shards
 	failed   atomic.Pointer[error] // why Run has returned, unless its context ended
-	stopping chan struct{}         // closed by Stopping
+	stopping chan struct{}         // closed by PrepareStop
 	stopOnce sync.Once
 	// how far the store's clock was ahead of ours at the last renewal, in ns
 	skew atomic.Int64
@@ -272,7 +273,7 @@ func New(cfg Config) *Engine {
 	}
 
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
-	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
+	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store has refused no commit for a minute")
 	e.lease = e.trouble.Source("doing", "lease")
 	e.others.acquire, e.others.fence, e.others.sweep = e.trouble.Source("doing", "acquire shards"), e.trouble.Source("doing", "fence"), e.trouble.Source("doing", "sweep")
 	e.others.replies, e.others.outcomes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for outcomes")
@@ -329,8 +330,8 @@ func (e *Engine) Node() model.NodeID {
 var errStopping = errors.New("the node is stopping")
 
 // Run serves until ctx ends. Then it gives everything up in order and returns when all of its
-// goroutines have ended. It returns an error only if the store can never be used again without
-// help.
+// goroutines have ended. It returns an error only if a person must act before the store can be used
+// again, or if a node that stops could not store everything.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup
@@ -395,8 +396,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// fail ends the engine with an error that it cannot handle itself. A person must, so it logs the
-// error once, and every later caller gets it.
+// fail ends the engine with an error that only a person can fix. It logs the error once, and every
+// later caller gets it.
 func (e *Engine) fail(err error) error {
 	e.failed.Store(&err)
 	if store.Final(err) {

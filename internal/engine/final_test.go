@@ -132,7 +132,7 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 
 				synctest.Wait()
 				st.dying.Store(of)
-				// virtual: without an answer, it would be waited out
+				// virtual time: a caller without an answer would wait until it is over
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 

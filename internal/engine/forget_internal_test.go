@@ -112,8 +112,8 @@ func (s sharedStore) Info() store.Info {
 	return i
 }
 
-// The clerk forgets addresses without listeners after a while, also without another listener.
-// Until then a new listener need not tell the owner again.
+// The clerk forgets addresses without listeners after a while, even if no other listener comes.
+// Until then a new listener need not inform the owner again.
 func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ type former struct {
 	members map[model.NodeID]standing
 }
 
-// standing is what a node was when it was last seen.
+// standing is what the last view with a node said about it.
 type standing struct {
 	server bool // remote workers may be connected to it, and outlive it
 	lives  bool // it has its lease in the last view, and does not stop
@@ -57,10 +57,11 @@ func mayServe(m *store.Member) bool {
 	return len(m.Serves) == 0
 }
 
-// hasHanded reports whether no remote worker is on its way that holds something of the last owner
-// of a shard. Either the owner is no server, and its workers have ended with it or work for it
-// through other nodes. Or it has freed the shard and lives: then it has taken everything back from
-// its workers. A server that stops says so before it frees a shard.
+// hasHanded reports whether it is certain that no remote worker on its way to this node holds
+// something of the last owner of a shard. That is certain in two cases. If the owner is no server,
+// its workers have ended with it, or they work for it through other nodes. If the owner has freed
+// the shard and lives, it has taken everything back from its workers. A server that stops says so
+// before it frees a shard.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

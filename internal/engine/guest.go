@@ -17,7 +17,7 @@ func newGuest() model.NodeID { return model.NodeID(uuid.Must(uuid.NewV7())) }
 // owners through the store.
 func (e *Engine) visit(ctx context.Context) error {
 	if !e.cfg.Store.Info().Shared {
-		return e.fail(fault.New(fault.Invalid, "a guest asks the nodes of a shared store: %s has none", e.cfg.Store.Info().URL))
+		return e.fail(fault.New(fault.Invalid, "a guest needs a store that nodes share, and only one process can open %s", e.cfg.Store.Info().URL))
 	}
 	unsubscribe := e.cfg.Hints.Subscribe(func(h notify.Hint) {
 		if h.Kind == notify.Closed && h.Node == e.guest {

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// op is an input for a lane: one of the two hot inputs, or any other as a function.
+// op is an input for a lane. The most frequent inputs, which are messages, turns and reports, have
+// fields of their own. Any other input is a function.
 type op struct {
 	message *model.Message
 	fresh   bool // the request id of the message has never been used before
@@ -19,8 +20,8 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
-	// tenure is how often the node had acquired shards when the sender of another node's message
-	// certainly still used their connection.
+	// tenure belongs to a message of another node. It counts how often this node had acquired
+	// shards when the other node certainly still used the connection.
 	tenure  int64
 	arrived model.Time // when it arrived
 	bytes   int        // of the message, which the inbox sets, or of what do brings
@@ -50,9 +51,9 @@ func newInbox(limit, maxBytes int) *inbox {
 	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
-// hasRoom reports whether there is room for an op. The bytes that already wait decide about an op
-// with bytes, not its own size. So a large message waits no longer than a small one, and a message
-// that is larger than the limit passes as well.
+// hasRoom reports whether there is room for an op. An op with bytes has room if the bytes that
+// already wait are below the limit. Its own size does not matter. So a large message waits no
+// longer than a small one, and a message that is larger than the limit passes as well.
 func (b *inbox) hasRoom(o *op) bool {
 	return len(b.ops) < b.limit && (o.message == nil && o.bytes == 0 || b.bytes < b.maxBytes)
 }
@@ -178,8 +179,8 @@ func (b *inbox) ring() {
 }
 
 // take empties the inbox, or only the line of results if full is set. The inbox reuses the given
-// slices. The bytes of the returned ops count until the caller calls applied; giveBack returns the
-// ops.
+// slices. The bytes of the returned ops count until the caller calls releaseBytes. The caller
+// passes ops that it does not use to giveBack.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

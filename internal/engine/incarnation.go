@@ -182,7 +182,7 @@ func (inc *incarnation) unregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := inc.eng.cfg.Store.Unregister(ctx, inc.self.ID, inc.epoch); err != nil {
-		inc.eng.cfg.Log.Warn("cannot unregister; others wait for the lease to expire", "error", err)
+		inc.eng.cfg.Log.Warn("cannot unregister; other nodes wait for the lease to expire", "error", err)
 		return
 	}
 	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
@@ -419,12 +419,12 @@ func (inc *incarnation) noteDrain(v *store.View) {
 			continue
 		}
 		inc.eng.drained = m.Drained
-		inc.eng.cfg.Log.Info("an operator has changed whether this node owns shards", "node", inc.self.ID.String(), "drained", m.Drained)
+		inc.eng.cfg.Log.Info("an operator has changed whether this node is drained", "node", inc.self.ID.String(), "drained", m.Drained)
 	}
 }
 
-// Rebalance makes all nodes look at once whether shards should move. They also do so with each
-// renewal of their lease.
+// Rebalance makes all nodes check now whether shards should move. They also do so with each renewal
+// of their lease.
 func (e *Engine) Rebalance() {
 	h := notify.Hint{Kind: notify.Membership}
 	if inc := e.current(); inc != nil {
@@ -444,8 +444,8 @@ func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 }
 
 // noteForeign remembers which shards another process served last, and whether that process has
-// given them up, before this node acquires them. If the answer is lost or late, the node finds
-// itself as their owner.
+// given them up, before this node acquires them. It must do so before, because if the answer is
+// lost or late, the next view already names this node as their owner.
 func (inc *incarnation) noteForeign(shards []model.ShardID) {
 	for _, s := range shards {
 		if last := inc.lastOwner(s); !inc.eng.lives[last] {
@@ -467,8 +467,8 @@ func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	return foreign, orphaned
 }
 
-// acquisition is the answer to an acquire. Awaits says that remote workers of servers that are gone
-// have not come back.
+// acquisition is the answer to an acquire. awaits says that remote workers of servers that are gone
+// have not come back yet.
 type acquisition struct {
 	shards []store.AcquiredShard
 	awaits bool
@@ -682,8 +682,8 @@ func (inc *incarnation) leave(w *Session) {
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
-// announce lets others learn what the workers of this node can run. Many workers that join or leave
-// at once are announced once.
+// announce tells other nodes what the workers of this node can run. It makes one announcement for
+// many workers that join or leave at the same time.
 func (inc *incarnation) announce() {
 	if inc.announcing.CompareAndSwap(false, true) {
 		inc.post(func() {
@@ -693,8 +693,8 @@ func (inc *incarnation) announce() {
 	}
 }
 
-// announce has other nodes learn what the workers of this node can run. A worker that has left must
-// have been removed before.
+// announce tells other nodes what the workers of this node can run. The caller must remove a worker
+// that has left before it calls announce.
 func (e *Engine) announce() {
 	if inc := e.current(); inc != nil {
 		inc.announce()

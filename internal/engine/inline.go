@@ -63,7 +63,8 @@ func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Pay
 // EndPass ends what Pass started. If the attempt failed with a retryAfter, its breaker refuses all
 // calls for that long.
 func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
-	// first: a board that begins now does not count it, or hears below that it has ended
+	// This comes first: a new board then does not count the attempt, or learns below that it has
+	// ended.
 	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.endPassage(ref, spec, how, retryAfter)
@@ -132,8 +133,8 @@ func (b *board) offerInline(now model.Time, tenant, kind string) {
 	}
 }
 
-// adopt counts the attempts whose bodies still run since an earlier incarnation. The engine
-// calls it before a lane of the new incarnation begins anything.
+// adopt counts the attempts of earlier incarnations whose bodies still run. The engine calls it
+// before a lane of the new incarnation starts anything.
 func (b *board) adopt() {
 	all := &b.inc.eng.attempts
 	b.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// New settings open all groups of the board, until it has tried to start their attempts. An attempt
-// that waits says in that moment too what it waits for.
+// New settings open all groups of the board, until it has tried to start their attempts. Even at
+// that moment, an attempt that waits says what it waits for.
 func TestReasonOfAnAttemptWithNewSettings(t *testing.T) {
 	t.Parallel()
 	eng := New(Config{Store: memory.New(memory.Options{})})

@@ -62,7 +62,8 @@ func (l *laneLoop) run(ctx context.Context) {
 	}
 }
 
-// many is how many workers and callers the loop wakes before the goroutine of an errand is late.
+// many is a number of workers and callers: if the loop has to wake this many, another goroutine
+// would start an errand too late.
 const many = 8
 
 // pass has an errand done while the loop continues. It returns true if this goroutine has done the
@@ -70,8 +71,8 @@ const many = 8
 //
 // A commit to a database server is a short write and a long wait, and the server is idle until it
 // gets the write. If the loop has many workers and callers to wake, this goroutine does the errand
-// at once: another one that it woke for that would run after all of them, 0.1 ms later with 64
-// clients. Otherwise the loop continues here, and workers and callers do not wait for the write.
+// at once. A goroutine that it woke for the errand would run after all of them, 0.1 ms later with
+// 64 clients. Otherwise the loop continues here, and workers and callers do not wait for the write.
 // Nor do they wait for a store in this process, which uses the processor during a commit.
 func (l *laneLoop) pass(ctx context.Context, errand func(context.Context)) bool {
 	out := &l.out

@@ -106,8 +106,8 @@ func (s *laneShell) run(ctx context.Context) {
 	s.refused.Leave()
 }
 
-// publishEra tells the servers of clients in which era these draw ids. Callers whose answers are
-// in the output of this round learn it.
+// publishEra stores the era in which clients draw ids, for the servers that tell it to them. It
+// runs before the answers of this round leave, so the callers that get them learn the era.
 func (s *laneShell) publishEra() {
 	era := s.lane.Era()
 	if known := s.era.Load(); known == nil || *known != era {
@@ -240,8 +240,8 @@ func (s *laneShell) abandon(why error) {
 	s.log.Debug("lane ended", "reason", why)
 }
 
-// commit asks the store. A final error ends the incarnation. Whether the batch has landed is then
-// found out by the process that opens the store again.
+// commit asks the store to commit a batch. A final error ends the incarnation. Then the process
+// that opens the store again finds out whether the batch has landed.
 func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	var begun time.Time
 	if s.eng.cfg.Meter != nil {

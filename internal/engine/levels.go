@@ -80,7 +80,7 @@ func (b *board) levels(now model.Time) []series.Sample {
 	return all
 }
 
-// level returns a number as a sample has it.
+// level converts a number into the type that samples use.
 func level(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 
 // maxRefused bounds the limits whose refusals are counted between two samples.
@@ -104,7 +104,7 @@ func (r *refusals) add(tenant string, why *model.Reason) {
 	}
 }
 
-// take returns the counts and begins anew.
+// take returns the counts and sets them to zero.
 func (r *refusals) take() map[series.Subject]uint32 {
 	if r == nil {
 		return nil

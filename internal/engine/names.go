@@ -16,8 +16,7 @@ import (
 
 // names keeps the names of the remote workers of this process in the store, so that the next owner
 // of its shards knows which workers may come back (see store.Workers). It writes many names at
-// once, and nothing while no worker joins or leaves: idle workers cost nothing, and a hand-over
-// neither.
+// once, and only when workers join or leave. Idle workers and hand-overs cost nothing.
 type names struct {
 	eng     *Engine
 	home    model.NodeID
@@ -31,7 +30,7 @@ type names struct {
 	written bell // rung when names were written
 }
 
-// naming is a name to add, to remove, or a home to drop.
+// naming is a name to add or to remove, or a home to drop.
 type naming struct {
 	add    store.WorkerName
 	then   func() // called when the name is durable; may be nil
@@ -51,7 +50,7 @@ func newNames(e *Engine) *names {
 	}
 }
 
-// add stores a name of this process. Then is called when it is durable.
+// add stores a name of this process. It calls then when the name is durable.
 func (n *names) add(name string, then func()) {
 	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
 }
@@ -77,8 +76,8 @@ func (n *names) drop(homes []model.NodeID) {
 	}
 }
 
-// noteUnnamed notes servers of older builds, which name no workers. Their names stand for workers
-// that never come back.
+// noteUnnamed adds one name for each server of an older build, which does not name its workers. The
+// name stands for all of them. No worker with that name ever comes back.
 func (n *names) noteUnnamed(members []store.Member) {
 	for i := range members {
 		m := &members[i]
@@ -190,7 +189,7 @@ func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 	}
 }
 
-// entrance is whether a worker may be given work: its name must be in the store before.
+// entrance says whether a worker may get work. Its name must be in the store before that.
 type entrance struct {
 	admitting sync.Mutex // held while the worker joins the lanes, so that it leaves them afterwards
 	admitted  atomic.Bool

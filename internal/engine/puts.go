@@ -16,8 +16,8 @@ const (
 	maxPutBytes = 4 << 20 // plus one request
 )
 
-// puts are the requests that wait for a transaction. Each has a caller that waits, which bounds
-// them.
+// puts are the requests that wait for a transaction. A caller waits for each of them, which bounds
+// their number.
 type puts struct {
 	mu      sync.Mutex
 	waiting []*putting

@@ -21,7 +21,7 @@ func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 	}
 }
 
-// runLoader reads runs. It reads those together that wait together.
+// runLoader reads runs. It reads the runs that wait at the same time together.
 func (s *laneShell) runLoader(ctx context.Context, source *episode.Source) {
 	defer source.Leave()
 	for runs := s.runs.take(nil); len(runs) > 0; runs = s.runs.take(runs) {
@@ -32,8 +32,8 @@ func (s *laneShell) runLoader(ctx context.Context, source *episode.Source) {
 	}
 }
 
-// readTogether reads runs page by page. It reads those alone that do not fit into a page, and calls
-// long before it reads further pages of one.
+// readTogether reads runs page by page. It reads a run that does not fit into a page alone, and
+// calls long before it reads further pages of such a run.
 func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, runs []lane.Load, long func()) {
 	for len(runs) > 0 && ctx.Err() == nil {
 		if len(runs) == 1 {

@@ -10,10 +10,10 @@ import (
 	"github.com/perdure/perdure/internal/peerlink"
 )
 
-// The streams of items with which views answer are in the memory of the owner of the entity, beside
-// its lanes: a caller that reads slowly takes no slot of a worker and delays no other call. The
-// requests of callers and workers in other processes come over the connections between nodes. They
-// never go through the store.
+// The streams of items with which views answer are in the memory of the owner of the entity,
+// outside its lanes. So a caller that reads slowly takes no slot of a worker and delays no other
+// call. The requests of callers and workers in other processes come over the connections between
+// nodes. They never go through the store.
 
 // TakeItems serves the caller of a stream, whichever node owns the entity.
 func (e *Engine) TakeItems(ctx context.Context, r *model.ItemsTake) (model.ItemsPage, error) {

@@ -76,10 +76,11 @@ func (inc *incarnation) reunite() {
 	})
 }
 
-// tellLanes tells the lanes something about the shards that were acquired up to a tenure, unless
-// there is a later one: what begins with that ends it.
+// tellLanes tells the lanes something about the shards that were acquired up to a tenure. It does
+// nothing if there is a later tenure, which has started a reunion of its own.
 func (inc *incarnation) tellLanes(tenure int64, tell func(*lane.Lane, model.Time)) {
-	// The members loop hands shards over to the lanes, so none can come in between.
+	// Only the members loop gives shards to the lanes, so no shard can come between the check and
+	// the call.
 	inc.post(func() {
 		if inc.tenure.Load() == tenure {
 			inc.everywhere(tell)
@@ -102,18 +103,19 @@ func (inc *incarnation) askOthers(ctx context.Context) bool {
 	return crew.Ask(ctx, peer.Crew{Post: inc.peers}, c.others)
 }
 
-// awaitWorkers ends the reunion as soon as no remote worker can be on its way that holds something
-// of the last owners.
+// awaitWorkers ends the reunion as soon as no remote worker that holds something of the last owners
+// can be on its way.
 //
-// A server names a worker before it hands anything over to it. The name goes when the worker no
-// longer holds anything, or has joined another server, which names it and knows what it holds. So
-// if each name is one of a live node, the live nodes know together what remote workers hold. They
-// are asked after the look at the names: a node that has taken a name over in between is asked,
-// too, and one that dies in between does not answer. A while after the reunion, the names of
-// workers that have stayed away all the time are dropped.
+// A server names a worker before it hands anything over to it. The server removes the name when the
+// worker no longer holds anything, or when the worker has joined another server, which names it and
+// knows what it holds. So if each name belongs to a live node, the live nodes together know what
+// remote workers hold. awaitWorkers reads the names first and asks the nodes then. So it also asks
+// a node that has taken a name over in between, and a node that dies in between does not answer. A
+// while after the reunion, awaitWorkers drops the names of workers that have stayed away all the
+// time.
 func (inc *incarnation) awaitWorkers(ctx context.Context, tenure int64) {
 	defer inc.eng.others.homes.Leave()
-	var away []model.NodeID // missing all the time
+	var away []model.NodeID // the processes whose workers were missing at every look
 	over := 0               // looks since the reunion
 	for first := true; inc.eng.current() == inc && inc.tenure.Load() == tenure; {
 		written := inc.eng.names.written.listen()

@@ -62,7 +62,7 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 			e.fillReceipt(ctx, m, err == nil && !tried.taken)
 			return a.Answer, unsure(err, tried.taken)
 		}
-		// An owner that has lost its lease since may have taken it.
+		// An owner that has lost its lease since then may have taken the message.
 		tried.taken = tried.taken || a.Token != nil || stale
 
 		if e.cfg.Store.Info().Shared {
@@ -84,11 +84,11 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 	}
 }
 
-// mayBeStale reports whether an answer may be out of date: it says that an execution exists, or
-// refuses the message, the lane gave it from memory without a commit, and another node may own the
-// shard by now. The message can be sent again, because it had no effect. A message whose effect was
-// committed must not be sent again: the lane removes the remembered answer of a caller that it has
-// answered, so the message would take effect twice.
+// mayBeStale reports whether an answer may be out of date. Such an answer says that an execution
+// exists, or refuses the message. The lane gave it from memory without a commit, and another node
+// may own the shard by now. The message can be sent again, because it had no effect. A message
+// whose effect was committed must not be sent again: the lane removes the remembered answer of a
+// caller that it has answered, so the message would take effect twice.
 func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 	known := a.Answer.Existing || a.Answer.Failure != nil
 	return known && !a.Committed && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())

@@ -8,9 +8,9 @@ import (
 )
 
 // runReads are the runs that a lane wants to read. A store reads many runs with one call for little
-// more than the price of one. So a reader begins while another one reads only if enough runs wait.
-// The others line up in the meantime, and the next call reads them together. A run that comes alone
-// is read at once.
+// more than the price of one. So while one reader reads, another one starts only if enough runs
+// wait. Fewer runs wait for the next call, which reads them together. If no reader is at work, a
+// run is read at once.
 type runReads struct {
 	mu      sync.Mutex
 	news    sync.Cond
@@ -21,7 +21,7 @@ type runReads struct {
 
 const (
 	mostTogether = 64 // runs that are read with one call
-	enoughRuns   = 16 // that wait, for one more reader to begin
+	enoughRuns   = 16 // if this many wait, one more reader starts
 )
 
 func newRunReads() *runReads {
@@ -63,8 +63,8 @@ func (r *runReads) take(spare []lane.Load) []lane.Load {
 	return runs
 }
 
-// leave says that the reading of runs which take returned no longer delays others: it has ended, or
-// it takes long.
+// leave says that a read of runs from take no longer keeps other readers from starting, because it
+// has ended or takes long.
 func (r *runReads) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,8 @@ func TestRunsThatWaitAreReadTogether(t *testing.T) {
 		}
 	}
 
-	// A run that comes alone is read at once, and those that come meanwhile are read together.
+	// A run that comes alone is read at once, and the runs that come during that read are read
+	// together.
 	add(1)
 	takes(1)
 	add(enoughRuns - 1)
@@ -37,7 +38,7 @@ func TestRunsThatWaitAreReadTogether(t *testing.T) {
 	r.leave()
 	takes(enoughRuns - 1)
 
-	// Enough of them do not wait, and one call does not read more than it may.
+	// If enough runs wait, another reader starts, and one call does not read more than it may.
 	add(enoughRuns)
 	takes(enoughRuns)
 	add(mostTogether + 1)
@@ -48,7 +49,7 @@ func TestRunsThatWaitAreReadTogether(t *testing.T) {
 	r.leave()
 	takes(1)
 
-	// At the end each run is read first.
+	// After close, the runs that wait are still read.
 	add(2)
 	r.close()
 	busy()

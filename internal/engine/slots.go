@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// slots counts how much a worker has of all lanes of an incarnation. The next incarnation starts
-// with new slots, because the lanes take everything back from the worker when one ends.
+// slots counts how much work a worker has from all lanes of an incarnation. The next incarnation
+// starts with new slots, because the lanes take everything back from the worker when one ends.
 type slots struct {
 	limit int
 	wake  func(lane int) // tells a lane that a slot is free; does not block
@@ -16,7 +16,7 @@ type slots struct {
 	mu      sync.Mutex
 	used    int
 	waiting []bool // lanes that found no free slot since they were last told
-	// guests are other owners that found none: how to tell them.
+	// guests are other owners that found no free slot, with the functions that wake them.
 	guests map[any]func()
 }
 

@@ -33,8 +33,8 @@ func (inc *incarnation) hurry() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Hurry() })
 }
 
-// stopUnregistered ends an engine that had no lease when Close was called. The error is why
-// it could not register; nil if it had not tried before.
+// stopUnregistered ends an engine that has no lease when it is stopped. away is why it could not
+// register; nil if no attempt has failed.
 func (e *Engine) stopUnregistered(away error) error {
 	if away == nil {
 		return nil

@@ -31,17 +31,18 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	inc.member.Doubt(doubted, verdict.By)
 }
 
-// Readings of the store's clock before a node registers. It takes the narrowest.
+// A node reads the store's clock a few times before it registers, and uses the reading with the
+// shortest round trip.
 const (
 	earlyReadings = 4
-	narrow        = 5 * time.Millisecond // narrow enough
+	narrow        = 5 * time.Millisecond // a reading with such a round trip needs no other
 )
 
-// readEarly reads the store's clock before the node uses it. The first reading is adopted at its
-// upper bound, so the clock may be ahead by as long as the reading took, until later readings have
-// slowly corrected that. To register takes long on a busy store, and timers of runs that another
-// node has started would fire that much too early. On a store that has only one node, all times are
-// of one clock, which cannot differ from itself.
+// readEarly reads the store's clock before the node uses it. The clock adopts the first reading at
+// its upper bound, so it may be ahead by as long as the reading took, until later readings have
+// slowly corrected that. The registration itself is no good first reading: it takes long on a busy
+// store, and timers of runs that another node has started would fire that much too early. A store
+// with only one node needs no early reading, because all times come from one clock.
 func (e *Engine) readEarly(ctx context.Context) (v storeclock.Verdict) {
 	if e.clock.isSet() || !e.cfg.Store.Info().Shared {
 		return v
@@ -52,7 +53,7 @@ func (e *Engine) readEarly(ctx context.Context) (v storeclock.Verdict) {
 		view, err := e.cfg.Store.Members(ctx)
 		got := e.clock.mono()
 		if err != nil {
-			return v // to register will fail as well, or reads the clock
+			return v // the registration will fail as well, or will read the clock
 		}
 		if best.Got == 0 || got-sent < best.Got-best.Sent {
 			best = storeclock.Reading{Sent: sent, Got: got, Store: view.Now}

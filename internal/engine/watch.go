@@ -118,7 +118,7 @@ func compareOffers(was, now []store.Member, at model.Time) (changes []model.Chan
 }
 
 // findOffer finds the same offer of a node in a view; nil when there is none. Remote workers with
-// the same offer are one, and any of them may give it its name.
+// the same offer share one entry, which may have the name of any of them.
 func findOffer(view []store.Member, node model.NodeID, s *store.Served) *store.Served {
 	for i := range view {
 		if view[i].ID != node {

@@ -11,7 +11,7 @@ import (
 )
 
 // A view of the members is compared with the one before: workers join, change and leave. A class of
-// remote workers stays the same when another of them gives it its name.
+// remote workers stays the same when it gets the name of another of its workers.
 func TestCompareOffers(t *testing.T) {
 	t.Parallel()
 	member := func(id byte, serves ...store.Served) store.Member {

@@ -231,7 +231,7 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 			t.Errorf("the next owner knows of %v", held)
 		}
 
-		// The next owner hands the run over. What the dead one says has no effect.
+		// The next owner hands the run over. Messages of the dead one have no effect.
 		next.only().worker.Activate(activation(run, 5))
 		dead.worker.Evict(run, 77, "late")
 		until(t, "the worker gets the run again", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == 2 })
@@ -337,8 +337,8 @@ func TestForeignFrames(t *testing.T) {
 	})
 }
 
-// A run is handed to the worker by two owners, because the first does not know yet that it is none.
-// What the first says afterwards does not concern the hand-over of the second.
+// Two owners hand a run to the worker, because the first does not know yet that it is no longer the
+// owner. What the first says afterwards does not affect the hand-over of the second.
 func TestTwoOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

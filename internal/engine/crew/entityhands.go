@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// EntityHands is Hands of a worker of entities and services.
+// EntityHands implements Hands for a worker of entities and services.
 type EntityHands struct {
 	worker        CallWorker
 	offer         model.EntityOffer
@@ -25,10 +25,10 @@ type EntityHands struct {
 	// running counts the hand-overs of lost owners that still run, by entity. Their results have no
 	// effect.
 	running map[model.Address]int
-	// waiting are hand-overs of the next owner that wait until those have ended.
+	// waiting has hand-overs of the next owner. They wait until those of the lost owner have ended.
 	waiting map[model.Address][]lentCalls
-	// kept are entities whose calls a remote worker still made when it joined this node, and since
-	// when. The worker itself compares them with the next hand-over.
+	// kept has the entities whose calls a remote worker was still running when it joined this node,
+	// with the time of the join. The worker itself compares them with the next hand-over.
 	kept map[model.Address]time.Time
 }
 
@@ -36,11 +36,11 @@ type EntityHands struct {
 type lentCalls struct {
 	by   *outlet // nil when the owner is gone
 	work model.Operations
-	// generation as the owner counts
+	// the generation that the owner knows
 	generation uint64
 }
 
-// NewEntityHands returns what a worker does for other owners: nothing yet.
+// NewEntityHands returns the hands of a worker that does nothing for other owners yet.
 func NewEntityHands(w CallWorker, o model.EntityOffer, cfg HandsConfig) *EntityHands {
 	h := &EntityHands{
 		worker: w, offer: o, room: cfg.Slots,
@@ -106,8 +106,8 @@ func (h *EntityHands) heldNames() map[string]bool {
 	return names
 }
 
-// Regain says that its own node has handed calls of an entity over, which therefore no longer is
-// kept for another one.
+// Regain says that the worker's own node has handed calls of an entity over. So the entity is no
+// longer kept for another owner.
 func (h *EntityHands) Regain(a model.Address) {
 	h.mu.Lock()
 	delete(h.kept, a)

@@ -237,7 +237,7 @@ func (x *exchange) send(ctx context.Context) {
 			return
 		}
 		x.mu.Lock()
-		_ = x.out.Acknowledge(number) // it was made
+		_ = x.out.Acknowledge(number) // it cannot fail: the frame was made here
 		if x.room != nil {
 			close(x.room)
 			x.room = nil
@@ -311,8 +311,8 @@ func (x *exchange) call(ctx context.Context, body []byte) ([]byte, error) {
 	return x.line.Call(ctx, x.to, body)
 }
 
-// hear receives a frame of the other side. It does not block: the other side sends a frame again
-// that is dropped here.
+// hear receives a frame of the other side. It does not block. If it drops the frame, the other side
+// sends it again.
 func (x *exchange) hear(f *frame, answer func([]byte)) {
 	select {
 	case x.arrived <- arrival{f, answer}:

@@ -49,8 +49,8 @@ type Hands interface {
 	// heldNames returns the names of what it holds.
 	heldNames() map[string]bool
 
-	// take receives what an owner says, lose that a run has another owner, and lost that the owner
-	// itself is gone.
+	// take receives what an owner says. lose says that a run gets another owner, and loseOwner that
+	// the owner itself is gone.
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
 	loseOwner(o *outlet)
@@ -58,11 +58,12 @@ type Hands interface {
 	slots() SharedSlots
 }
 
-// WorkflowHands is Hands of a worker of workflows.
+// WorkflowHands implements Hands for a worker of workflows.
 type WorkflowHands struct {
 	worker RunWorker
 	offer  model.Offer
-	// Hold and Release note that the worker holds a run, so that it can be waited for.
+	// hold and release note that the worker holds a run, or no longer does, so that the engine can
+	// wait until it holds none.
 	hold, release func(run model.RunID, generation uint64)
 	room          func() SharedSlots
 
@@ -79,7 +80,7 @@ type lentRun struct {
 	by         *outlet
 	address    model.Address
 	run        model.RunID
-	generation uint64 // as the owner counts
+	generation uint64 // that the owner knows
 }
 
 // leftRun is a run of an owner that is gone.
@@ -95,7 +96,7 @@ type HandsConfig struct {
 	Slots func() SharedSlots
 }
 
-// NewWorkflowHands returns what a worker does for other owners: nothing yet.
+// NewWorkflowHands returns the hands of a worker that does nothing for other owners yet.
 func NewWorkflowHands(w RunWorker, o model.Offer, cfg HandsConfig) *WorkflowHands {
 	h := &WorkflowHands{
 		worker: w, offer: o, hold: cfg.Hold, release: cfg.Release, room: cfg.Slots,
@@ -166,7 +167,8 @@ func (h *WorkflowHands) Left() []model.HeldRun {
 	return all
 }
 
-// Regain says that its own node has handed a run over, which therefore no longer is left.
+// Regain says that the worker's own node has handed a run over. So the run is no longer one that a
+// lost owner has left.
 func (h *WorkflowHands) Regain(run model.RunID) {
 	h.mu.Lock()
 	delete(h.left, run)
@@ -268,12 +270,13 @@ func (h *WorkflowHands) forget(run model.RunID, generation uint64) {
 	}
 }
 
-// lose takes a run away that gets another owner.
+// lose takes away a run that gets another owner.
 func (h *WorkflowHands) lose(o *outlet, e *pb.Evict) error {
 	return h.about(o, e, func(run model.RunID, generation uint64) { h.keep(run, generation) })
 }
 
-// keep takes a run from its worker, which keeps the bodies that run for the next owner.
+// keep takes a run from its worker. A worker that can do so keeps the running bodies of the run for
+// the next owner.
 func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 	survivor, ok := h.worker.(Survivor)
 	h.mu.Lock()
@@ -310,8 +313,8 @@ func (h *WorkflowHands) loseOwner(o *outlet) {
 	}
 }
 
-// find returns the run of a generation, which the owner counts differently; nil if the worker no
-// longer holds it.
+// find returns the run with a generation that the worker knows; nil if the worker no longer holds
+// it.
 func (h *WorkflowHands) find(generation uint64) *lentRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -323,7 +326,7 @@ func (h *WorkflowHands) Report(ctx context.Context, t model.Turn) error {
 	local := t.Generation
 	r := h.find(local)
 	if r == nil {
-		return nil // the worker has been told
+		return nil // the worker already knows that it has lost the run
 	}
 	t.Generation = r.generation
 	if err := r.by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}); err != nil {

@@ -78,7 +78,7 @@ type deal struct {
 
 	host *HostSide
 
-	// mu is taken inside that of the host.
+	// A goroutine that needs the lock of the host too takes that one first.
 	mu      sync.Mutex
 	last    uint64
 	outlets map[uint64]*outlet
@@ -195,7 +195,7 @@ func (h *HostSide) offer(node model.NodeID, s *codeOf, all []Hands, held map[Han
 	}
 }
 
-// begin begins a session with an owner. The caller holds the lock.
+// begin starts a session with an owner. The caller holds the lock.
 func (h *HostSide) begin(node model.NodeID) *deal {
 	d := &deal{exchange: newExchange(h.line, node, model.RunID(uuid.Must(uuid.NewV7())), bySender), host: h, outlets: map[uint64]*outlet{}}
 	d.take, d.ended, d.beats = d.receive, d.close, true
@@ -239,7 +239,8 @@ func (d *deal) join(w Hands, names []string) {
 	d.post(p)
 }
 
-// close takes everything of an owner away that is gone, and begins anew if it is not.
+// close ends the session: it takes everything of the owner from the workers. If the owner still
+// lives, the workers join it again in a new session.
 func (d *deal) close(why error) {
 	h := d.host
 	h.log.Info("the workers of this node no longer work for another one", "node", d.to.String(), "reason", why.Error())
@@ -369,7 +370,7 @@ func (o *outlet) hearWithdrawn() {
 	}
 }
 
-// outletsOf returns where a worker works.
+// outletsOf returns the outlets of a worker, one for each owner that it works for.
 func (h *HostSide) outletsOf(w Hands) (all []*outlet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -470,7 +471,7 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	})
 }
 
-// tellHeld says what workers hold that have joined before.
+// tellHeld tells the owner what workers hold that had already joined it.
 func (d *deal) tellHeld(held map[Hands]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Workplace is the engine of an owner, as workers of other nodes join it.
+// Workplace is the engine of an owner, which workers of other nodes join.
 type Workplace interface {
 	// Join adds a worker of another node. The engine asks slots for room, unless that is nil.
 	Join(node model.NodeID, w RunWorker, o model.Offer, slots *Credit) RunSession
@@ -73,9 +73,9 @@ type CallSession interface {
 type Membership interface {
 	// Hold says what the worker holds of owners that are gone.
 	Hold(held []model.HeldRun)
-	// Withdraw hands nothing more over. It waits until nothing is on its way.
+	// Withdraw stops hand-overs to the worker, and waits until nothing is on its way to it.
 	Withdraw(ctx context.Context)
-	// Lose ends the session. What the worker holds goes to others.
+	// Lose ends the session. What the worker holds goes to other workers.
 	Lose()
 }
 
@@ -127,7 +127,7 @@ func (o *OwnerSide) Run(ctx context.Context) {
 	o.running.Wait()
 }
 
-// SetAlive says which nodes are alive. The workers of others are gone.
+// SetAlive says which nodes are alive. The workers of all other nodes are gone.
 func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,9 +148,9 @@ func (o *OwnerSide) LoseNode(node model.NodeID) {
 	}
 }
 
-// hear receives a frame of a host. A first frame begins a session, and ends the one before. The ids
-// of the sessions of a node grow. A copy of a first frame that arrives late begins nothing: the
-// host does not have that session any longer.
+// hear receives a frame of a host. A first frame starts a session, and ends the one before. The ids
+// of the sessions of a node grow. A copy of a first frame that arrives late starts no session,
+// because the host has ended that one.
 func (o *OwnerSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -299,7 +299,7 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: evicted(run, generation, reason)}})
 }
 
-// Lose takes a run back that gets another owner. The worker keeps what it runs.
+// Lose takes back a run that gets another owner. The worker keeps what it runs.
 func (r *workflowRole) Lose(run model.RunID, generation uint64) {
 	r.c.post(parcel{Kind: lose, Role: r.id, Body: pack(evicted(run, generation, "the run has another owner"))})
 }

@@ -91,7 +91,7 @@ func decodeFrame(b []byte) (f frame, err error) {
 	return f, nil
 }
 
-// pack makes the body of a parcel of a message.
+// pack encodes a message as the body of a parcel.
 func pack(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{AllowPartial: true}.Marshal(m)
 	if err != nil {

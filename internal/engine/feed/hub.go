@@ -217,8 +217,8 @@ func (h *Hub) sweep(now time.Duration) {
 	h.on.Store(len(h.topics) > 0)
 }
 
-// newTopicID draws the id of a topic. Cursors have it, so that a cursor of another tenant, or of
-// another life of the process, is recognised.
+// newTopicID draws the id of a topic. Cursors contain it, so that the hub recognises a cursor of
+// another tenant, or of another life of the process.
 func newTopicID() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never returns an error

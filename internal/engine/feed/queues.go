@@ -6,7 +6,7 @@ import "github.com/perdure/perdure/internal/model"
 const mostTasks = 10_000
 
 // taskQueues knows the queues of the open tasks of workflows, while a caller watches. Only the
-// change that a task was scheduled has its queue. The zero value knows none.
+// change that reports that a task was scheduled contains its queue. The zero value knows none.
 type taskQueues struct {
 	of    map[model.RunID]map[string]string // by task
 	tasks int

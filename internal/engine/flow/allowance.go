@@ -23,8 +23,8 @@ func allowanceKey(tenant string) store.SettingKey {
 	return store.SettingKey{Tenant: tenant, Kind: settingTenant, Name: allowanceName}
 }
 
-// recountRest is how long a count of open executions is used at least, and recountShare how many
-// times as long as the count took.
+// A count of open executions is used for at least recountRest, and for at least recountShare times
+// as long as the count took.
 const (
 	recountRest  = time.Second
 	recountShare = 20
@@ -70,7 +70,7 @@ type door struct {
 	// twice until the next count; none is forgotten.
 	counted, since, starting int64
 	known                    bool
-	recount                  time.Time // not before
+	recount                  time.Time // when the next count may start
 	// Starts per second: a bucket that holds the starts of one second.
 	tokens float64
 	filled time.Time
@@ -83,8 +83,8 @@ func (f *Flow) Bounded(tenant string) bool {
 }
 
 // Admit lets a client start an execution, or refuses it as Exhausted. The caller calls done once
-// the start has an answer, with whether an execution began. exists tells whether the start would
-// find an execution instead of beginning one; Admit asks it only if the tenant has no room.
+// the start has an answer, and says whether an execution began. exists tells whether the start
+// would find an execution instead of beginning one; Admit asks it only if the tenant has no room.
 func (f *Flow) Admit(ctx context.Context, tenant string, exists func(context.Context) (bool, error)) (done func(began bool), err error) {
 	d := f.doors.of(tenant)
 	if d == nil {
@@ -160,7 +160,7 @@ func (d *door) leave(began bool) {
 }
 
 // count counts the open executions of the tenant in the store, unless the last count is recent.
-// fresh is true if it did.
+// fresh says whether it has counted.
 func (f *Flow) count(ctx context.Context, d *door) (fresh bool, err error) {
 	began := time.Now()
 	d.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// announced are the kinds of settings that people know, by what they call them. The others are for
-// nodes only.
+// announced has the kinds of settings that people know, with the names that people use for them.
+// The other kinds are for nodes only.
 var announced = map[string]string{
 	settingLimit: "limit", settingBreaker: "breaker", settingState: "breaker_state", settingQueue: "queue", settingTenant: "allowance",
 }

@@ -57,7 +57,7 @@ type Board interface {
 }
 
 // Settings are the settings of people, and what nodes have written about them. Breakers and Pages
-// contain the ones that another node has changed. A nil breaker resets it.
+// contain only what another node has changed. A breaker whose state is nil is reset.
 type Settings struct {
 	Rules    *rule.Set
 	Paused   map[Queue]string // with the reason

@@ -14,17 +14,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// BoardGate is the gate of a node as its board uses it. It keeps what the gate works out about a
-// task with the task, as its Note. Tasks with the same needs share it, and a task without needs
-// costs nothing.
+// BoardGate is the gate of a node as its board uses it. It stores the plan that the gate makes for
+// a task with the task, as its Note. Tasks with the same needs share a plan, and a task without
+// needs costs nothing.
 //
 // Where nodes share the store, it also knows which node's permit a claim uses: the permit of the
 // node that made the claim, for as long as its worker executes the task. This holds even if another
-// node owns the run by now, and also if the worker was lent by another node. So when a run moves
-// away or is quarantined, its claims keep what they hold here (orphans) until their workers have
+// node owns the run by now, and even if another node has lent the worker. So when a run moves away
+// or is quarantined, its claims keep what they hold here (orphans) until their workers have
 // reported. And a claim found here that another live node has made holds nothing here (foreign).
-// When that node dies, it does: some node must count the claim until the store records that it is
-// lost.
+// When that node dies, the claim holds its permits here, because some node must count the claim
+// until the store records that it is lost.
 type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store
@@ -125,7 +125,8 @@ func (k *BoardGate) Hold(now model.Time, it *queue.Item, maker string) {
 	note(it, g.Plan)
 }
 
-// resume lets a task that is back take over the permits of its earlier, given-up attempt.
+// resume lets a task that is on the board again take over the permits of its earlier attempt, which
+// was given up.
 func (k *BoardGate) resume(ref model.TaskRef) {
 	if o := k.orphans[ref]; o != nil {
 		delete(k.orphans, ref)
@@ -249,8 +250,8 @@ func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.Tas
 	return k.FreeOrphan(now, r.Ref, OutcomeOf(r))
 }
 
-// FreeDone frees what an orphan holds whose worker no longer executes it. It returns the outcome of
-// the attempt. There are two reasons:
+// FreeDone frees what an orphan holds, if its worker no longer executes it. It returns the outcome
+// of the attempt. There are two reasons:
 //
 //   - Its task asks for permits again. The task must not take over these permits: they may exceed
 //     the limit, if they were freed before and the claim was found again (Hold).
@@ -315,7 +316,8 @@ func (k *BoardGate) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
 
-// LetGo frees what orphans hold whose workers are done or gone. It reports whether there were any.
+// LetGo frees what orphans hold, if their workers are done or gone. It reports whether there were
+// such orphans.
 func (k *BoardGate) LetGo(now model.Time) (any bool) {
 	for _, ref := range k.orphanTasks() {
 		o := k.orphans[ref]

@@ -169,7 +169,7 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 
 // A claim whose run is quarantined, or belongs to another node, keeps its permit while its worker
 // executes it. The report of that worker frees the permit, although its end is not stored. So does
-// a report in the name of a worker that is gone, but no other one.
+// a report in the name of a worker that is gone, but no other report.
 func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const now, worker, other = model.Time(100), queue.WorkerID(1), queue.WorkerID(2)
@@ -307,7 +307,7 @@ func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 
 // The time of a claim is over, and the lent worker that executes it does not know that yet. The
 // next attempt of the task must not start under the same permit. The worker may also belong to this
-// node: then it is told before the next attempt starts.
+// node: then it learns that before the next attempt starts.
 func TestNextAttemptWaitsForALentWorker(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)

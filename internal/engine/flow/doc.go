@@ -1,8 +1,8 @@
-// Package flow holds tasks back while nodes run, and lets nodes agree on it: the limits, breakers
-// and paused queues that people have set, the state of breakers, and the pages of the ledger
-// through which nodes share limits. All of these are settings in the store. Packages gate and
-// ledger, which do no I/O, decide what the settings mean for a task. This package reads and writes
-// for them.
+// Package flow has the settings that hold tasks back, and lets nodes agree on them: the limits,
+// breakers and paused queues that people have set, the state of breakers, and the pages of the
+// ledger through which nodes share limits. All of these are settings in the store. Packages gate
+// and ledger, which do no I/O, decide what the settings mean for a task. This package reads and
+// writes for them.
 //
 // The engine calls it. A Flow belongs to a process, a Participant to one life of its node, a
 // BoardGate to the board of that life. In return it needs a few methods of the engine: Node, Life
@@ -21,8 +21,8 @@
 // the board, then the lock of Flow's fields. So
 //
 //   - no goroutine waits for the store with the lock of the board or of the fields held;
-//   - the board calls Collect and Configure with its lock held, and may call WriteSoon so: these
-//     take at most the lock of the fields and never wait;
+//   - the board calls Collect, Configure and WriteSoon with its lock held: these methods take
+//     at most the lock of the fields and never wait;
 //   - Flow calls the board with at most the turn held, and reaches a gate only through Board.Look
 //     and Board.Change, which hold the lock of the board, and through Board.Configure;
 //   - no goroutine proposes with the lock of the board or of the fields held: after a change it

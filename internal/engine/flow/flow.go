@@ -436,7 +436,7 @@ func (f *Flow) ReadIfNewer(counter int64) {
 	f.mu.Unlock()
 	if news {
 		f.node.Beside(func(ctx context.Context) {
-			// the next caller waits for the turn
+			// The time is bounded, because other callers wait for the turn.
 			ctx, cancel := context.WithTimeout(ctx, f.timeout)
 			defer cancel()
 			if err := f.Load(ctx, counter); err == nil {

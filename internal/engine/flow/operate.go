@@ -61,7 +61,7 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 
 		if err == nil {
 			if now, err := f.now(ctx); err == nil {
-				next.At = now // as near as we know
+				next.At = now // about the time at which the store recorded it
 			}
 			f.record(next)
 			return f.keep(ctx, &next, old)
@@ -73,8 +73,9 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 	}
 }
 
-// keep removes a rule that contradicts another one that was set at the same moment. The later of
-// the two goes, because only it sees the other. The caller must hold the turn.
+// keep removes a rule that contradicts another one that was set at the same moment. It removes the
+// later of the two, because only the process that has set the later one sees both. The caller must
+// hold the turn.
 func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if made.Deleted || made.Kind != settingLimit && made.Kind != settingBreaker {
 		return nil

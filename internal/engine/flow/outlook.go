@@ -50,8 +50,8 @@ func (o *Outlook) PauseOf(tenant, queue string) (model.Reason, bool) {
 	return model.Reason{Code: model.WaitPaused, Name: queue, Detail: why}, ok
 }
 
-// RefusalOf returns what a task with a worker would not pass: an undefined limit, its breaker, or a
-// limit without free permits. It asks the nodes about the last one, once, if the task needs a
+// RefusalOf returns what would hold back a task that has a worker: an undefined limit, its breaker,
+// or a limit without free permits. It asks the nodes about the last one, once, if the task needs a
 // limit.
 func (o *Outlook) RefusalOf(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
 	needs := o.rules.Resolve(tenant, spec, input)

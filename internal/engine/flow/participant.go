@@ -209,7 +209,7 @@ func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, de
 	slices.Sort(shards)
 	body, err := json.Marshal(found{shards, dead})
 	if err != nil {
-		return fault.New(fault.Internal, "claims of the dead: %w", err)
+		return fault.New(fault.Internal, "store the claims of dead nodes: %w", err)
 	}
 	leave, err := f.enter(ctx)
 	if err != nil {

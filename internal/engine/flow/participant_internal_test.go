@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node removes its statement about claims of dead nodes while a later version arrives: one that
-// it wrote itself and whose answer was lost. It can make a statement again afterwards. Otherwise
-// the permits of dead nodes would never become free.
+// A node removes its statement about claims of dead nodes while a later version of it arrives. The
+// node wrote that version itself, and the answer was lost. It can make a statement again
+// afterwards. Otherwise the permits of dead nodes would never become free.
 func TestForgetWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (f *Flow) SetSetting(ctx context.Context, key store.SettingKey, body []byte
 		return err
 	}
 	if e.key != key {
-		return fault.New(fault.Invalid, "setting %s: its content is of %s", key, e.key.Name)
+		return fault.New(fault.Invalid, "setting %s: its content belongs to %s", key, e.key.Name)
 	}
 
 	return f.change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A follower learns about the settings of its kinds: those that exist, those that its own process
-// changes, and those of other nodes when it reads on.
+// A follower learns about the settings of its kinds: the existing ones, the changes of its own
+// process, and the changes of other nodes when its process reads them.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	mem, ctx := memory.New(memory.Options{}), t.Context()

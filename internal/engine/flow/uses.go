@@ -147,7 +147,7 @@ func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err er
 		select {
 		case <-time.After(askPoll):
 		case <-ctx.Done():
-			return nil, false, fault.New(fault.KindOf(ctx.Err()), "who holds limits: %w", context.Cause(ctx))
+			return nil, false, fault.New(fault.KindOf(ctx.Err()), "ask the nodes which tasks hold limits: %w", context.Cause(ctx))
 		}
 	}
 
@@ -204,8 +204,8 @@ func nameKeys(uses []LimitUse) []LimitUse {
 
 // question asks the other nodes and returns the number of the question. If several nodes ask at the
 // same moment, one question is enough. An older question is not, because it may already have been
-// answered. So question reads the earlier questions first: a node that still gets ahead has asked
-// since.
+// answered. So question reads the earlier questions first. If another node then writes its question
+// before this one, that question is new enough.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -238,7 +238,7 @@ func (f *Flow) reply(ctx context.Context) error {
 
 	body, err := json.Marshal(answer{number, self.uses()})
 	if err != nil {
-		return fault.New(fault.Internal, "who holds limits: %w", err)
+		return fault.New(fault.Internal, "answer which tasks hold limits: %w", err)
 	}
 
 	landed, err := f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(self.place), 10)}, Body: body})

@@ -127,8 +127,8 @@ func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	}
 }
 
-// Only Used asks the nodes about limits. State returns rules, breakers and queues without asking,
-// even while a node does not answer.
+// Only StateWithUses asks the nodes about limits. State returns rules, breakers and queues without
+// asking, even while a node does not answer.
 func TestNobodyIsAskedWithoutNeed(t *testing.T) {
 	t.Parallel()
 	st := &deaf{shared: shared{Store: memory.New(memory.Options{})}, times: 1}

@@ -58,8 +58,8 @@ type taskGroup struct {
 	name    string
 	waiting int
 	// at is the limit that the group stands in line for. passed holds the limits before it, each
-	// pinned once per waiting task. Without at the group stands in no line: the dispatcher is about
-	// to try it again, or its breaker holds it back.
+	// pinned once per waiting task. If at is nil, the group stands in no line: the dispatcher is
+	// about to try it again, or its breaker holds it back.
 	at     *resource
 	passed []*resource
 	// ready says that the dispatcher tries the group on its own as soon as it can; see Pass.

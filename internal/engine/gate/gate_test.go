@@ -417,7 +417,8 @@ func BenchmarkRefused(b *testing.B) {
 }
 
 // Two nodes have reached the same generation of a breaker, each with its own probe. When one adopts
-// the state of the other, its call must not pass for the other's probe: there would be two (E35).
+// the state of the other, its own call must not count as the probe of the other. Otherwise there
+// would be two probes (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})

@@ -38,8 +38,8 @@ type Wants struct {
 	Over    int // permits that the place has in use beyond its lease
 }
 
-// CompareWants compares notes with the owner of a limit. w is what the owner believes this place
-// wants, after it has received everything that the place sent.
+// CompareWants compares what this place wants with what the owner of a limit believes. w is what
+// the owner believes after it has received everything that the place sent.
 func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
 	r.local.CorrectBelief(w.Permits, w.Tokens, w.Over)

@@ -31,8 +31,7 @@ type job struct {
 	items   []*core.Item
 	version int64 // of the row that the calls run on
 	result  *model.Operated
-	// of the result as the worker sent it: the lane removes parts that the worker was not allowed
-	// to do
+	// bytes of the result as the worker sent it, before the lane removes parts that are not allowed
 	size  int
 	since model.Time // when a worker got it
 	until model.Time // when the worker reported

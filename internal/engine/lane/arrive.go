@@ -87,10 +87,10 @@ func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 // staleReport is why a worker loses a run that the lane has taken from it already.
 const staleReport = "stale: the worker no longer holds the run"
 
-// evictStale tells a worker that it no longer holds the run it is reporting on. If a batch takes
-// the run from the worker, its outcome tells the worker: answers come in the order of the turns,
-// and only when they are durable. The worker then loses the run even if the batch is refused,
-// because the lane has not taken this report.
+// evictStale tells a worker that it no longer holds the run it is reporting on. If a batch that is
+// not committed takes the run from the worker, the worker learns it after the commit, because
+// answers come in the order of the turns and only when they are durable. The worker then loses the
+// run even if the store refuses the batch, because the lane has not taken this report.
 func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {

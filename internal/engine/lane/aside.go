@@ -74,7 +74,7 @@ func (l *Lane) moveAside(now model.Time) {
 	}
 }
 
-// setAsideMessage adds to a batch that the next message of a channel moves to the inbox.
+// setAsideMessage lets a batch move the next message of a channel to the inbox.
 func (l *Lane) setAsideMessage(now model.Time, b *building, p *pair) {
 	m := &p.queue[0]
 	l.deferAside(now, b, store.InboxRow{Shard: p.to, ID: l.cfg.NewRun(), Message: m.Message, Damaged: m.Damaged}, false)

@@ -34,7 +34,7 @@ func (f *foreignQueries) sendDamaged(to model.ShardID, ms ...*model.Message) {
 	}
 }
 
-// restartBeside begins a new life of the node beside a foreign one.
+// restartBeside starts a new incarnation of the node. The other node keeps its shard.
 func (r *rig) restartBeside() {
 	r.t.Helper()
 	if err := r.st.Unregister(r.t.Context(), r.cfg.Ref.Node, r.lease); err != nil {
@@ -77,8 +77,8 @@ func (r *rig) upgrade() {
 	}
 }
 
-// Messages that cannot be read are set aside: those behind them take effect, in their order, each
-// once, and what was set aside is a dead letter with its bytes.
+// Messages that cannot be read are set aside as dead letters with their bytes. The messages behind
+// them take effect in their order, each once.
 func TestDamagedMessagesAreSetAside(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -122,8 +122,8 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	}
 }
 
-// A message of a newer build waits, while those behind it go on. Once a node can read it, it takes
-// effect exactly once.
+// A message of a newer build waits, while the messages behind it take effect. Once a node can read
+// it, it takes effect exactly once.
 func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -136,7 +136,7 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	r.settle()
 	r.wantEvents(a, receivedNames(1, 2)...)
 
-	for range 3 { // it is tried again, and told of once
+	for range 3 { // the lane tries it again, and reports it once
 		r.pass(61 * time.Second)
 		r.l.MailWaits()
 		r.settle()
@@ -333,7 +333,7 @@ func TestPagesWithoutRowsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Rows whose address belongs to another shard are passed over and told of once.
+// The lane skips rows whose address belongs to another shard, and reports each of them once.
 func TestMisplacedRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

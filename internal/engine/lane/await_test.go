@@ -112,7 +112,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A start that is assumed to find nothing and meets a run, in the store, is answered with that run.
+// A start assumes that its address is unused, and meets a run in the store. It is answered with
+// that run.
 func TestRunMeetsARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -196,8 +197,8 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 	}
 }
 
-// A node whose callers wait for an execution again and again, each for a moment, is kept and told
-// once.
+// The callers of another node wait for an execution again and again, each for a moment. The lane
+// keeps that node once, and sends it one hint.
 func TestNodeThatWaitsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

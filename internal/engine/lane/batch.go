@@ -71,11 +71,11 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends the wait of a caller
 	call    Call
-	moot    bool // the worker has reported more, so it loses the run also if the batch is refused
+	moot    bool // the worker has reported more, so it loses the run even if the batch is refused
 	hint    Hint
 	turn    *model.Turn
-	// or a request id: of effReply; or, of effAnswer and effAwait, the request whose remembered
-	// answer is no longer needed
+	// The id of a step, or a request id: for effReply the request that is answered, for effAnswer
+	// and effAwait the request whose remembered answer is no longer needed.
 	step    string
 	message *messageInput // of effExpect and effBegin
 	report  *reportInput  // of effSettled

@@ -15,9 +15,9 @@ type bench struct {
 	*queue.Board
 	r       *rig
 	has     map[model.ClaimRef]bool
-	away    bool // workers that are not here are elsewhere
-	left    bool // the worker has
-	dropped bool // and has said that it does not have the claim
+	away    bool // workers that are not here belong to other live nodes
+	left    bool // the worker is not here
+	dropped bool // its node has said that it does not have the claim
 
 	released    []model.ClaimRef // whose permits the lane has freed
 	quarantined []model.Address  // whose claims cannot end

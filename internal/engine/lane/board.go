@@ -13,7 +13,7 @@ type Board interface {
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
 	// Add reports a waiting task.
 	Add(now model.Time, it queue.Item)
-	// HasProposal reports whether the board still proposes that a worker has a task.
+	// HasProposal reports whether the board still proposes to give the task to the worker.
 	HasProposal(id queue.WorkerID, ref model.TaskRef) bool
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool

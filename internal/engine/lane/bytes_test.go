@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// payload is a value of so many bytes.
+// payload returns a value of n bytes.
 func payload(n int) model.Payload { return model.Payload{Data: bytes.Repeat([]byte{'x'}, n)} }
 
 // sizeOf is how many bytes of starts and events a batch has.
@@ -34,9 +34,9 @@ func (r *rig) signalLarge(a model.Address, name string, n int, token any) {
 	r.send(model.Message{Kind: model.MessageSignal, To: a, Name: name, Input: payload(n)}, token)
 }
 
-// slowPath is a path to the store that moves so many bytes per second: a commit that would take
-// longer than its limit ends without a word, and has not landed. It notes how large the batches
-// were that arrived.
+// slowPath is a path to the store that moves a number of bytes per second. A commit that would take
+// longer than its limit ends without an answer and does not land. slowPath notes how large the
+// batches are that arrive.
 func slowPath(perSecond int, class store.Class, arrived *[]int) func(*store.Batch) error {
 	return func(b *store.Batch) error {
 		n := sizeOf(b)
@@ -102,7 +102,8 @@ func TestInputLargerThanABatch(t *testing.T) {
 	}
 }
 
-// What a small input makes large counts too: here the signals that a run leaves to the next one.
+// A small input may cause large rows, which count too: here the signals that a run leaves to the
+// next one.
 func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchBytes = 1 << 20 })
@@ -266,8 +267,8 @@ func TestOutageDoesNotSplit(t *testing.T) {
 	}
 }
 
-// A batch that was late before and has landed unseen is not applied again: the lane asks the fence
-// first.
+// A batch that was late before lands, and the lane gets no answer. It does not apply the batch
+// again, because it asks the fence first.
 func TestLateBatchThatLanded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -21,7 +21,7 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 		l.refuseAside(now, l.flight)
 	}
 
-	var run model.RunID // of the input that stands alone
+	var run model.RunID // of the input, if it is alone in the batch
 	if len(first) == 1 {
 		run = l.storedRun(first[0])
 	}
@@ -34,8 +34,8 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	switch {
 	case len(first) == 0:
 	case len(first) == 1 && (freed || passed):
-		// Once more without it: the store may have refused the freeing of the shard, or what a
-		// passed message did to another address.
+		// Apply the input once more without freeing a shard and without passing messages on: the
+		// store may have refused the freeing, or what a passed message did to another address.
 		chunks = []chunk{first}
 	case len(first) == 1:
 		chunks = l.isolate(now, first[0], run, err)
@@ -67,9 +67,9 @@ func (l *Lane) isApart(in input) bool {
 }
 
 // isLone reports whether an input has to wait for the next batch, because it or an input of the
-// open batch gets a batch of its own. That is a message of a refused batch that the lane had to
-// look up again. The lane applies it after all halves. In one batch with another input, the store
-// would refuse both once more, and so on without end.
+// open batch gets a batch of its own. Such an input is a message of a refused batch that the lane
+// had to look up again. The lane applies it after all halves. If it shared a batch with another
+// input, the store would refuse both again, without end.
 func (l *Lane) isLone(in input) bool {
 	if len(l.open.inputs) == 0 {
 		return false
@@ -151,8 +151,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		e.tasks.unwarn()
 	}
 
-	// Workers that were about to lose a run keep it.
-	// backwards, so that the last worker of a run gets it again
+	// Workers that were about to lose a run keep it. The loop goes backwards, so that the last
+	// worker of a run gets it again.
 	for i := range slices.Backward(b.effects) {
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.moot:
@@ -172,8 +172,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	// positions.
 	l.arrive(b)
 	for i := range b.batch.Requests {
-		// The count of remembered answers does not go back: it would come to the same value again,
-		// with another answer, and make an old lookup valid.
+		// The count of remembered answers does not go back. Otherwise it would reach the same value
+		// again with another answer, and an old lookup would seem valid.
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
 	for _, p := range b.pairs {
@@ -184,8 +184,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	}
 }
 
-// holdAgain gives a run back to the worker that was about to lose it and does not know that. The
-// lane applies its turn again.
+// holdAgain gives a run back to the worker that was about to lose it. The worker has not noticed
+// anything. The lane applies its turn again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	s := e.eviction.seat.move()
 	e.eviction.cancel()
@@ -213,8 +213,9 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 	s.leave()
 }
 
-// storedRun returns the run that an applied input is about. A message does not name it: then it is
-// the current run of the address. It is zero if the store has no row of the run that can be marked.
+// storedRun returns the run that an applied input is about. An input that names no run, such as a
+// message, is about the current run of the address. The result is zero if the store has no row of
+// the run that can be marked.
 func (l *Lane) storedRun(in input) model.RunID {
 	b := in.base()
 	if !b.run.IsZero() {

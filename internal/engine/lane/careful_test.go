@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// L3: one poison among a hundred neighbours who do all kinds of things. All of them commit, exactly
-// once; the poison stands alone.
+// L3: one poison is among the inputs of a hundred other addresses, which do all kinds of things.
+// All others commit exactly once, and only the address of the poison is quarantined.
 func TestPoisonAmongNeighbours(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -138,8 +138,8 @@ func TestInputsDuringIsolation(t *testing.T) {
 	}
 }
 
-// A quarantined address refuses people with a reason, puts messages off, leaves timers where they
-// are, and is tried again after a while.
+// The lane refuses requests of clients for a quarantined address with a reason, puts messages off
+// and leaves timers where they are. It tries the address again after a while.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -249,8 +249,8 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, taken up by the next worker, and ended by it, before a neighbour's poison
-// undoes all of that: the last worker is the one whose turns count.
+// A run is blocked, and the next worker takes it up and ends it. Then the poison of another run
+// undoes all of that. The turns of the last worker count.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -295,8 +295,8 @@ func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	r.wantHolder(a, 3)
 }
 
-// The block itself cannot be stored: the run is quarantined, and tried again after that; no worker
-// has to join for it.
+// The block itself cannot be stored. The run is quarantined, and the lane tries it again after
+// that, even if no worker joins.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]model.Turn{
@@ -341,8 +341,8 @@ func TestBlockThatIsRefused(t *testing.T) {
 	}
 }
 
-// A blocked run is quarantined for something else: afterwards it is tried again, so that what is
-// stored about it is true again.
+// A blocked run is quarantined for another reason. Afterwards the lane tries it again, so that the
+// store has the right reason again.
 func TestBlockedRunAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -364,7 +364,7 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 	r.wantBlocked(a)
 }
 
-// The poison comes back: quarantined again, and its worker loses the run each time.
+// The poison comes back: the run is quarantined again, and its worker loses it each time.
 func TestQuarantineAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -388,8 +388,8 @@ func TestQuarantineAgain(t *testing.T) {
 	r.wantEvents(bad)
 }
 
-// A message that is itself the poison: its address is quarantined, those behind it in the same
-// channel pass.
+// A message is itself the poison. Its address is quarantined, and the messages behind it in the
+// same channel pass.
 func TestPoisonMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -461,8 +461,9 @@ func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error
 	}, shared
 }
 
-// The freeing of a shard is refused, with others and with inputs of strangers beside it: it is
-// tried again, alone, and they notice nothing.
+// The store refuses to free a shard, in a batch with other shards and with inputs of other
+// addresses. The lane tries that shard again in a batch of its own, and the others are not
+// affected.
 func TestFreeingIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -498,8 +499,8 @@ func TestFreeingIsRefused(t *testing.T) {
 	}
 }
 
-// A shard that can never be freed would have no owner who serves it: the node starts over, and
-// others take what they want.
+// A shard that can never be freed would have no owner that serves it. So the node starts over, and
+// other nodes take its shards.
 func TestFreeingIsRefusedForEver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -573,7 +574,7 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 	}
 }
 
-// Timers that a refused batch stopped are open again; those it started are not.
+// Timers that a refused batch stopped are open again. Timers that it started are not.
 func TestTimersOfARefusedBatch(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -634,8 +635,8 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.wantEvents(a, "timer_fired t5")
 }
 
-// A message waits for its address when the batch before it is refused: it is read from the store
-// once more, and takes effect once.
+// A message waits for its address when the batch before it is refused. The lane reads it from the
+// store once more, and it takes effect once.
 func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

@@ -180,8 +180,8 @@ func (n *changer) addClose(w *written) {
 	n.add(c)
 }
 
-// addEvents adds what the events of a decision mean. If that says nothing about the run itself, the
-// history has grown; the end of the run says that as well.
+// addEvents adds what the events of a decision mean. If no event means a change of the run itself,
+// and the run has not ended, it adds that the history has grown.
 func (n *changer) addEvents(w *written, ended bool) {
 	if w.events[0] == w.events[1] {
 		return
@@ -270,8 +270,8 @@ func (n *changer) addDead(kind model.ChangeKind, ref model.TaskRef, spec *model.
 	})
 }
 
-// addMark adds that a run waits or is blocked. A run that waits no longer has an event that says
-// why, except when an operator has released it.
+// addMark adds that a run waits or is blocked. When a run stops waiting, an event says why, except
+// when an operator has released the run.
 func (n *changer) addMark(address *model.Address, m *store.MarkRow) {
 	w := written{address: address, run: m.Run}
 	c := w.change("")
@@ -282,7 +282,7 @@ func (n *changer) addMark(address *model.Address, m *store.MarkRow) {
 		c.Kind, c.Reason = model.ChangeBlocked, m.Blocked.Code
 		n.add(c)
 	case m.Parked && len(m.Waits) > 0:
-		// The event of a pause has said this one.
+		// The event of the pause has already reported this reason.
 		if why := m.Waits[0].Code; why != model.WaitPaused {
 			c.Kind, c.Reason = model.ChangeWaiting, why
 			n.add(c)

@@ -150,7 +150,7 @@ func TestWatchBeginsDuringACommit(t *testing.T) {
 }
 
 // The lane reports a commit whose answer was lost, and a batch that it applies again in parts,
-// once. A start that met an existing run is not told.
+// once. It does not report a start that met an existing run.
 func TestChangesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

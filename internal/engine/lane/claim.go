@@ -200,7 +200,7 @@ func (in *expiryInput) ready(l *Lane, e *entry) bool {
 	return !early && l.ensureKnown(e)
 }
 
-// apply ends the attempt whose deadline has passed, if it has.
+// apply ends the attempt if its deadline has really passed.
 func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.x == nil || e.run() != in.run {
 		l.applyToEndedRun(now, e, in)
@@ -226,7 +226,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		return d
 	}
 
-	// A worker that is with another node has not gone: its report comes by mail.
+	// A worker of another node is not gone: its report comes as a message.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		// the worker never got the claim
 		if task.Claim == in.claim && l.cfg.Board.IsDropped(task.Worker, ref) {
@@ -321,14 +321,14 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 		if !in.has {
 			l.handOver(e, &effect{run: e.run(), task: &handover{id: task.ID, claim: task.Claim, worker: in.worker}})
 		}
-		l.postTask(now, e, task) // which warns the worker if it should come to an end
+		l.postTask(now, e, task) // this warns the worker if its task is canceled
 	}
 
 	l.skip(e, in)
 }
 
 // Detach hands in that the worker of a claim has left with it, and may come back. The lane does not
-// wait for the claim to end, and the claim is lost in time.
+// wait for the claim to end. If the worker does not come back in time, the claim is lost.
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	e := l.taskEntry(&ref.TaskRef)
 	if e == nil {

@@ -79,9 +79,9 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		l.die(err)
 	case err != nil:
-		// Whether or not the fence has moved, another request moves it once more. A fence only
-		// raises our own epoch, so an unknown outcome may leave the lane fenced by itself; the node
-		// then starts over.
+		// The lane asks again, whether or not the fence has moved. Moving it only raises our own
+		// epoch. So after a request with an unknown outcome the lane may be fenced by itself, and
+		// then the node starts over.
 		r.attempts++
 		l.retryLater(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
@@ -98,7 +98,8 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	}
 }
 
-// verify asks the store which starts of a batch that landed unseen met an existing run.
+// verify asks the store which starts met an existing run, in a batch that landed although its
+// commit got no answer.
 func (l *Lane) verify(now model.Time) {
 	for _, s := range l.flight.batch.Starts {
 		if s.IfAbsent {

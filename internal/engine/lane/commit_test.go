@@ -50,8 +50,8 @@ func TestOneBatchInFlight(t *testing.T) {
 	}
 }
 
-// L2: effects only after the commit. The rig checks every call and answer against the store; here
-// we see that nothing comes before.
+// L2: effects come only after the commit. The rig checks every call and answer against the store;
+// this test checks that nothing comes before.
 func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -88,7 +88,8 @@ func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	}
 	reset()
 
-	// A turn with a message to another shard: its receiver hears nothing either.
+	// A turn sends a message to another shard. Its receiver does not get it before the commit
+	// either.
 	if _, err := r.l.Await(a, model.RunID{}, "await"); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +105,8 @@ func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	r.wantEvents(b, "signal_received hello")
 }
 
-// An answer that rests on provisional state waits for the commit of that state, although it writes
-// nothing itself.
+// An answer that depends on provisional state waits for the commit of that state, although it
+// writes nothing itself.
 func TestAnswersWaitForWhatTheyRestOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -233,8 +234,8 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	}
 }
 
-// L4: it landed, and one of its starts met a run. What the commit would have told is found out by
-// looking.
+// L4: it landed, and one of its starts met a run. The lane reads what the answer to the commit
+// would have said.
 func TestUnknownCommitWithStarts(t *testing.T) {
 	t.Parallel()
 	for _, lookFails := range []bool{false, true} {
@@ -366,8 +367,8 @@ func (r *rig) deadLaneDoesNothing() {
 	}
 }
 
-// A fence that stands anywhere else than at the batch in flight or right before it is a broken
-// promise: the node starts over.
+// The fence can only stand at the batch in flight or right before it. If it stands anywhere else,
+// the node starts over.
 func TestFenceThatStandsElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, off := range []int64{-2, 1, 5} {

@@ -15,8 +15,8 @@ type Config struct {
 	Ref store.LaneRef
 	// Layout says which address belongs to which shard.
 	Layout model.Layout
-	// Lanes is the number of lanes of the node; 1. Each lane takes the generations that leave its
-	// own number as the remainder.
+	// Lanes is the number of lanes of the node; 1. A lane uses only the generations whose
+	// remainder, after division by Lanes, is its own number.
 	Lanes int
 	// Limits bound histories; core.DefaultLimits.
 	Limits core.Limits
@@ -35,8 +35,8 @@ type Config struct {
 	// Reunion is how long the lane keeps the runs of acquired shards for the workers that held them
 	// under the last owner; 0 gives them to any worker at once. See reunion.
 	Reunion time.Duration
-	// AskFor is how long the lane keeps them until the other nodes have said what their workers
-	// hold, see Lane.EndReunion; 0 for a node that has no other ones.
+	// AskFor is how long the lane keeps them at most until the other nodes have said what their
+	// workers hold, see Lane.EndReunion; 0 if there are no other nodes.
 	AskFor time.Duration
 
 	// MaxBatchRows bounds the rows of a batch; 2,000.

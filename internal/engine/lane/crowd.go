@@ -14,8 +14,8 @@ import (
 // answered has been applied, and may wait as long as its caller likes. For calls of entities see
 // whyStalled.
 //
-// A few callers that wait during an outage of the store are not refused, however long it lasts. A
-// line that grows behind an address that does not move is refused.
+// A few callers that wait during an outage of the store are not refused, however long it lasts. The
+// lane refuses requests only when the line grows and its address does not move.
 func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	n := len(e.backlog.inputs)
 	if n == 0 || in.isForced() { // an operator can always remove an address
@@ -45,7 +45,7 @@ func (e *entry) waitingBytes() (n int) {
 func (l *Lane) whyWaiting(e *entry) string {
 	switch {
 	case l.recovery.careful():
-		return "a commit was refused or late, and its inputs are applied again in smaller ones"
+		return "a commit was refused or late, and its inputs are applied again in smaller commits"
 	case l.recovery.busy():
 		return "the store has not taken the last commit"
 	case e.reading.active:
@@ -78,7 +78,7 @@ func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 		return ""
 	}
 
-	why := "calls come faster than they are made"
+	why := "calls arrive faster than they run"
 	switch {
 	case n.Row.Locked():
 		why = "it is locked by " + n.Row.Holder.Address.String()

@@ -30,7 +30,7 @@ func (r *rig) line(a model.Address, n int) {
 	}
 }
 
-// A line behind an execution that is being read for seconds grows no longer. The first ones are
+// A line behind an execution that is being read for seconds grows no longer. The first requests are
 // served in the end.
 func TestLineIsRefusedByAge(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	for i := range 3 {
 		r.send(request(calm, "s", fmt.Sprint("calm", i)), fmt.Sprint("calm", i))
 	}
-	r.flush() // what was answered to the first requests is being read, and that takes its time
+	r.flush() // the lane looks for answers to the first requests, and that read takes long
 	r.now = r.now.Add(4 * time.Second)
 	r.signal(hot, "early", "early")
 	r.flush()
@@ -155,7 +155,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.operation(hot, "read", "", "view")
 	r.operation(calm, "add", "1", "patient")
 	r.settle()
-	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they are made")
+	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they run")
 	r.wantAnswer("sent", "")
 
 	for _, token := range []string{"view", "patient"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Join adds a worker. It gets runs that waited for such a worker, and also blocked runs, because
+// Join adds a worker. The worker gets runs that waited for its code, and also blocked runs, because
 // its code may be newer.
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.workers.add(id, s)
@@ -35,7 +35,8 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 }
 
 // Withdraw starts to take all runs from a worker that wants to leave. The worker gets no new runs,
-// and should release the ones it holds. The lane takes a run that gets news from it at once.
+// and should release the ones it holds. If there is news for a run, the lane takes that run from
+// the worker at once.
 func (l *Lane) Withdraw(now model.Time, id WorkerID) {
 	l.workers.withdraw(id)
 	l.workers.leaving[id] = true
@@ -43,8 +44,8 @@ func (l *Lane) Withdraw(now model.Time, id WorkerID) {
 }
 
 // leaveLines ends the wait for a slot in kinds that no worker offers now. These runs and entities
-// wait for a worker instead. Workers of every tenant get what has waited for the last worker of a
-// tenant.
+// wait for a worker instead. If the last worker of a tenant has left, workers that serve every
+// tenant get what has waited for it.
 func (l *Lane) leaveLines(now model.Time) {
 	for _, e := range l.workers.unservedLines() {
 		l.dispatch(now, e)
@@ -163,7 +164,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 
 	if !l.room.free() {
 		s.leave()
-		loading := e.reading.active // an answer may be being read
+		loading := e.reading.active // a read of an answer may be in flight
 		l.queueUp(e)
 		e.reading.active = loading // the new run has no tasks to read
 		return
@@ -289,7 +290,7 @@ func (l *Lane) whyLeave(e *entry) string {
 	return "what it waits for came while it was paused"
 }
 
-// wakeForRetry runs a step again whose back-off is over.
+// wakeForRetry has a worker run a step again, because the back-off of the step is over.
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:

@@ -25,7 +25,7 @@ type rig struct {
 	now   model.Time
 	cfg   lane.Config
 	lease int64 // epoch of the registration; that of the fence may be a later one
-	// crashed tells that the owner before did not give up the shards that are acquired next.
+	// crashed says that the last owner did not give up the shards that are acquired next.
 	crashed bool
 	inOrder bool // shards were handed over, see store.AcquiredShard
 
@@ -38,7 +38,7 @@ type rig struct {
 	refence *store.LaneRef
 	verify  []store.StartRow
 	loads   []lane.Load
-	// What it has told.
+	// What it has reported.
 	calls []lane.Call
 	told  []lane.TaskCall
 	// operations are calls of entities that workers have; handed is how often workers got one, by
@@ -78,8 +78,8 @@ type rig struct {
 	entityFacts   []string
 	ended         []lane.Outcome // of attempts
 
-	// seen is the status of every run as the reported changes tell it, stands as the store has it;
-	// see changes_test.go. changes are all of them.
+	// seen has the status of every run according to the reported changes, and stands has it
+	// according to the store; see changes_test.go. changes are all reported changes.
 	seen, stands map[model.RunID]model.Status
 	changes      []model.Change
 }
@@ -188,7 +188,7 @@ func (r *rig) flush() {
 	r.take()
 }
 
-// take notes what the lane asks for and tells.
+// take notes what the lane asks for and what it reports.
 func (r *rig) take() {
 	r.t.Helper()
 	r.handOut()
@@ -340,7 +340,7 @@ func (r *rig) commitNow() {
 	r.flush()
 }
 
-// land does the commit and keeps the result to itself.
+// land does the commit and does not report the result to the lane.
 func (r *rig) land() (store.Committed, error) {
 	r.t.Helper()
 	b := r.commit
@@ -379,7 +379,7 @@ func (r *rig) landUnheard() {
 	}
 }
 
-// fence has another node take the fence of this one away.
+// fence lets another node raise the fence of this one.
 func (r *rig) fence() {
 	r.t.Helper()
 	if ok, err := r.st.FenceNode(r.t.Context(), r.cfg.Ref.Node, r.lease, true); !ok || err != nil {

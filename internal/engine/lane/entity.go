@@ -175,7 +175,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	l.operate(now, e)
 }
 
-// endFreeing lets calls begin that waited for the commit of the batch that released the lock.
+// endFreeing starts calls that waited for the commit of the batch that released the lock.
 func (l *Lane) endFreeing(now model.Time, e *entry, b *building) {
 	if e.pending.freed == b {
 		e.pending.freed = nil
@@ -294,7 +294,7 @@ func (l *Lane) makeViews(now model.Time, e *entry) {
 	}
 }
 
-// handOverCalls gives calls to the worker whose slot it has.
+// handOverCalls gives calls to the worker that the slot s belongs to.
 //
 //arch:parameters who makes which calls on which row
 func (l *Lane) handOverCalls(now model.Time, s seat, e *entry, items []*core.Item, on *model.Entity) {

@@ -99,8 +99,8 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What an operation sends under a request id that was served before changes nothing, and whatever
-// comes behind it on the same channel is not held up.
+// A message that an operation sends under a request id that was served before changes nothing. It
+// does not delay the messages behind it on the same channel.
 func TestEntitySendsARequestAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -197,8 +197,8 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 	}
 }
 
-// What a report costs is given back as it was counted, also when what it may not do is taken out of
-// it.
+// The lane gives the bytes of a report back as it has counted them, even if it removes parts of the
+// report that are not allowed.
 func TestImproperReportLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

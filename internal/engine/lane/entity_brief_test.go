@@ -26,7 +26,7 @@ func TestBriefOneWayIsAnsweredOnce(t *testing.T) {
 	r.wantAnswer("moves", "")
 }
 
-// A brief call is made at most once: a worker that leaves without a word may have made it.
+// A brief call runs at most once: a worker that leaves without a report may have run it.
 func TestBriefCallIsNotMadeAgainWhenItsWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

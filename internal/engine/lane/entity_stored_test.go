@@ -61,8 +61,8 @@ func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// The refusal of a call whose request id belongs to another one does not begin that one before its
-// row is there.
+// A call is refused because its request id belongs to another call. The refusal does not start the
+// other call before the row of that call is stored.
 func TestRefusedServiceCallBeginsNothing(t *testing.T) {
 	t.Parallel()
 	a := echo("a")

@@ -45,7 +45,7 @@ func (r *rig) operation(a model.Address, name, input string, token any, change .
 func oneWay(m *model.Message) { m.OneWay = true }
 func brief(m *model.Message)  { m.Brief, m.RequestID = true, "" }
 
-// serve makes the calls that workers have, all of them or so many hand-overs.
+// serve lets workers finish their calls, at most the given number of hand-overs.
 func (r *rig) serve(most int) {
 	r.t.Helper()
 	for len(r.operations) > 0 && most > 0 {
@@ -58,8 +58,8 @@ func (r *rig) serve(most int) {
 	}
 }
 
-// operateResult is what the code of the entities makes of calls. "add" adds its input, "fail"
-// fails, "delete" ends the state, "pass to" sends one way, "read" is a view.
+// operateResult returns what the code of the entities answers to calls. "add" adds its input,
+// "fail" fails, "delete" ends the state, "pass to" sends one way, "read" is a view.
 func operateResult(o *model.Operations) model.Operated {
 	res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 	for _, c := range o.Calls {
@@ -87,7 +87,7 @@ func operateResult(o *model.Operations) model.Operated {
 	return res
 }
 
-// work settles everything, with workers that make what they are given.
+// work settles everything, with workers that run all calls that they get.
 func (r *rig) work() {
 	r.t.Helper()
 	r.settle()
@@ -130,8 +130,8 @@ func (r *rig) wantState(a model.Address, want string) {
 	}
 }
 
-// Calls are made in order, together where they wait together, and answered when what they did is
-// durable.
+// Calls run in order. Calls that wait at the same time are handed over together, and each is
+// answered when its effect is durable.
 func TestEntityCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -234,7 +234,7 @@ func TestEntityWithoutWorker(t *testing.T) {
 	r.wantState(a, "1;2;")
 	r.operation(a, "add", "3", "three")
 	r.settle()
-	r.leave(1) // without a word about what it had
+	r.leave(1) // without a report of its calls
 	r.operations = nil
 	r.joinEntities(2)
 	r.work()
@@ -272,7 +272,7 @@ func TestEntityOneWay(t *testing.T) {
 	}
 }
 
-// Views are made on what is durable, beside what changes the entity.
+// Views run on the durable state, at the same time as operations that change the entity.
 func TestEntityViews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -432,8 +432,8 @@ func TestEntityWithPoison(t *testing.T) {
 	r.wantOutput("a5", "1;5;")
 }
 
-// What was called a moment ago stays in memory, also when the call wrote nothing: the next one
-// reads nothing.
+// An entity that was called a moment ago stays in memory, even if the call wrote nothing. The next
+// call needs no read.
 func TestEntitiesStayInMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

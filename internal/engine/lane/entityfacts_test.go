@@ -100,7 +100,8 @@ func TestFactsOfCalls(t *testing.T) {
 	r.wantEntityFacts("add refused: conflict")
 }
 
-// A lock tells how long its section has waited for it and had it, and who has ended that.
+// The facts about a lock say how long its section has waited for it, how long the section has had
+// it, and what has ended that.
 func TestFactsOfLocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

@@ -8,8 +8,8 @@ func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {
 		if !l.unrest(now, l.resting.first()) {
-			// The oldest entity rests behind the others now; the next entity that comes to rest
-			// tries the next one.
+			// The oldest entity has to stay, and is now last in line. The next entity that comes to
+			// rest tries the one that is first then.
 			return
 		}
 	}
@@ -35,7 +35,7 @@ func (l *Lane) unrest(now model.Time, e *entry) bool {
 	return e.gone
 }
 
-// unrestAll lets entities leave memory whose time is over. It looks at each entity once.
+// unrestAll lets the entities whose time is over leave memory. It looks at each entity once.
 func (l *Lane) unrestAll(now model.Time) {
 	for n := l.resting.list.Len(); n > 0; n-- {
 		e := l.resting.first()

@@ -22,8 +22,8 @@ func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
 }
 
-// forgetJob gives up a hand-over that the worker does not know to be given up. The worker keeps its
-// slot until it reports.
+// forgetJob gives up a hand-over without telling the worker. So the slot of the worker stays taken
+// until it reports.
 func (l *Lane) forgetJob(j *job) {
 	if s := j.seat.move(); s.slots != nil {
 		l.forgotten[j.gen] = s

@@ -38,8 +38,8 @@ type entry struct {
 	remembered int        // requests that were served
 	// the run that the lane has started or given out itself, see reunion
 	ours model.RunID
-	// claimed says that the worker that holds the run or the entity from before has come back in
-	// time. It gets it, although the reunion may end before that.
+	// claimed says that the worker that held the run or the entity under the last owner has come
+	// back in time. That worker gets it, even if the reunion ends before.
 	claimed bool
 }
 
@@ -82,7 +82,7 @@ func (e *entry) refusal() *fault.Error {
 // needsFate reports whether only the store knows the fate of a claim.
 func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.HasFate(ref) }
 
-// hasUnknownClaim reports whether the lane does not know a claim that is not over in the store.
+// hasUnknownClaim reports whether a claim is open in the store although the lane does not know it.
 func (e *entry) hasUnknownClaim(f *core.Fate, ref *model.ClaimRef) bool {
 	return f != nil && !f.Over && !e.x.HasFate(ref)
 }

@@ -30,8 +30,8 @@ type pending struct {
 	// freed is the batch that releases the lock of the entity. Calls that had to wait for the lock
 	// begin after its commit. It is nil when there is none.
 	freed *building
-	// resumes, and the start time of the run, that are not committed: until then no worker
-	// continues the run
+	// how many resumes of the run are not committed, counting its start time as one: until they
+	// are, no worker continues the run
 	resuming int
 }
 

@@ -9,17 +9,17 @@ import (
 
 // A client of a server draws the id of a request itself, because it sends the request again when
 // its connection breaks. To find out whether it has served an id before, the lane would have to
-// read the store for each request. So the lane divides its life into eras, and clients draw their
-// ids in the name of an era. The lane notes the ids that it has served. An id of the current era or
-// of the one before it was drawn after that era had begun. If the lane has not served it since, it
-// has never been served.
+// read the store for each request. So the lane divides its life into eras, and each id that a
+// client draws contains the name of an era. The lane notes the ids that it has served in the last
+// two eras. An id with the name of one of these eras was drawn after that era had begun. If the
+// lane has not noted it, it has never been served.
 //
-// This holds because nobody else serves requests to the shards of the lane. When the lane acquires
-// shards, another owner may have served requests to them. Then all earlier eras end, and the lane
-// looks their ids up.
+// This holds because only the lane serves requests to its shards. When the lane acquires shards,
+// another owner may have served requests to them. Then all earlier eras end, and the lane looks
+// their ids up.
 
-// eras knows the ids that clients have drawn in the last two eras. The zero value has no era:
-// nothing is known.
+// eras knows the ids that clients have drawn in the last two eras. The zero value has no era and
+// knows nothing.
 type eras struct {
 	name, before         string // of the current era and of the one before it; empty for none
 	served, servedBefore map[uint64]struct{}
@@ -27,8 +27,8 @@ type eras struct {
 	most                 int // ids that the lane serves in an era
 }
 
-// current returns the name of the current era. It draws a name that nobody can guess: a client
-// could otherwise draw ids for an era that has not begun.
+// current returns the name of the current era. The name cannot be guessed: a client could otherwise
+// draw ids for an era that has not begun.
 func (x *eras) current() string {
 	if x.name == "" {
 		id := x.draw()
@@ -68,7 +68,8 @@ func (x *eras) isNew(id string) bool {
 
 var digestSeed = maphash.MakeSeed()
 
-// digest shortens an id. An id whose digest is that of another one is looked up for nothing.
+// digest shortens an id. If two ids have the same digest, the lane looks the second one up in the
+// store, although it need not.
 func digest(id string) uint64 { return maphash.String(digestSeed, id) }
 
 // Era returns the name of the current era, in which clients of a server draw ids.

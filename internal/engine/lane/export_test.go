@@ -51,7 +51,7 @@ func (ls *lostLinks) Forgot() model.Time { return ls.forgot }
 // Eras are the eras of a lane.
 type Eras = eras
 
-// NewEras returns eras of so many ids, whose names draw draws.
+// NewEras returns eras of at most that many ids. draw draws their names.
 func NewEras(most int, draw func() model.RunID) *Eras { return &eras{draw: draw, most: most} }
 
 // Current returns the name of the current era.

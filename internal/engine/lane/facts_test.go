@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// count adds up what the lane tells.
+// count adds up the facts that the lane reports.
 func (r *rig) count(facts []lane.Fact) {
 	if r.facts == nil {
 		r.facts, r.landed = map[string]int{}, map[string]int{}
@@ -170,8 +170,8 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	}
 }
 
-// An activity returns the failure of another task, that was lost or timed out: its own attempt has
-// failed. What the engine decides is what it says.
+// An activity returns the failure of another task that was lost or timed out. Its own attempt has
+// failed then. Only a failure that the engine has decided counts as a loss or a time-out.
 func TestOutcomesOfAttempts(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Watched = true })

@@ -15,8 +15,8 @@ import (
 
 // A report whose answer was lost is answered as the first one was, also when its run has ended and
 // left memory, when another run has the key, and when the run remembers so many later claims that
-// it has forgotten this one; also through another node. A claim that was taken away, or that
-// never was, stays refused. Nothing is written (E17, E18).
+// it has forgotten this one; also through another node. Reports of a claim that was taken away, or
+// that never existed, stay refused. Nothing is written (E17, E18).
 func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 100)

@@ -19,7 +19,7 @@ func (l *Lane) afterCommit(e *entry, f effect) {
 	l.tellTask(&f)
 }
 
-// confirm lets what the lane tells about the entry wait for a commit, even if there is nothing to
+// confirm makes what the lane says about the entry wait for a commit, even if there is nothing to
 // write. The lane calls it when it is about to deny a claim that it has never seen. Such a claim
 // may come from a node that has fenced this one and owns the shard now. Then the commit fails, and
 // the worker keeps its report for that node.
@@ -130,8 +130,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 		return // the commit took longer than the attempt may take: the attempt is about to time out
 	}
 	if l.isLate(t.Since, t.Spec.ToClose) || l.isLate(t.Since, t.Spec.Silence) {
-		// The board has not looked yet, or a time-out of the claim was rolled back and the board
-		// has the claim again. Another task may have the permit of the claim by now.
+		// The board has not noticed yet that the claim is overdue, or a time-out of the claim was
+		// rolled back and the board has the claim again. Another task may have the permit of the
+		// claim by now.
 		return
 	}
 	c := model.Claim{

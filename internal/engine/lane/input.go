@@ -65,8 +65,8 @@ type source struct {
 	awaits bool
 }
 
-// isRelied reports whether another shard or process relies on the message: it is gone there when it
-// has arrived here.
+// isRelied reports whether another shard or process relies on this lane to keep the message: the
+// sender no longer has it when it has arrived here.
 func (s *source) isRelied() bool { return s.remote() || s.passed }
 
 // remote reports whether the message came from another shard or another process. Consuming it is

@@ -14,8 +14,8 @@ type InterruptCall struct {
 	Interruption model.Interruption
 }
 
-// interrupt tells the workers that have calls of an entity to interrupt the ones that an operator
-// means. A call ends as always, by the report of its worker. If the report is on its way, the
+// interrupt tells the workers that have calls of an entity to interrupt the calls that an operator
+// has chosen. A call ends as always, by the report of its worker. If the report is on its way, the
 // worker ignores the interruption.
 func (l *Lane) interrupt(e *entry, m *model.Message) {
 	n := e.actor.entity
@@ -32,7 +32,7 @@ func (l *Lane) interrupt(e *entry, m *model.Message) {
 }
 
 // statePin returns the version that the code of an entity must know to read its state, in the form
-// of the version that a run is pinned to; empty if all code does.
+// of the version that a run is pinned to. It is empty if all code can read the state.
 func statePin(n *model.Entity) string {
 	if !n.Exists || n.State.Encoding == "" {
 		return ""

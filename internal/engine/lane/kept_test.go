@@ -37,8 +37,8 @@ func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config))
 	return r, b, bad, claims
 }
 
-// takeAnswered are those claims whose report was answered since the last call, by whether the
-// worker is to report again later.
+// takeAnswered returns the claims whose reports were answered since the last call: the ones that
+// the worker must report again later, and the settled ones.
 func (b *bench) takeAnswered() (later, settled []model.ClaimRef) {
 	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
 		if c.Kind != lane.TaskSettled {
@@ -54,8 +54,8 @@ func (b *bench) takeAnswered() (later, settled []model.ClaimRef) {
 	return later, settled
 }
 
-// Large reports for a quarantined run leave the lane to its neighbours, however many there are:
-// inputs are taken, timers fire. When the quarantine is over, every report counts.
+// Large reports for a quarantined run do not take the room of other addresses, however many there
+// are: the lane takes inputs, and timers fire. When the quarantine is over, every report counts.
 func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const tasks, size = 48, 64 << 10
@@ -106,7 +106,7 @@ func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 	}
 }
 
-// Reports for one quarantined run do not take the room of those for another one.
+// Reports for one quarantined run do not take the room of reports for another one.
 func TestKeptReportsAreShared(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -177,8 +177,8 @@ func TestReportsToQuarantinedFreePermits(t *testing.T) {
 }
 
 // A time-out of a claim may be what the store refuses, while the report of the claim is with
-// another node or in the store. Then no report comes by that the lane could release. So the lane
-// tells the board about each quarantine, whatever input caused it.
+// another node or in the store. Then the lane gets no report whose permits it could release. So the
+// lane tells the board about each quarantine, whatever input caused it.
 func TestBoardLearnsOfQuarantines(t *testing.T) {
 	t.Parallel()
 	_, b, bad, _ := quarantinedWithTasks(t, 1)

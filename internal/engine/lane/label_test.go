@@ -78,8 +78,8 @@ func TestLabelsOfABatch(t *testing.T) {
 	}
 }
 
-// A run that gives way twice, the second time to an earlier place, has the labels that it had
-// there.
+// A run is reset twice, the second time to an earlier position. It then has the labels that it had
+// at that position.
 func TestLabelsOfRunsWithAPast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

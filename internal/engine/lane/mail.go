@@ -91,8 +91,8 @@ func (l *Lane) MailWaits() {
 		return
 	}
 
-	// Unanswered queries stay in the inbox, in front of new requests, so the page may have as many
-	// bytes more.
+	// Unanswered queries stay in the inbox, in front of new requests, so the page may be larger by
+	// their bytes.
 	l.mail.beginRead(l.requests)
 	shards, passed := l.mail.fromTurn(shards)
 	leaving = append(leaving, passed...) // the lane reads only their requests
@@ -188,8 +188,9 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	query := m.Kind == model.MessageQuery // its id is used once
 	again := known && !query              // it is remembered already
 
-	// A signal for a quarantined run is refused. An earlier refusal may have been undone since, and
-	// then the signal takes effect like any other.
+	// A signal for a quarantined run is refused. What counts is whether the run is quarantined now:
+	// an earlier refusal may have been undone since, and then the signal takes effect like any
+	// other.
 	quarantined := isMessage && sent.isRequest() && e.quarantine.why != nil
 
 	switch {

@@ -295,7 +295,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("hints after the end = %+v, want one for the node that waits", r.hints)
 	}
 
-	// Put again, it is seen as served and only its row goes.
+	// It is put again. The lane sees that it was served, and only removes its row.
 	r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1")
 	r.l.MailWaits()
 	r.settle()

@@ -116,8 +116,8 @@ func (m *mailroom) release(p *pair) {
 	}
 }
 
-// rollback returns to the committed cursor. First come the inputs that the lane kept from the
-// refused batches, in order. The lane reads the messages behind them from the store again.
+// rollback returns to the committed cursor. The lane first applies the inputs that it kept from the
+// refused batches, in order. It reads the messages behind them from the store again.
 func (m *mailroom) rollback(p *pair) {
 	p.applied, p.inOpen, p.feeding = p.committed, false, false
 	m.clear(p)

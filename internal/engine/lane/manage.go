@@ -9,8 +9,8 @@ import (
 )
 
 // noteDropped notes the call that an operator drops. If the store refuses the batch of the drop,
-// the lane applies the message again, and then only the message still has a call that existed only
-// in memory.
+// the lane applies the message again. A call that existed only in memory is then found only in this
+// note.
 func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxDrop {
 		return

@@ -239,8 +239,8 @@ func TestMisusedRequestIDOfACall(t *testing.T) {
 	}
 }
 
-// Rows of the inbox whose request id is remembered are compared with what it was used for: one that
-// is kept becomes a dead letter, a step hears the refusal.
+// Rows of the inbox whose request id is remembered are compared with what it was used for: a
+// request that is kept becomes a dead letter, and a step gets the refusal.
 func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	t.Parallel()
 	a := key("a")

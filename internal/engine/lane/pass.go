@@ -10,13 +10,13 @@ import (
 // in memory and can take it now, and if no earlier message between the two shards is still on its
 // way. Any other message is written, and its receiver gets it after the commit.
 //
-// A passed message is not durable before its batch is. So nothing that it lets through may begin
-// before: a call waits for its own batch (core.Arrival), and calls that a released lock lets
-// through wait for the batch of the release (pending.freed). If the store refuses the batch, the
-// lane drops the state of sender and receiver. It then applies the input of the sender again and
-// writes the messages, so that each receiver has a batch of its own (see careful.go).
+// A passed message is not durable before its batch is. So nothing that it allows may start before
+// that: a call waits for its own batch (core.Arrival), and calls that a released lock allows wait
+// for the batch of the release (pending.freed). If the store refuses the batch, the lane drops the
+// state of sender and receiver. It then applies the input of the sender again and writes the
+// messages, so that each receiver has a batch of its own (see careful.go).
 
-// outgoing is a message that a decision sends, until the lane knows whether it is written.
+// outgoing is a message that a decision sends, until the lane knows whether it must be written.
 type outgoing struct {
 	from    *shard
 	message model.Message

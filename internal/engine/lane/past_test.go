@@ -131,7 +131,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	r.wantAnswer("reset", "")
 	r.checkTaken(a, old, 0)
 	run := r.current(a).Start.Run
-	// it could go on, but not there
+	// the run could continue, but this worker does not want it
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.settle()
 	if r.holder(a) == 0 {

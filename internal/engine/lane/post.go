@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// assign lets tasks start in the commit that creates them, if workers are free. It does not while
-// the lane applies inputs again: the end of another claim may be among the inputs that follow, and
-// its worker executes it until then. The board proposes the task later.
+// assign lets tasks start in the commit that creates them, if workers are free. It does nothing
+// while the lane applies inputs again. The inputs that follow may contain the end of another claim,
+// and until then its worker counts as busy. The board proposes the task later.
 func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
 	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil || l.recovery.careful() {
 		return
@@ -140,8 +140,8 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	}
 }
 
-// loseClaim makes the attempt of a worker that is gone fail, behind the waiting inputs of the
-// entry.
+// loseClaim lets an attempt fail because its worker is gone. The failure waits behind the other
+// inputs of the entry.
 func (l *Lane) loseClaim(e *entry, t *core.Task) {
 	in := &expiryInput{newTaskInput(&model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
 	l.budget.hold(in)

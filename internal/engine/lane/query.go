@@ -46,7 +46,7 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 			return fault.New(fault.Unavailable, "execution %s has ended (%s), and no worker of its owner has the code to replay it: %s", m.To, x.Outcome.Status, noWorker(e))
 		}
 	case x.Paused == nil && x.Withheld() != nil:
-		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before", m.To, x.Withheld())
+		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before that time", m.To, x.Withheld())
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
 	case x.Blocked != nil && e.hold.free() && !e.reading.history:

@@ -93,7 +93,7 @@ func TestQueryOnTheWay(t *testing.T) {
 	}
 }
 
-// What cannot be asked is refused with the reason, and nothing is left of it.
+// A query that cannot be asked is refused with the reason, and leaves nothing behind.
 func TestQueryRefused(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -431,8 +431,8 @@ func TestQueryByInboxWhileTheShardMoves(t *testing.T) {
 	}
 }
 
-// What is asked and not answered is bounded, and does not stand in the way of other requests of
-// other processes.
+// The number of unanswered queries is bounded, and they do not block other requests of other
+// processes.
 func TestTooManyQueries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBacklog = 300 })

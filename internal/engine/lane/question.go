@@ -8,7 +8,7 @@ import (
 
 // maxForeign bounds the unanswered queries of other processes. Their rows stay in the inbox until
 // they are answered, and must not fill a page of it: the lane would not read the rows behind them.
-// For the same reason a page may have as many bytes more as these queries have.
+// For the same reason a page may be larger by the bytes of these queries.
 const maxForeign = mailPage / 2
 
 // questions are the queries that the code of runs has not answered.

@@ -186,7 +186,7 @@ func sectionIn(events []model.Event) (s section) {
 
 func (s *section) isGranted() bool { return s.id != "" && s.has == len(s.locks) }
 
-// turnOf makes the code of a run act, if a worker holds it that knows everything it has done.
+// turnOf makes the code of a run act, if its worker knows everything that the code has done.
 func (v *village) turnOf(t *rapid.T, do func(run string, s *section) []model.Command) {
 	name := rapid.SampledFrom(lockers).Draw(t, "run")
 	k := key(name)
@@ -310,7 +310,7 @@ func (v *village) machinery() func(*rapid.T) {
 
 func (v *village) trouble() func(*rapid.T) {
 	actions := map[string]func(*rapid.T){}
-	leaves := func(t *rapid.T, w lane.WorkerID) { // with or without a word about what it has
+	leaves := func(t *rapid.T, w lane.WorkerID) { // with or without a report of its calls
 		v.leave(w)
 		if rapid.Bool().Draw(t, "silent") {
 			v.operations = slices.DeleteFunc(v.operations, func(o lane.OperateCall) bool { return o.Worker == w })
@@ -467,7 +467,7 @@ func (v *village) isLocked(a model.Address) bool {
 	return got.Entity != nil && got.Entity.Locked()
 }
 
-// count looks at everything that was promised.
+// count checks everything that was promised.
 func (v *village) count() {
 	v.t.Helper()
 	made := map[string]int{}

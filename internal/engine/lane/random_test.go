@@ -69,7 +69,8 @@ type life struct {
 	// reported are outcomes that a worker has reported and that must come back before it goes on,
 	// by generation.
 	reported map[uint64][]string
-	// waiting is how many events those know who wait for a timer and do nothing else.
+	// waiting has the runs that only wait for a timer, by generation, and how many events their
+	// workers know.
 	waiting map[uint64]int
 	// terminated are the addresses that may have ended in another way.
 	terminated map[model.Address]bool
@@ -99,7 +100,8 @@ func newLife(t *rapid.T) *life {
 	}
 
 	p.r.refuse = func(b *store.Batch) error {
-		// While it is sick, nothing of the first execution can be stored but that it is.
+		// While sick is set, the store takes no event of the first execution. It takes the reason
+		// of its quarantine.
 		bad := p.sick && slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return p.r.row(e.Run) != nil && p.r.row(e.Run).Start.Address == p.keys[0] })
 		if bad {
 			return store.Errorf(store.Refused, "commit", "poison")
@@ -153,7 +155,7 @@ func (p *life) request(t *rapid.T) {
 	p.r.send(request(a, token, token), token+" again")
 }
 
-// holding is what some worker may do something about.
+// holding returns a run that its worker can continue; nil if there is none.
 func (p *life) holding(t *rapid.T) *holding {
 	var all []model.RunID
 	for run, h := range p.r.held {

@@ -102,8 +102,8 @@ func (l *Lane) loadWritten(e *entry, in *messageInput) {
 	l.loads.add(&Load{Kind: LoadWritten, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e})
 }
 
-// acceptFate lets the report pass whose fate was read, unless another input is first in line by
-// now.
+// acceptFate lets a report continue after the fate of its claim was read, unless another input is
+// first in line by now.
 func (l *Lane) acceptFate(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -131,7 +131,8 @@ func (l *Lane) acceptMailbox(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptWritten keeps the data that was read, unless the entry has another run by now, or reads it.
+// acceptWritten keeps the data that was read, unless the entry has another run by now, or its run
+// is being read again.
 func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -148,8 +149,8 @@ func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptDeadTask lets the input pass whose dead task was read, unless another input is first in
-// line by now.
+// acceptDeadTask lets an input continue after its dead task was read, unless another input is first
+// in line by now.
 func (l *Lane) acceptDeadTask(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false

@@ -6,8 +6,9 @@ import (
 )
 
 // record puts a decision into the open batch, together with the effects of its commit. If the
-// decision writes nothing, the lane runs the effects at once, unless it depends on something that
-// is not committed yet. record returns the batch that has the input; nil when the input is done.
+// decision writes nothing, the lane runs the effects at once, unless the decision depends on
+// something that is not committed yet. record returns the batch that has the input; nil when the
+// input is done.
 func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	from := in.source()
 	var b *building

@@ -10,7 +10,7 @@ const (
 	stageResend          // send the same batch again at the given time
 	stageRefence         // move the fence at the given time
 	stageRefencing       // waiting for the fence
-	stageVerifying       // waiting to learn what the starts of a landed batch met
+	stageVerifying       // waiting to learn which starts of a landed batch met an existing run
 )
 
 // recovery is how the lane handles a failed commit.
@@ -31,8 +31,8 @@ const (
 	mostPatience = 6
 )
 
-// reset notes that the batch in flight is finished. The inputs that remain need as much time, so
-// the patience stays.
+// reset notes that the batch in flight is finished. The patience stays, because the inputs that
+// remain probably need as much time.
 func (r *recovery) reset() {
 	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
 }

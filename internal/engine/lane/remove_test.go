@@ -87,8 +87,8 @@ func TestForcedDeleteIsRefused(t *testing.T) {
 	}
 }
 
-// A removal by force of an earlier run leaves the current one alone: its worker keeps it, and who
-// waits for it goes on waiting.
+// A removal by force of an earlier run leaves the current one alone: its worker keeps it, and its
+// waiters continue to wait.
 func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -278,7 +278,7 @@ func (r *rig) entityFingerprint(a model.Address) []byte {
 }
 
 // An entity that has changed since it was exported is not removed: the change would be in neither
-// place. That includes one that did not exist then.
+// place. That includes an entity that did not exist at that time.
 func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -373,8 +373,8 @@ func newQuarantined(t *testing.T) (r *rig, a model.Address, repair func()) {
 	return r, a, func() { damaged = false }
 }
 
-// An order of another process for what is quarantined is refused at once, each request once. Given
-// again later, the order takes effect.
+// An order of another process for a quarantined address is refused at once, each request once. If
+// the order is given again later, it takes effect.
 func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r, a, repair := newQuarantined(t)
@@ -401,9 +401,9 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	r.wantStatus(a, model.Terminated)
 }
 
-// A request of another process for what is quarantined is refused at once, too. The refusal is
-// not remembered under the id of the request: given again later, the same request takes effect,
-// once.
+// A request of another process for a quarantined address is refused at once, too. The refusal is
+// not remembered under the id of the request: if the same request comes again later, it takes
+// effect, once.
 func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r, a, repair := newQuarantined(t)

@@ -13,7 +13,8 @@ const (
 	expiredPage = 100  // runs that are removed together
 	// between two reads or pages, and while there is more urgent work
 	expiredPause = 50 * time.Millisecond
-	// a look covers this part of the runs that its round has seen, if that is more than one read
+	// a look covers one run in this many of those that its round has seen, if that is more than one
+	// read
 	expiredShare = 8
 )
 
@@ -27,7 +28,8 @@ const (
 // the looks grow with the length of the walk, by an eighth each, so that the number of looks in a
 // round grows with the logarithm of its length.
 type retention struct {
-	// of the next look, read or page; zero while one is in flight, and before the first is planned
+	// time of the next look, read or page; zero while one is in flight, and before the first is
+	// planned
 	at      model.Time
 	looking bool            // a read is in flight
 	after   store.RunKey    // where the walk continues; zero for the beginning

@@ -15,8 +15,8 @@ import (
 
 const kept = time.Hour
 
-// newExpiringRig is a rig whose addresses have a closed run each, whose time is over. They are not
-// in memory.
+// newExpiringRig returns a rig with one closed run at each address. The retention time of the runs
+// is over, and the addresses are not in memory.
 func newExpiringRig(t *testing.T, addresses ...model.Address) (*rig, []model.RunID) {
 	t.Helper()
 	r := newRig(t, func(c *lane.Config) { c.Retention = kept })
@@ -142,7 +142,8 @@ func TestInputsDuringRemoval(t *testing.T) {
 		"query":                     {model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "not_found", false},
 	} {
 		for when, arrange := range map[string]func(r *rig){
-			// its read is on its way when the removal comes, so that comes after it
+			// the removal comes while the read for the message is in flight, so it waits behind the
+			// message
 			"before": func(r *rig) {
 				r.send(c.m, "asked")
 				r.expire()
@@ -316,8 +317,9 @@ func TestRepetitionDuringRemoval(t *testing.T) {
 	}
 }
 
-// The quarantine of an address ends while the removal of its current run is in flight: the run is
-// read for a worker then, and comes back from the store before it goes. Nothing may build on it.
+// The quarantine of an address ends while the removal of its current run is in flight: the lane
+// then reads the run for a worker, and the read still returns the run that is about to go. Nothing
+// may depend on that result.
 func TestCureDuringRemoval(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"read before the commit": false, "told after the commit": true} {
@@ -379,8 +381,8 @@ func TestCureDuringRemoval(t *testing.T) {
 	}
 }
 
-// An old run goes from an address whose current one is open, is not in memory, and is taken up at
-// the same time: its worker keeps it.
+// An old run is removed from an address. The current run is open, is not in memory, and is given to
+// a worker at the same time. The worker keeps it.
 func TestRemovalBesideOpenRun(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -554,7 +556,7 @@ func TestKeepAll(t *testing.T) {
 }
 
 // However many old runs stay, a round over them takes about an hour at most, in reads of a
-// thousand; and few of them are little work.
+// thousand. If only a few stay, the round is little work.
 func TestWalkOverRunsThatStay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -19,24 +19,25 @@ import (
 // time. A worker says with its offer what it holds. When the time is over, any worker gets the
 // rest.
 //
-// The reunion does not end before the lane has read what the last owner left: until then it must
-// remember who holds it.
+// The reunion does not end before the lane has read what the last owner left. Until then the lane
+// must remember which workers hold it.
 //
 // Shards that were handed over (store.AcquiredShard.Handed) have a shorter reunion: until all live
 // nodes have said what their workers hold. The reunion of the others ends early, too, when each
 // remote worker that the last owners have named has come back or has left (FinishReunion).
 type reunion struct {
 	ReunionTime
-	asking model.Time // until when the lane waits for that; zero when it does not
+	asking model.Time // until when the lane waits for the other nodes; zero when it does not
 	// What the last owner left and no worker has asked for yet. Entities have no run.
 	waiting map[model.Address]model.RunID
-	// Workers that hold what the lane has not given out since. Some stay after the reunion, until
-	// the worker leaves: see endReunion.
+	// The workers that hold something that the lane has not given out since. Some entries stay
+	// after the reunion, until their worker leaves: see endReunion.
 	holders map[model.HeldRun]WorkerID
-	// What is to be given out, and the lane has not read yet whether the last owner left it.
+	// Addresses that the lane gives out later: it has not read yet whether the last owner left
+	// something there.
 	early map[model.Address]bool
-	// Open runs that have left memory and that the lane had started or given out itself. No worker
-	// holds them from before.
+	// Open runs that have left memory and that the lane had started or given out itself. So no
+	// worker of the last owner holds them.
 	ours map[model.HeldRun]bool
 }
 
@@ -150,8 +151,8 @@ func (l *Lane) hasHolder(e *entry) bool {
 	return e.shard.foreign && !e.isTask() && !model.IsBuiltIn(e.address.Type)
 }
 
-// isEarly reports whether the lane must first read what the last owner left: a worker may hold the
-// run or the entity to which there is news. The news waits until then.
+// isEarly reports whether news about an address must wait until the lane has read what the last
+// owner left. Before that, the lane does not know whether a worker holds the run or the entity.
 func (l *Lane) isEarly(e *entry) bool {
 	read := e.shard.listed
 	if e.isEntity() {
@@ -183,8 +184,8 @@ func (l *Lane) giveOut(now model.Time, due []model.Address) {
 	}
 }
 
-// keepPaused keeps a paused run for its holder. It is not among the runs that the last owner left
-// to continue.
+// keepPaused keeps a paused run for its holder. Such a run is not in the list of runnable runs that
+// the last owner left.
 func (l *Lane) keepPaused(e *entry, row *store.Execution) {
 	if row != nil && !row.Outcome.Status.Closed() && e.isPausedElsewhere(row) {
 		l.keepForHolder(e, row.Start.Run)
@@ -192,7 +193,8 @@ func (l *Lane) keepPaused(e *entry, row *store.Execution) {
 }
 
 // isPausedElsewhere reports whether the last owner may have paused a run while a worker ran a step
-// of it. The step goes on. Other parked runs need no holder: no body of them runs.
+// of it. The worker continues the step. Other parked runs need no holder, because no worker runs a
+// step of them.
 func (e *entry) isPausedElsewhere(row *store.Execution) bool {
 	return row.Parked && e.hold.free() && e.known && e.x != nil && e.x.Paused != nil
 }
@@ -282,7 +284,7 @@ func (l *Lane) FinishReunion(now model.Time) {
 	l.EndReunion(now)
 }
 
-// endReunion gives out what no worker has come back for in time.
+// endReunion gives out everything whose worker has not come back in time.
 func (l *Lane) endReunion(now model.Time) {
 	r := &l.reunion
 	asked := r.asking != 0 && now >= r.asking
@@ -310,11 +312,11 @@ func (l *Lane) endReunion(now model.Time) {
 	})
 }
 
-// seatForHolder returns the slot for a run that has been read: one of the worker that holds the run
-// from before, if that is here, and otherwise the slot of the read. Without a slot the run waits.
-// The lane forgets the holder when the run is given out, which may be later. After the reunion the
-// holder counts only for runs that have been read since it came back, or that were paused: only
-// these wait longer.
+// seatForHolder returns the slot for a run that has been read. If the worker that held the run
+// under the last owner is here, the slot is one of that worker. Otherwise it is the slot that was
+// taken for the read. Without a slot the run waits. The lane forgets the holder when it gives the
+// run out, which may be later. After the reunion the holder counts only for runs that it has
+// claimed in time, that were handed over, or that were paused: only these wait longer.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
 	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused))
@@ -340,9 +342,9 @@ func (l *Lane) callNumber(it *core.Item) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
 }
 
-// seatForCalls takes a slot for calls of an entity in the same way. An entity may have several
-// hand-overs, so its holder stays until the end of the reunion, and until calls have been handed
-// over after that: see endClaim.
+// seatForCalls takes a slot for calls of an entity, as seatForHolder does for a run. An entity may
+// have several hand-overs. So the lane remembers its holder until the reunion is over and calls
+// have been handed over after that: see endClaim.
 func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 	pin := statePin(on)
 	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && (l.keeps(e.shard) || e.claimed) && l.workers.canServe(id, e.kind(), pin) {

@@ -250,7 +250,7 @@ func TestReunionKeepsPausedRuns(t *testing.T) {
 		})
 	}
 
-	// The lane does not wait for ever.
+	// The lane does not wait forever.
 	r := newRig(t, withReunion)
 	a := key("a")
 	r.join(1)
@@ -340,8 +340,8 @@ func TestReunionFinishes(t *testing.T) {
 	}
 }
 
-// Nobody is on the way that holds something of a shard that was handed over. So the lane keeps what
-// it finds there only until the live nodes have said what their workers hold.
+// No worker that holds something of a shard that was handed over can be on its way. So the lane
+// keeps what it finds there only until the live nodes have said what their workers hold.
 func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
 	t.Parallel()
 	const askFor = 2 * time.Second
@@ -728,7 +728,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 			t.Fatalf("told %+v", r.told)
 		}
 
-		// Before it is told, it speaks for the claim.
+		// Before it learns that, it acts as if it had the claim.
 		write := writeOf(c, 1, stateItem("s", "stolen"))
 		write.Write.By = "w~other"
 		r.send(write, "write")

@@ -29,7 +29,7 @@ func (r *room) weigh(e *entry) {
 	}
 }
 
-// reserve gives a run so many bytes of the room.
+// reserve gives a run n bytes of the room.
 func (r *room) reserve(e *entry, n int) {
 	r.used += n - e.hold.weight
 	e.hold.weight = n

@@ -107,7 +107,7 @@ func TestRoomForHistories(t *testing.T) {
 		}
 		r.turn(a, waitingTurn(step("x")))
 		r.settle()
-		r.turn(a, waitingTurn()) // it has heard that the step is recorded
+		r.turn(a, waitingTurn()) // it knows that the step is recorded
 		r.settle()
 		if len(r.held) > 3 {
 			t.Fatalf("%d are held", len(r.held))
@@ -183,7 +183,7 @@ func TestRoomAfterAQuery(t *testing.T) {
 	}
 }
 
-// People hear once that a history comes near its limit, and find it among the reasons.
+// The lane reports once that a history comes near its limit, and says so among the reasons.
 func TestLargeHistoriesAreTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Bytes = 10_000 })

@@ -136,9 +136,9 @@ func (l *Lane) batchOf(e *entry) *building {
 	return nil
 }
 
-// forgetAcknowledged adds to a batch that is being sealed the removal of answers that their callers
-// have. When the store refuses the batch, the answers stay until the sweep, so that they cannot
-// make a second batch fail.
+// forgetAcknowledged lets a batch that is being sealed remove answers that their callers have. When
+// the store refuses the batch, the answers stay until the sweep, so that they cannot make a second
+// batch fail.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {

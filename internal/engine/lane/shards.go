@@ -139,7 +139,8 @@ func (l *Lane) drainShards(now model.Time) {
 		for _, e := range sh.sortedEntries() {
 			switch {
 			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0:
-				// The claims would not be handed over otherwise.
+				// Claims that are being handed over must reach their workers before the shard
+				// moves.
 				rest = false
 			case (e.hold.busy || e.tasks.isExecuting()) && now < sh.until:
 				rest = false

@@ -61,7 +61,8 @@ func TestGiveUpIdleShard(t *testing.T) {
 	}
 }
 
-// A busy run is waited for; its turn is committed, and then it stops between two steps.
+// The lane waits for a busy run: it commits the turn of the run, which then stops between two
+// steps.
 func TestGiveUpBusyShard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -83,7 +84,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 		t.Errorf("history = %+v, want the outcome of the step", got)
 	}
 
-	// The worker did not hear of the eviction yet and reports another turn.
+	// The worker does not know of the eviction yet and reports another turn.
 	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 1})
 	r.take()
 	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallEvict || last.Run != run {
@@ -91,7 +92,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 	}
 }
 
-// A step that does not end is waited for only so long.
+// The lane waits only for a limited time for a step that does not end.
 func TestGiveUpWaitsOnlySoLong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.DrainWait = 5 * time.Second })
@@ -217,7 +218,7 @@ func TestSenderMoves(t *testing.T) {
 	for i, m := range []string{"1", "2", "3"} {
 		r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m"+m, m)}, Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
-		// it has heard the answer
+		// it knows the answer
 		r.turn(from, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
 		r.freed = nil
@@ -295,8 +296,8 @@ func (r *rig) wantKept(a model.Address) {
 	}
 }
 
-// A run whose worker was handed news may have begun a step: it is waited for like any other that
-// runs one.
+// The worker of a run got news and may have started a step. The lane waits for it as for any other
+// step.
 func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -313,7 +314,7 @@ func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	r.wantMoved(a, "signal_received go", "step_completed x")
 }
 
-// The worker says that nothing came of the news: there is nothing to wait for.
+// The worker says that the news has started no step, so there is nothing to wait for.
 func TestGiveUpWaitsForNoStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

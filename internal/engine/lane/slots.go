@@ -204,7 +204,7 @@ func (w *workers) kindsOf(id WorkerID) (kinds []kind) {
 				all = append(all, k)
 			}
 		}
-		slices.SortFunc(all, compareKinds) // a lane does the same for the same inputs
+		slices.SortFunc(all, compareKinds) // a lane must do the same for the same inputs
 		kinds = append(kinds, all...)
 	}
 
@@ -227,7 +227,7 @@ func (w *workers) inLine() (runs, entities int) {
 	return runs, entities
 }
 
-// leaveLine lets a run or an entity no longer wait for a slot.
+// leaveLine ends the wait of a run or an entity for a slot.
 func (w *workers) leaveLine(e *entry) {
 	if !e.wait.slot {
 		return
@@ -252,7 +252,7 @@ func (w *workers) unservedLines() (left []*entry) {
 			}
 		}
 	}
-	slices.SortFunc(left, compareEntries) // the order of a map is not the same twice
+	slices.SortFunc(left, compareEntries) // the order of a map is random
 	return left
 }
 

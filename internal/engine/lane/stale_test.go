@@ -10,7 +10,7 @@ import (
 )
 
 // A worker that reports while the batch that takes its run away is in flight learns with the
-// outcome of the batch that it no longer holds the run. It loses the run also if the batch is
+// outcome of the batch that it no longer holds the run. It loses the run even if the batch is
 // refused, because the lane has not taken the report: the lane hands the run over again.
 func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	t.Parallel()
@@ -63,9 +63,10 @@ func TestReportOfAnotherHandOver(t *testing.T) {
 	r.wantHolder(b, 1)
 }
 
-// The board finds a worker silent whose claim is on its way to the store. The store refuses that
-// batch because of another run, and the worker gets the task again, under the same claim. It beats:
-// what the board said before is not about this claim (E32).
+// The board reports that a worker is silent while its claim is on its way to the store. The store
+// refuses that batch because of another run, and the worker gets the task again, under the same
+// claim number. Now it sends heartbeats: what the board reported before does not concern this claim
+// (E32).
 func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 	t.Parallel()
 	for _, beats := range []bool{true, false} {

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// parked makes an execution that no worker holds and that is not in memory; the lane has been
-// restarted.
+// parkedRig returns a lane that was restarted, with executions that no worker holds and that are
+// not in memory.
 func parkedRig(t *testing.T, keys ...string) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -23,8 +23,8 @@ func parkedRig(t *testing.T, keys ...string) *rig {
 	return r
 }
 
-// A start is written without a look. When the address has a run, the start is applied again to that
-// one, with all that waited behind it.
+// The lane writes a start without reading its address. If the address has a run, the lane applies
+// the start again to that run, with all inputs that waited behind it.
 func TestStartMeetsOpenRun(t *testing.T) {
 	t.Parallel()
 	r := parkedRig(t, "a")
@@ -144,7 +144,7 @@ func TestContinueAndReuseInOneBatch(t *testing.T) {
 	}
 }
 
-// A start that is refused without a look at the address says nothing about the address.
+// A start that is refused before the address was read says nothing about the address.
 func TestRefusedStartOfAnUnknownAddress(t *testing.T) {
 	t.Parallel()
 	r := parkedRig(t, "a")

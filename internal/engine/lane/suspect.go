@@ -20,9 +20,9 @@ const loneCalls = 64
 const waryFor = time.Minute
 
 // isWary reports whether a call that comes from the store may be the one that killed the last owner
-// of the shard. That owner died before the commit that put the call into its mailbox, so nothing
-// in the store says so. The lane makes such a call only after that commit. If the call kills this
-// process too, the next owner finds it in the mailbox, as a suspect.
+// of the shard. If that owner died before the commit that put the call into its mailbox, nothing in
+// the store says that it was running the call. The lane makes such a call only after that commit.
+// If the call kills this process too, the next owner finds it in the mailbox, as a suspect.
 func (l *Lane) isWary(now model.Time, sh *shard) bool {
 	return sh.crashed && now < sh.since.Add(waryFor)
 }

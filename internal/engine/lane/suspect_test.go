@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// crash ends the process with whatever its workers are making, and begins the next life.
+// crash ends the process together with the calls that its workers run, and starts the next
+// incarnation.
 func (r *rig) crash() {
 	r.t.Helper()
 	r.operations, r.crashed = nil, true
@@ -20,7 +21,8 @@ func (r *rig) crash() {
 	r.joinEntities(1)
 }
 
-// note goes on until the lane commits something: after a crash, that calls are about to be made.
+// note runs the lane until it commits something. After a crash, that is the note that calls are
+// about to run.
 func (r *rig) note() {
 	r.t.Helper()
 	r.flush()
@@ -411,8 +413,8 @@ func TestNoteOfTheSameNode(t *testing.T) {
 }
 
 // A call in the inbox may have killed the owner before the commit that puts it into the mailbox, so
-// that nothing says so. The next owner makes such a call after that commit, and the owner after
-// that one finds a suspect. Without a crash, or later, an owner makes calls at once.
+// that nothing in the store says so. The next owner makes such a call after that commit, and the
+// owner after that one finds a suspect. Without a crash, or later, an owner makes calls at once.
 func TestCallFromTheStoreAfterACrash(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")

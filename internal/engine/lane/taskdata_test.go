@@ -81,8 +81,8 @@ func writer(t tb) (*rig, *bench, model.Claim) {
 	return r, b, b.one()
 }
 
-// What a claim writes is answered when it is durable, also that of a repetition; nothing is read
-// again for the next one.
+// The lane answers a write of a claim when it is durable, and answers a repetition as well. For the
+// next write it reads nothing again.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	r, b, c := writer(t)
@@ -140,7 +140,7 @@ func TestWriteByMail(t *testing.T) {
 	}
 
 	r.wantHint(c.Ref.Address)
-	k = r.post(writeOf(c, 1, logItem("a")), "w2") // it has lost patience
+	k = r.post(writeOf(c, 1, logItem("a")), "w2") // the sender repeats it, because it got no answer in time
 	r.settle()
 	if a := r.rememberedAnswer(k); a == nil || a.Failure != nil {
 		t.Fatalf("the answer to a repetition is %+v", a)
@@ -155,7 +155,8 @@ func TestWriteByMail(t *testing.T) {
 	}
 }
 
-// When a batch is refused for a stranger's row, the lane still writes the data, once.
+// When a batch is refused because of a row of another address, the lane still writes the data,
+// once.
 func TestWritesBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -172,7 +173,7 @@ func TestWritesBesidePoison(t *testing.T) {
 	r.wantData(c, "n=2 a b 1x")
 }
 
-// A row that the store will not have is the problem of its own task.
+// A row that the store refuses affects only its own task.
 func TestPoisonousWrite(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)

@@ -9,8 +9,8 @@ import (
 
 const (
 	timerPage = 1000
-	// for more than a page of due timers, or when most timers of a page are skipped because their
-	// kind is behind
+	// a larger page, for when more than a page of timers is due, or when most timers of a page are
+	// skipped because their kind is behind
 	stormPage  = 5000
 	timerBurst = 500 // due timers that fire in one round
 )

@@ -222,7 +222,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	refill := r.loads[0]
 	r.loads = nil
 
-	// Five that the refill finds, and as many as fit into the window twice that it does not see.
+	// Ten that the refill finds, and eighteen that it does not see.
 	var want []int
 	commit := func(first, n, every int) {
 		var turn model.Turn
@@ -360,7 +360,7 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.wantFired(b, from, 3)
 }
 
-// Nor is one forgotten that was started again for the same time when the window is full.
+// A timer that was started again for the same time is not forgotten when the window is full.
 func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 1 })
@@ -377,8 +377,8 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	r.wantFired(a, from, 5)
 }
 
-// The same while a refill brings the row as it was before: that one does not take the place of the
-// new one.
+// The same while a refill brings the row as it was before: the old row does not replace the new
+// timer.
 func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	t.Parallel()
 	for _, later := range []int{28, 45} { // within what the refill asks for, and beyond

@@ -91,7 +91,8 @@ func TestUpdateOverTakeover(t *testing.T) {
 	}
 }
 
-// An answer that the store refuses is not told; it is given again when the quarantine is over.
+// An answer that the store refuses does not reach the caller. The code gives it again when the
+// quarantine is over.
 func TestUpdateWithPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -190,8 +191,8 @@ func TestForgottenUpdate(t *testing.T) {
 	}
 }
 
-// An update of another process: its row is consumed when it is accepted, its answer remembered when
-// the code gives it, and the node told.
+// An update of another process: the lane consumes its row when it accepts the update, and remembers
+// the answer and sends the node a hint when the code has answered.
 func TestUpdateByInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -204,7 +205,7 @@ func TestUpdateByInbox(t *testing.T) {
 		t.Errorf("%d rows are left, the answer is %v, hints %v", n, r.rememberedAnswer(k), r.hints)
 	}
 
-	// it has lost patience
+	// the sender repeats it, because it got no answer in time
 	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
 	r.settle()
 	r.turn(a, model.Turn{Commands: []model.Command{replyCommand(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})

@@ -175,7 +175,7 @@ func (ws *waiters) endRemoved(out *Output, a model.Address, err error, again boo
 }
 
 // fail tells the waiters of the picked addresses that this lane will not answer them. A waiter
-// whose start is not committed gets that with the answer to the start. A request whose answer is
+// whose start is not committed learns it from the answer to the start. A request whose answer is
 // awaited is stored: when its caller sends it again with the same id, it waits for the same answer.
 func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
 	for _, a := range pickAddresses(ws.at, pick) {

@@ -11,14 +11,14 @@ import (
 )
 
 // window holds the timers that are due soon. Later timers stay in the store. A kind of workflow
-// that has more than its share of the window also leaves timers in the store. So a million timers
-// that are due at once are read as they fire, and timers of other kinds wait neither behind them
-// nor for room.
+// that has more than its share of the window also leaves timers in the store. So if a million
+// timers of a kind are due at once, the lane reads them as they fire. Timers of other kinds do not
+// wait behind them, and do not lack room.
 //
 // Every timer of our shards up to the horizon is in the window or has fired. For a kind that is
 // behind, that holds up to the position of the kind. A refill asks for timers up to a later bound.
-// A timer that is committed while a refill is in flight is compared with that requested bound, so
-// that neither misses it.
+// The window compares a timer that is committed while a refill is in flight with that requested
+// bound. So the timer is either kept or read later, and never missed.
 type window struct {
 	limit   int
 	heap    timerHeap
@@ -29,7 +29,7 @@ type window struct {
 	behind  int             // lines that are behind
 	horizon store.TimerMark // everything up to here is known, of lines that are not behind
 	asked   model.Time      // bound of the refill in flight; 0 when there is none
-	// timers started or stopped since the refill was asked for, which has an old state of them
+	// timers started or stopped since the refill was asked for: its result has an old state of them
 	changed map[timerKey]struct{}
 	crossed bool // timers were committed while a refill was in flight, and kept
 	// a position was moved back while a refill was in flight
@@ -229,7 +229,8 @@ func (w *window) cut() {
 		}
 	}()
 
-	// Only ever back: after a reset there may be timers in front of it that have not been read.
+	// The horizon only moves back: after a reset there may be timers before it that have not been
+	// read.
 	if last := markOf(&w.heap[w.limit-1]); compareMarks(last, w.horizon) < 0 {
 		w.horizon = last
 		for _, n := range w.lines {

@@ -261,8 +261,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 		}
 
 		t.Repeat(steps)
-		// Everything is due; now it fires within a number of rounds that has to do with how much
-		// there is.
+		// Everything is due now, and must fire within a bounded number of rounds.
 		if len(r.gone) > 0 { // otherwise nothing is read again: what has been lost stays lost
 			clear(r.gone)
 			r.w.reset()

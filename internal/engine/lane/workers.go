@@ -102,7 +102,7 @@ func (w *workers) offer(k kind, o offer) []*entry {
 			delete(w.unserved, other)
 		}
 	}
-	// The order of a map is not the same twice, and a lane must be.
+	// The order of a map is random, but a lane must be deterministic.
 	slices.SortFunc(waiting, func(a, b *entry) int { return compareAddresses(a.address, b.address) })
 	return waiting
 }

@@ -91,8 +91,8 @@ func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	}
 }
 
-// A worker withdraws: nothing new goes to it. It gives back what it holds, and loses at once what
-// gets news.
+// A worker withdraws: nothing new goes to it. It gives back the runs that it holds, and loses a run
+// with news at once.
 func TestWorkerWithdraws(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -308,7 +308,7 @@ func TestRelease(t *testing.T) {
 		t.Error("a parked run is still in memory")
 	}
 
-	// A stale wish.
+	// The worker releases the run once more, although it no longer holds it.
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 2})
 	r.take()
 	r.settle()

@@ -149,8 +149,8 @@ func (b *Book) Wake() (wake model.Time) {
 	return wake
 }
 
-// Leave prepares an orderly shutdown: it returns the unused permits and makes the pages due that
-// only this node knows.
+// Leave prepares an orderly shutdown: it returns the unused permits, and makes the pages that only
+// this node knows due.
 func (b *Book) Leave(now model.Time) {
 	b.leaving = true
 	for i := range b.sheets {

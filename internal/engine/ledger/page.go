@@ -32,8 +32,8 @@ type page struct {
 	// seen is the number of the last applied messages, by place.
 	seen   map[limit.Place]int64
 	owners map[rule.Resource]*limit.Owner
-	// emptied is when a place died that had the whole page. The number of tokens it had spent until
-	// then is unknown.
+	// emptied is when a place that kept the whole page in its memory died. It is not known how many
+	// tokens that place had spent.
 	emptied model.Time
 }
 

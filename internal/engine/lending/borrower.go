@@ -57,14 +57,14 @@ type Borrower struct {
 	debtor *loan.Debtor
 }
 
-// hirer adapts an Owner to the machine.
+// hirer makes a BorrowerNode the loan.Owner that the machine needs.
 type hirer struct {
 	BorrowerNode
 
 	b *Borrower
 }
 
-// Hire puts a worker on the board whose calls take the lock of the borrower.
+// Hire puts a worker on the board. Calls of that worker take the lock of the borrower.
 func (h hirer) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	return h.BorrowerNode.Hire(&LockedWorker{h.b, w}, offer, node)
 }

@@ -9,9 +9,9 @@
 //
 //   - The lock of a Borrower or a Lender, then the lock of the board, then the lock of a worker's
 //     session. A goroutine never holds the lock of a Borrower and of a Lender at the same time.
-//   - Methods that propose to workers (Proposer, and loan.Slots.Rejoin) are called without a lock
-//     of this package: a proposal to a borrowed worker is counted by its Borrower (Worker.Expect),
-//     which takes the lock.
-//   - The board calls Worker.Expect, AskAbout, Dropped and Covered without its own lock. HasOthers,
-//     Wanted and Wake take no lock.
+//   - The caller of a method that proposes to workers (Proposer, and loan.Slots.Rejoin) holds no
+//     lock of this package: the Borrower counts a proposal to a borrowed worker
+//     (LockedWorker.Expect), and takes its lock for that.
+//   - The board calls LockedWorker.Expect, AskAbout, IsDropped and Covered without its own lock.
+//     HasOthers, Wanted and Wake take no lock.
 package lending

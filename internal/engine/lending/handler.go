@@ -14,7 +14,7 @@ type PeerHandler struct {
 	Log      *slog.Logger
 }
 
-// HandleQuestion receives questions of other nodes, which are polls: they lend.
+// HandleQuestion receives questions of other nodes. These are polls of nodes that lend.
 func (h PeerHandler) HandleQuestion(from model.NodeID, question []byte, answer func([]byte)) {
 	p, err := peer.Decode[peer.Poll](question)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h PeerHandler) HandleQuestion(from model.NodeID, question []byte, answer f
 	h.Borrower.HandlePoll(from, p, answer)
 }
 
-// HandleNote receives notes of other nodes, which are knocks: they want to borrow.
+// HandleNote receives notes of other nodes. These are knocks of nodes that want to borrow.
 func (h PeerHandler) HandleNote(from model.NodeID, word []byte) {
 	k, err := peer.Decode[peer.Knock](word)
 	if err != nil {

@@ -97,7 +97,8 @@ func (d *Lender) HandleKnock(from model.NodeID, k *peer.Knock) {
 	d.with(func(c *loan.Creditor) { c.HandleKnock(from, k) })
 }
 
-// Over informs the node that has made an ended claim, soon, if that node no longer owns the run.
+// Over says that a claim has ended. The lender soon informs the node that has made it, if that node
+// no longer owns the run.
 func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	d.with(func(c *loan.Creditor) { c.Over(ref, maker) })
 }

@@ -57,7 +57,7 @@ func (a *Abroad) Take(claims []model.Claim, maker model.NodeID) {
 	}
 }
 
-// Untake undoes Take: the worker leaves.
+// Untake undoes Take, because the worker leaves.
 func (a *Abroad) Untake(claims []model.Claim) {
 	for i := range claims {
 		a.Free(claims[i].Ref)

@@ -35,12 +35,12 @@ type Creditor struct {
 	loans map[model.NodeID]*loan
 	ended map[model.ClaimRef]ending
 	// seq numbers the polls of all owners. It only grows: an owner drops a poll whose number is not
-	// above the last one it heard, also when this node has forgotten that owner in between.
+	// above the last one that it received, even if this node has forgotten that owner in between.
 	seq uint64
 }
 
-// ending is the end of a claim, as an owner has told it. A claim that another owner sends
-// afterwards is late and must not start.
+// ending is the end of a claim that an owner has reported. If another owner sends the claim
+// afterwards, that message is late, and the claim must not start.
 type ending struct {
 	at time.Time
 	// stream is the stream in which the owner has stopped the claim; zero if the claim was settled.

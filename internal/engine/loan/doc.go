@@ -12,5 +12,5 @@
 // The machines have no clock, no goroutine and no lock: the time is an argument, and a round is a
 // call. Package lending runs them in production, and the simulator runs them in virtual time. A
 // caller with a lock around a machine must release it where a method says so, because proposals to
-// borrowed workers call back into the machine (Worker.Expect).
+// borrowed workers call back into the machine (BorrowedWorker.Expect).
 package loan

@@ -117,7 +117,8 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		}
 
 		for _, ref := range w.session.SetHeld(holds, waiting[pw.Name]) {
-			// A lane that has found the claim there since believes that the worker has it.
+			// A lane may have found since then that the worker has the claim according to its
+			// history.
 			w.known[ref] = true
 		}
 		for j := range pw.Holds {

@@ -12,8 +12,8 @@ type Party interface {
 	Alive(node model.NodeID) bool
 	// LookAround makes the node look at the members soon. It never waits.
 	LookAround()
-	// GiveBack makes claims available again that no worker executes, without consuming an attempt.
-	// It never waits.
+	// GiveBack makes the tasks of claims that no worker executes available again, without consuming
+	// an attempt. It never waits.
 	GiveBack(claims []model.ClaimRef)
 	// Lane returns the lane of a claim's run; nil if this node does not own it.
 	Lane(claim model.ClaimRef) ClaimLane
@@ -60,7 +60,8 @@ type Board interface {
 	UnservedWants() []queue.Want
 	// Unlend takes unused slots away, and returns the kinds of tasks that still wait for a worker.
 	Unlend(workers []queue.WorkerID) []queue.Want
-	// HasClaim reports whether a claim stands and has no worker or the given one.
+	// HasClaim reports whether a claim still holds its task, and whether its worker is the given
+	// one or none.
 	HasClaim(worker queue.WorkerID, claim model.ClaimRef) bool
 	// Beat says that a worker executes a claim.
 	Beat(worker queue.WorkerID, claim model.ClaimRef) bool

@@ -186,7 +186,8 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 			claims[s] = append(claims[s], *e.Claim)
 		case e.Stop != nil && s != nil:
 			handOver(s) // keep the order
-			// It may be a repetition: the owner says so whenever a poll lists the claim.
+			// It may be a repetition: the owner sends the stop again whenever a poll lists the
+			// claim.
 			s.Stop(*e.Stop, e.Canceled)
 		case e.Settled != nil && s != nil:
 			var err error

@@ -121,7 +121,7 @@ func (k Asker) AskSeries(ctx context.Context, to model.NodeID, question series.Q
 		return series.Counts{}, err
 	}
 	if told.Series == nil {
-		return series.Counts{}, fault.New(fault.Unavailable, "node %s does not count", to)
+		return series.Counts{}, fault.New(fault.Unavailable, "node %s keeps no counts of the last hour", to)
 	}
 	return *told.Series, nil
 }
@@ -155,7 +155,7 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 			if l := &replies[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
 				continue
 			} else if err := decMode.Unmarshal(l.Body[1:], &told); err != nil {
-				return told, fault.New(fault.Corrupt, "what node %s said: %w", to, err)
+				return told, fault.New(fault.Corrupt, "read the answer of node %s: %w", to, err)
 			}
 			return told, nil
 		}

@@ -121,7 +121,7 @@ func Encode[T Knock | Poll | PollReply](v *T) []byte {
 func Decode[T Knock | Poll | PollReply](b []byte) (*T, error) {
 	v := new(T)
 	if err := decMode.Unmarshal(b, v); err != nil {
-		return nil, fmt.Errorf("what another node said: %w", err)
+		return nil, fmt.Errorf("read a message of another node: %w", err)
 	}
 	return v, nil
 }

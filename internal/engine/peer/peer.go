@@ -192,7 +192,7 @@ func (p *Post) deliver(ctx context.Context) {
 	cancel()
 
 	if err != nil {
-		p.log.Debug("words to other nodes are lost", "count", len(mail), "error", err)
+		p.log.Debug("messages to other nodes are lost", "count", len(mail), "error", err)
 		return
 	}
 
@@ -218,7 +218,7 @@ func (p *Post) receive(ctx context.Context) (more bool) {
 	mail, err := p.mail.TakePeerMail(brief, p.self, page, pageBytes)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.log.Debug("cannot look for words of other nodes", "error", err)
+			p.log.Debug("cannot look for messages of other nodes", "error", err)
 		}
 		return false
 	}

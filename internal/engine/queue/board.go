@@ -18,7 +18,8 @@ type Config struct {
 	Grace time.Duration
 }
 
-// SetWeights changes the shares of tenants. It counts from the next task of each tenant on.
+// SetWeights changes the shares of tenants. The new shares apply from the next task of each tenant
+// on.
 func (b *Board) SetWeights(weights map[string]int) { b.cfg.Weights = weights }
 
 // DefaultGrace is the default of Config.Grace.
@@ -52,7 +53,8 @@ func New(cfg Config) *Board {
 	}
 }
 
-// tick returns the next number of the order in which things happen on this board.
+// tick returns the next sequence number. These numbers give the order in which things happen on
+// this board.
 func (b *Board) tick() uint64 {
 	b.seq++
 	return b.seq

@@ -112,7 +112,7 @@ func (b *Board) TakeDue(now model.Time) []Due {
 }
 
 // Beat says that a worker still executes a claim. It reports whether the worker still has the
-// claim. A claim without a worker becomes its own.
+// claim. If the claim has no worker, this worker gets it.
 func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld bool) {
 	b.advance(now)
 	t, w := b.findClaim(claim), b.workers[id]

@@ -65,8 +65,8 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // open cells whose best line has this key
-	// shared holds the cells of these that have other lines as well. When the key is served,
-	// another key may become the first in them.
+	// shared holds the cells among them that have several lines. When the key is served, the line
+	// of another key may become the best one of such a cell.
 	shared []*cell
 }
 
@@ -227,7 +227,7 @@ func (cl *cell) best() *leaf {
 	}
 }
 
-// refresh lists a cell where it belongs, after a change of anything that decides this.
+// refresh lists a cell under the right key, or under none, after a change that may affect this.
 func (b *Board) refresh(cl *cell) {
 	var want *key
 	if cl.leaves.len() > 0 && !cl.name.group.closed && !cl.name.site.paused {

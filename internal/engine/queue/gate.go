@@ -40,7 +40,7 @@ type Admitter interface {
 	Group(it *Item) string
 }
 
-// group holds the tasks with one Gate.Group. It exists while some of them wait.
+// group stands for the tasks with the same Admitter.Group. It exists while some of them wait.
 type group struct {
 	name   string
 	lines  int

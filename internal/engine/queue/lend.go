@@ -34,7 +34,8 @@ func (b *Board) Idle(id WorkerID) int {
 	return 0
 }
 
-// HasClaim reports whether a claim stands without a report, and has no worker or the given one.
+// HasClaim reports whether a claim still holds its task and has no report, and whether its worker
+// is the given one or none.
 func (b *Board) HasClaim(id WorkerID, claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The invariants of engine-entities-locks.md that the board must keep. These tests see the board
-// from outside, without the naive one.
+// The invariants (E16 and so on) that the board must keep. These tests see the board from outside,
+// without the naive one.
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 

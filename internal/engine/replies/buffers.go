@@ -117,7 +117,7 @@ func (h *Buffers) Take(ctx context.Context, r *model.ItemsTake) (model.ItemsPage
 	return h.next(ctx, k, s, turn)
 }
 
-// next waits for items. A later request of the same caller takes its turn.
+// next waits for items. A later request of the same caller ends the wait.
 func (h *Buffers) next(ctx context.Context, k streamKey, s *stream, turn <-chan struct{}) (model.ItemsPage, error) {
 	timer := time.NewTimer(h.cfg.Wait)
 	defer timer.Stop()

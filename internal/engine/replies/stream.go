@@ -16,7 +16,7 @@ type stream struct {
 	bytes   int
 	ended   bool // no item follows
 	failure *model.Failure
-	why     error // why it was ended from here; nil if it has not
+	why     error // why this node has ended it; nil if it has not
 
 	heard time.Time // when the caller was last heard
 	read  time.Time // when the caller last asked for items
@@ -26,11 +26,11 @@ type stream struct {
 	changed         chan struct{} // closed at the next change
 }
 
-// turns lets one request wait at a time: the latest one. An earlier one is a request whose sender
-// no longer waits.
+// turns lets only the latest request wait. The sender of an earlier request no longer waits for its
+// answer.
 type turns struct{ current chan struct{} }
 
-// begin returns a channel that is closed when the next request begins.
+// begin returns a channel that is closed when the next request arrives.
 func (t *turns) begin() <-chan struct{} {
 	if t.current != nil {
 		close(t.current)

@@ -68,7 +68,7 @@ const (
 	MaxSubjects = 500
 	// MaxOfTenant keeps one tenant from taking the place of all others.
 	MaxOfTenant = 100
-	// held is for how many points a sample stands: a sampler may be late.
+	// held is how many points a sample stands for, because a sampler may be late.
 	held = 3
 )
 
@@ -117,7 +117,7 @@ type Sampler struct {
 func NewSampler() *Sampler { return &Sampler{tracks: map[Subject]*track{}, cut: map[string]int64{}} }
 
 // Add records the state of all subjects of a node. A subject that is missing has no tasks. Two
-// samples of one point are one: the second state, and the sum of what both counted.
+// samples of one point become one, with the state of the second and the sum of what both counted.
 func (s *Sampler) Add(now model.Time, all []Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,8 @@ func (s *Sampler) record(at int64, one *Sample) {
 	t.set(at, one.Kind, one.Levels)
 }
 
-// set records levels for a point. A time before the last sample counts for that one.
+// set records levels for a point. Levels of a time before the last sample count for the point of
+// that sample.
 func (t *track) set(at int64, kind SubjectKind, levels [NumLevels]uint32) {
 	again := at <= t.sampled
 	t.advance(at, kind)
@@ -189,8 +190,8 @@ func (t *track) advance(to int64, kind SubjectKind) {
 	t.last = max(t.last, to)
 }
 
-// makeRoom drops the subject that has been idle for longest: one of the tenant if it has too many,
-// or one of all.
+// makeRoom drops the subject that has been idle for longest: a subject of the tenant if that has
+// too many, and otherwise a subject of any tenant.
 func (s *Sampler) makeRoom(at int64, tenant string) {
 	own := 0
 	for subject := range s.tracks {

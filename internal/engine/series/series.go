@@ -104,7 +104,7 @@ type One struct {
 	Kind   Kind
 }
 
-// Add counts at a time. A time that is older than the newest point counts for that one.
+// Add counts at a time. What happened before the newest point counts for that point.
 func (r *Recorder) Add(now model.Time, all []One) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +156,8 @@ func (g *hour) advance(to int64) {
 	g.last = max(g.last, to)
 }
 
-// makeRoom drops the tenant that was counted least recently, if there are too many. The numbers of
-// a tenant that comes back begin later.
+// makeRoom drops the tenant that was counted least recently, if there are too many. Then since
+// moves forward: the recorder no longer has complete numbers of all tenants for the time before.
 func (r *Recorder) makeRoom() {
 	if len(r.rings) < MaxTenants {
 		return

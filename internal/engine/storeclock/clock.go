@@ -59,8 +59,8 @@ type Verdict struct {
 	By time.Duration
 }
 
-// Clock is the store's time as a node knows it. It is not safe for concurrent use; Line returns a
-// copy of the part that is.
+// Clock is the store's time as a node knows it. It is not safe for concurrent use. Mapping returns
+// a copy of the part that goroutines can share.
 type Clock struct {
 	cfg    Config
 	line   Mapping
@@ -146,7 +146,8 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	if d == nil {
 		v.Change = Doubted
 	}
-	// Between two readings that are far apart, the clock may have been back and jumped again.
+	// Between two readings that are far apart, the clock may have been right for a while and then
+	// have jumped again.
 	if d == nil || got-d.last > c.cfg.Persist/2 || !d.isConfirmedBy(got, low, high, c.cfg.Jump) {
 		// Freeze the offset: a correction in progress belongs to the time before the jump.
 		ours := c.line.offset(got)
