@@ -24,7 +24,7 @@ func (t Tenant) Allowance(ctx context.Context) (Allowance, error) {
 }
 
 // SetAllowance changes how much of the system the tenant may use. It is for operators: a server
-// returns ErrDenied to an app that has no admin key. If it returns an error, nothing has changed.
+// refuses it to an app that has no admin key. If it returns an error, nothing has changed.
 func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 	return public(t.app.cfg.Backend.SetAllowance(ctx, t.app.host.tenant, api.Allowance{Open: a.OpenExecutions, Starts: a.StartsPerSecond, Weight: a.Weight, Retention: a.Retention}))
 }
