@@ -16,18 +16,18 @@ import (
 type Activity[I, O any] struct {
 	name  string
 	fn    func(context.Context, I) (O, error)
-	tx    *txCode[I, O] // instead of fn, for one that is transactional
-	bound bool          // its code was given with its name
+	tx    *txCode[I, O] // replaces fn in a transactional activity
+	bound bool          // defined together with its code, not declared
 	key   func(I) string
 	opts  stepOptions
-	spec  *model.TaskSpec // of those options; nil without a queue
+	spec  *model.TaskSpec // made from opts; nil without a queue
 
-	taskKey func(I) Key // of tasks that are submitted
-	wrong   error       // with them
+	taskKey func(I) Key // returns the key of a submitted task; see KeyedBy
+	wrong   error       // what is wrong with opts
 	at      string
 }
 
-// NewActivity defines an activity whose code is here.
+// NewActivity defines an activity together with its code.
 func NewActivity[I, O any](name string, fn func(context.Context, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
 	a := &Activity[I, O]{name: name, fn: fn, bound: true, at: callerPosition()}
 	a.apply(opts)
@@ -57,7 +57,7 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 }
 
 // StepKeyedBy returns a copy whose steps are identified by key(in). Without it, a step is
-// identified by its arguments and by how often the workflow has made it with equal arguments.
+// identified by its input and by how many steps with an equal input the workflow has made before.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key
@@ -99,7 +99,7 @@ func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O
 	return stepFuture[O]("output of activity", a.name, ctx.x.StepFuture(s))
 }
 
-// Execution refers to the task of a key that was submitted, without touching the store.
+// Execution refers to the submitted task with this key. It does not read the store.
 func (a *Activity[I, O]) Execution(key Key) Execution[O] {
 	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
 }
@@ -107,8 +107,8 @@ func (a *Activity[I, O]) Execution(key Key) Execution[O] {
 // ActivityOption configures an activity definition.
 type ActivityOption interface{ applyActivity(*stepOptions) }
 
-// AttemptTimeout limits one attempt: after d its context ends and the attempt has failed. The
-// attempt of a task counts from the time at which a worker claims it. The default is no limit.
+// AttemptTimeout limits one attempt: after d its context ends and the attempt has failed. The time
+// of a task's attempt starts when a worker claims the task. The default is no limit.
 func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
 
 type timeoutOption time.Duration

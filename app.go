@@ -14,34 +14,36 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// App is an open node and the worker in it that serves the definitions. It is safe for concurrent
-// use. Package embedded makes one.
+// App connects a program with a store and runs the code of its definitions. It is safe for
+// concurrent use. Package embedded opens an App with an engine in this process, and Dial opens one
+// that uses a server.
 //
-// Programs speak to executions through With and InTx. Operators use the groups: Executions,
-// Histories, Entities, Locks, Mailboxes, Tasks, DeadTasks, Queues, Limits, Breakers and Schedules.
+// Programs start and call executions through With and InTx. Operators use the groups: Executions,
+// Histories, Signals, Entities, Locks, Mailboxes, Tasks, DeadTasks, Queues, Limits, Breakers,
+// Schedules and Tenant.
 type App struct {
 	host   *host
 	worker *replay.Worker
-	tasks  *pool.Pool // nil when it executes none
-	// entities is nil when it has the code of none.
+	tasks  *pool.Pool // nil if the app executes no tasks
+	// entities is nil if the app has no code of entities or services.
 	entities *entity.Worker
 	cfg      attachment
 
-	databases  []*userdb.Database // in which transactional activities act
+	databases  []*userdb.Database // of transactional activities
 	relays     []*relay
 	hinter     hinter
 	background sync.WaitGroup
-	stop       context.CancelFunc // of what runs in the background
+	stop       context.CancelFunc // ends the goroutines in background
 
 	singletons     sync.WaitGroup
-	stopSingletons func() // ends them and waits; nil before they run
+	stopSingletons func() // ends the singletons and waits for them; nil before they run
 
 	closing sync.Once
 	closed  error
 }
 
-// With is the Caller of ordinary code: the app together with ctx. A call ends when ctx does; what
-// the call started goes on.
+// With returns the Caller for ordinary code: the app together with ctx. A call ends when ctx ends,
+// but an execution that it has started continues.
 func (a *App) With(ctx context.Context) Client { return Client{a, ctx} }
 
 // Wait blocks until ctx ends, then closes the app.
@@ -51,13 +53,13 @@ func (a *App) Wait(ctx context.Context) error {
 }
 
 // Close stops taking new work, waits for running steps (embedded.Config.DrainTimeout) and tasks
-// (TaskConfig.DrainTimeout), and releases everything. Open executions go on when a process opens
+// (TaskConfig.DrainTimeout), and releases everything. Open executions continue when a process opens
 // the store again.
 //
-// Close does not wait for a store that takes nothing, for example because its disk is full. It
-// makes a few more attempts within a second. Then it returns an ErrUnavailable that says what
-// is not stored. Nothing acknowledged is lost: pending calls have failed with the reason, and
-// steps whose outcomes are not stored run again.
+// Close does not wait for a store that accepts no commits, for example because its disk is full. It
+// tries a few more times within a second, and then returns an ErrUnavailable that says what is not
+// stored. Nothing acknowledged is lost: pending calls have failed with the reason, and steps whose
+// outcomes are not stored run again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		if a.cfg.OnClosing != nil {
@@ -83,10 +85,10 @@ func (a *App) endSingletons() {
 	}
 }
 
-// closeWorkers takes no new work and waits for running work. It serves entities until steps and
-// tasks have ended, because they may wait for entities.
+// closeWorkers accepts no new work and waits for running work. It closes the entity worker last,
+// because running steps and tasks may wait for entities.
 func (a *App) closeWorkers() error {
-	var tasks sync.WaitGroup // are drained at the same time
+	var tasks sync.WaitGroup // tasks end while the steps of workflows end
 	var left, closed error
 	tasks.Go(func() { left = a.closeTasks() })
 	if a.worker != nil {
@@ -105,9 +107,9 @@ func (a *App) closeWorkers() error {
 // The app writes a blob before the commit that refers to it. So age must be longer than any commit
 // can take, outages of the store included. It must be at least an hour; a day is a good choice.
 //
-// Outboxes and outcomes of transactional activities refer to blobs too, so call it from an app that
-// has all of them. A copy of a store has the id of the original: never sweep from a copy that
-// shares the blobs of the original.
+// Outboxes and the outcomes of transactional activities refer to blobs too, so call it from an app
+// whose definitions include all of them. A copy of a store has the id of the original: never sweep
+// from a copy that shares the blobs of the original.
 func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int, err error) {
 	blobs := a.host.codec.Blobs()
 	switch {
@@ -153,8 +155,9 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 // minSweepAge is how old a blob must be at least before a sweep may remove it.
 const minSweepAge = time.Hour
 
-// findReferences finds everything that refers to blobs. It reads the databases of the user first: a
-// value that moves from one of them to the store at the same time is then found in the store.
+// findReferences finds everything that refers to blobs. It reads the databases of the user before
+// the store, so that it cannot miss a value that moves from one of them to the store in the
+// meantime.
 func (a *App) findReferences(ctx context.Context, found func(value []byte) error) error {
 	mark := payload.ReferenceMark()
 	for _, r := range a.relays {

@@ -39,8 +39,8 @@ func (a *App) serveDatabases(r *registry) error {
 	return nil
 }
 
-// rarely is how often a test polls an outbox: in virtual time, a poll every second would be most of
-// its work.
+// rarely is the pause between two polls of an outbox in a test. Polling every second would be most
+// of the work of a test in virtual time.
 const rarely = 24 * time.Hour
 
 func (a *App) stopBackground() {
@@ -52,8 +52,9 @@ func (a *App) stopBackground() {
 func (a *App) inbox() (api.Inbox, bool) { return a.cfg.Backend.Inbox() }
 
 // hinter wakes the owners of shards after transactions of this process have put messages into the
-// engine's inbox. A transaction does not report its commit, so the app hints a few times, ever more
-// slowly. The owners find a later commit themselves, because they look every two seconds.
+// engine's inbox. A transaction does not report its commit, so the app sends several hints with
+// growing pauses. The owners find a later commit by themselves, because they read the inbox every
+// two seconds.
 type hinter struct{ shards chan model.ShardID }
 
 // hint asks for hints to one shard. It drops the hint when too many are queued.

@@ -35,9 +35,9 @@ func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 	return list, nil
 }
 
-// Trip opens a circuit breaker as if enough tasks had failed. It closes again as its rule says. It
-// returns ErrNotFound for a name that no rule, no state and no activity of a running program has;
-// SetRule makes a new name known.
+// Trip opens a circuit breaker as if enough tasks had failed. The breaker closes again according to
+// its rule. Trip returns ErrNotFound for a name that no rule, no stored state and no activity of a
+// running program has. SetRule makes a new name known.
 func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
@@ -47,8 +47,8 @@ func (b Breakers) Reset(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.ResetBreaker(ctx, b.app.host.tenant, name))
 }
 
-// Pause lets no task through a circuit breaker before a time. A time in the past ends the pause. It
-// returns ErrNotFound as Trip does.
+// Pause lets no task through a circuit breaker before until. A time in the past ends the pause.
+// Pause returns ErrNotFound as Trip does.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
 		return fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y)
@@ -72,8 +72,8 @@ func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
 	return public(b.app.cfg.Backend.SetBreaker(ctx, b.app.host.tenant, api.Breaker(r)))
 }
 
-// DeleteRule removes a rule. Breakers that it applied to have the defaults again, and an activity
-// that names no breaker has none.
+// DeleteRule removes a rule. Breakers that it applied to use the defaults again. An activity that
+// had a breaker only because of this rule has none.
 func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.DeleteBreaker(ctx, b.app.host.tenant, name))
 }
@@ -81,9 +81,9 @@ func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 // BreakerRule says when a circuit breaker opens and how it closes again. A zero field has its
 // default.
 type BreakerRule struct {
-	// Name is that of a breaker which activities name with the option Breaker. "activity:" in front
-	// of the name of an activity gives that activity a breaker without an option. A * at the end
-	// matches every name that begins so.
+	// Name is the name of a breaker, as activities give it with the option Breaker. "activity:" in
+	// front of the name of an activity gives that activity a breaker without an option. A * at the
+	// end matches every name that starts with the text before it.
 	Name string
 	// Failures is how many failures within Window (1 min) open the breaker; the default is 5 when
 	// Ratio is zero too. Ratio is the share of failures that opens it, from 0 to 1, once there are
@@ -115,13 +115,13 @@ type BreakerInfo struct {
 	Until  time.Time
 	Reason string
 	Paused bool
-	// Failures counts failures within the window. Probes are the probes that run now.
+	// Failures counts failures within the window. Probes counts the probes that run now.
 	Failures, Probes int
 	Rule             BreakerRule
 }
 
 // Breaker makes the outcomes of a task count for the circuit breaker of that name. While the
-// breaker is open, no process begins an attempt of the task, and no attempt is used up.
+// breaker is open, no process starts an attempt of the task, and the task uses up none.
 // [Breakers.SetRule] says when the breaker opens.
 func Breaker(name string) TaskOption {
 	return taskOption{"Breaker", func(s *taskSettings) { s.breaker = name }}

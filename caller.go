@@ -6,13 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Sender may send: start, signal, resolve, cancel, and call without waiting. Client, WorkflowCtx,
+// Sender can send: start, signal, resolve, cancel, and call without waiting. Client, WorkflowCtx,
 // EntityCtx and a transaction (App.InTx, InPgx) are Senders.
 type Sender interface{ sender() outlet }
 
-// Caller may also wait for an answer. Client and WorkflowCtx are Callers. A transaction is not,
-// because nothing happens before it commits; an entity is not, because it would block its own
-// calls.
+// Caller can also wait for an answer. Client and WorkflowCtx are Callers. A transaction is not one,
+// because nothing happens before it commits. An EntityCtx is not one, because an entity that waits
+// would block its other calls.
 type Caller interface {
 	Sender
 	caller() inlet
@@ -22,7 +22,7 @@ type Caller interface {
 type outlet interface {
 	reader
 	start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error)
-	// send sends a signal, a settlement, a cancel request or a call that is not waited for.
+	// send sends a signal, a settlement, a cancel request or a call without waiting for the reply.
 	send(r api.Request, o *stepOptions) error
 }
 
@@ -37,18 +37,17 @@ type inlet interface {
 	// invoke calls an entity or a service.
 	invoke(r *api.CallRequest, o *stepOptions) (model.Payload, error)
 	read(ref Ref, state string) (model.Payload, bool, error)
-	// entity reads the state of one.
+	// entity reads the state of an entity.
 	entity(a model.Address) (model.Payload, bool, error)
-	// ask sends an update to a schedule. The engine stores it as it is, whatever the payload
-	// settings are.
+	// ask sends an update to a schedule. The payload settings of the app do not apply to it.
 	ask(r *api.UpdateRequest) (model.Payload, error)
 }
 
-// state is how an execution stands.
+// state is the current state of an execution.
 type state struct {
 	Status  string
 	Reason  string
-	Output  []byte // as Format says
+	Output  []byte // encoded as Format says
 	Format  string `json:",omitempty"`
 	Failure *model.Failure
 }

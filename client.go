@@ -31,9 +31,9 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.St
 	return c.host().startRequest(c.ctx, brief, ref, in, o)
 }
 
-// canAttach reports whether a start attaches although the engine refused it because of another
-// input. That is so when the input is the same, but was stored in another way before the payload
-// settings were changed. The engine cannot tell, because it cannot read stored payloads.
+// canAttach reports whether a start may attach although the engine refused it because of another
+// input. It may if the inputs are equal and only their stored forms differ, because the payload
+// settings have changed. The engine cannot know this, because it cannot read stored payloads.
 func (c Client) canAttach(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
 	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
 		return false

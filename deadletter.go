@@ -11,23 +11,24 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// DeadLetter is a message that was refused after its transaction or its entity operation had
-// committed: a start, signal, settlement, cancel request or call. Causes are another input for a
-// key that is in use, and an execution that is closed or does not exist. A call whose operation the
-// build lacks, or whose entity state it cannot read, becomes a dead letter, and so does a stored
-// message that cannot be read. A dead letter is not tried again. A task that failed permanently is
-// a DeadTask instead.
+// DeadLetter is a message that the engine refused after its transaction or its entity operation had
+// committed: a start, signal, settlement, cancel request or call. For example, a start has another
+// input than the execution of its key, or a signal goes to an execution that is closed or does not
+// exist. A call becomes a dead letter if the build lacks the operation or cannot read the state of
+// the entity. So does a stored message that cannot be read. The engine does not try a dead letter
+// again. A task that failed permanently is a DeadTask instead.
 type DeadLetter struct {
 	ID string
-	// start, signal, settle, cancel, call; unreadable when the stored message is damaged
+	// Kind is start, signal, settle, cancel or call, or unreadable if the stored message is
+	// damaged.
 	Kind   string
 	Target Ref
-	At     time.Time // when it was sent or, in the engine's own database, refused
+	At     time.Time // of the send or, in the engine's own database, of the refusal
 	Reason string    // why it was refused
 }
 
-// DeadLetters returns the messages that were refused after their sender had stopped waiting. They
-// come from the outboxes of this app and from the engine's own database. They stay until an
+// DeadLetters returns the messages that the engine refused after their senders had stopped waiting.
+// They come from the outboxes of this app and from the engine's own database. They stay until an
 // operator deletes their rows.
 func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {

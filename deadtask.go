@@ -16,8 +16,8 @@ type DeadTasks struct{ app *App }
 // DeadTasks operates the tasks that failed permanently.
 func (a *App) DeadTasks() DeadTasks { return DeadTasks{a} }
 
-// List returns tasks that failed permanently, the newest first. Inputs and attempts are
-// left out; Describe has them.
+// List returns tasks that failed permanently, the newest first. It leaves out inputs and attempts;
+// Describe returns them.
 func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	r := q.request(d.app.host.tenant)
 	show := func(dead *api.DeadTask) DeadTask { return d.deadOf(ctx, dead) }
@@ -69,13 +69,12 @@ func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, e
 	}
 }
 
-// DeadTask is a task that failed permanently: it has no attempts left, or its error was not worth
-// another attempt. The caller that waited for it has got the error. A dead task is kept, with its
-// input and the error of every attempt, until an operator purges it or for 90 days
-// (embedded.Config.KeepDead), and may be requeued. A message that the engine refused is a
-// DeadLetter instead.
+// DeadTask is a task that failed permanently: it has no attempts left, or its error was permanent.
+// The caller that waited for it has received the error. The engine keeps a dead task, with its
+// input and the errors of its attempts, for 90 days (embedded.Config.KeepDead) or until an operator
+// purges it. An operator can requeue it. A message that the engine refused is a DeadLetter instead.
 type DeadTask struct {
-	ID       string // names it in calls
+	ID       string // for Describe, Requeue and UndoRequeue
 	Activity string
 	Queue    string
 	// Of is the execution that the task was a step of, with its run. For a submitted task it is the
@@ -84,7 +83,7 @@ type DeadTask struct {
 	Scheduled time.Time
 	Died      time.Time
 	Attempts  int
-	Err       error // that it died of
+	Err       error // the final error
 	// Fingerprint is a digest of the error without its numbers, ids and quoted parts. Tasks that
 	// failed in the same way have the same fingerprint.
 	Fingerprint string
@@ -96,7 +95,7 @@ type DeadTask struct {
 
 	// Only DeadTasks.Describe fills the fields below; lists leave them out.
 
-	// Failed are the first and the last attempts that failed. LeftOut counts those between them.
+	// Failed are the first and the last failed attempts. LeftOut counts the attempts between them.
 	Failed  []FailedAttempt
 	LeftOut int
 	// Input is JSON, or nil when this app cannot decode it. InputIs says how it is stored.
@@ -118,7 +117,7 @@ type DeadGroup struct {
 	Fingerprint string // for DeadQuery
 	Count       int64
 	First, Last time.Time
-	Message     string // of the last one
+	Message     string // of the newest task
 }
 
 // DeadQuery selects dead tasks. All conditions must hold; a zero field is no condition.
@@ -126,7 +125,7 @@ type DeadQuery struct {
 	Activities  []string // any of these
 	Queues      []string // any of these
 	Fingerprint string
-	// From and To are the times of death: at or after From, before To.
+	// From and To select tasks that failed permanently at or after From and before To.
 	From, To time.Time
 	// Requeued selects tasks that were requeued (true) or were not (false); nil selects both.
 	Requeued *bool

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is what Open accepts: a workflow, an activity, an Entity, a Service, a Schedule, an
-// Outbox, a Binding or a Group.
+// Definition is what Open and Dial accept: a Workflow, an Activity, an Entity, a Service, a
+// Schedule, a Singleton, an Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
 // Group is several definitions as one.
@@ -31,8 +31,8 @@ type Void = struct{}
 
 type workflowDefinition struct {
 	name   string
-	code   replay.Code // nil when it is only declared
-	bound  bool        // it was meant to have code
+	code   replay.Code // nil if the workflow is only declared
+	bound  bool        // defined or bound with code, not only declared
 	uses   []Definition
 	pinned bool
 	retain time.Duration
@@ -51,19 +51,19 @@ type activityDefinition struct {
 	at    string
 	types []typeOf
 	input inputType
-	wrong error // with its options
+	wrong error // what is wrong with its options
 
-	queue   string                   // that carries it; empty when it runs inline
-	limits  []string                 // that its tasks take permits of
-	breaker string                   // that its tasks count for
-	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
+	queue   string                   // empty if the activity runs inline
+	limits  []string                 // whose permits its tasks need
+	breaker string                   // which counts the outcomes of its tasks
+	handler func(*host) pool.Handler // of tasks; nil without code and for transactional activities
 
 	transactional bool
-	db            *userdb.Database // of a transactional one
+	db            *userdb.Database // of a transactional activity
 }
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
 
-// elsewhere reports whether the workers of its queue have the code, so that this app does not need
-// it.
+// elsewhere reports whether this app does not need the code, because the activity has a queue and
+// workers of that queue may be in other processes.
 func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }

@@ -18,25 +18,24 @@ import (
 // Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server
 // on this machine. A zero field has the default that its comment names.
 type Dialer struct {
-	// Token is the key that the server knows this program by. Without one, only a server lets the
-	// program in that asks for none, such as perdure dev. Dial refuses to send it in plain text to
-	// another machine.
+	// Token is the key with which this program authenticates. Leave it empty for a server that asks
+	// for none, such as perdure dev. Dial refuses to send it in plain text to another machine.
 	Token string
 	// TLS of the connection. Nil trusts the roots of the system.
 	TLS *tls.Config
-	// PlainText turns TLS off also for servers on other machines. Everything can be read on the
-	// way, so use it only in networks that you trust.
+	// PlainText turns off TLS, also for servers on other machines. Other machines in the network
+	// can then read everything, so use it only in networks that you trust.
 	PlainText bool
 	// Tenant chooses the tenant. Only an admin key may choose; others belong to one tenant.
 	Tenant string
 	// Patience is how long Dial and calls without a deadline try to reach a server; 1 min.
 	Patience time.Duration
-	// Logger gets what an operator should know: broken connections, lost sessions. It gets no
+	// Logger receives messages for operators: broken connections, lost sessions. They contain no
 	// payloads. Nil logs nothing.
 	Logger *slog.Logger
 	// Metrics is where this process registers its metrics until it closes, such as
-	// prom.Metrics(prometheus.DefaultRegisterer). They are those of the process itself: its
-	// activities, its tasks and its connection. The server has the others. Nil counts nothing. See
+	// prom.Metrics(prometheus.DefaultRegisterer). They describe this process: its activities, its
+	// tasks and its connection. The server has the other metrics. Nil counts nothing. See
 	// docs/observability.md.
 	Metrics Metrics
 	// Tracer creates spans for starts, messages and executed code, such as
@@ -57,15 +56,15 @@ type Dialer struct {
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own.
 	MaxPayload int
-	// Payloads is how inputs, outputs and messages are stored. The server sees only what this
-	// program makes of them: with encryption it cannot read them.
+	// Payloads says how inputs, outputs and messages are stored. The server sees only their stored
+	// form: it cannot read what this program has encrypted.
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// Tasks is how this process executes tasks, if it has the code of activities with a queue.
 	Tasks TaskConfig
-	// Version names the build of this program, such as a commit. Only processes of the version that
-	// began an execution continue it, if its workflow is Pinned.
+	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
+	// processes of the version that started an execution continue it.
 	Version string
 	// Name is the name of the app. Schedules remember which app applied them by this name.
 	Name string
@@ -81,11 +80,11 @@ type Dialer struct {
 // The URL names one or more servers of a cluster:
 //
 //	grpc://host:7800             TLS, unless the host is this machine
-//	grpc://one:7800,two:7800     the program uses one of them, and another one when it fails
+//	grpc://one:7800,two:7800     the program uses one of them, and the other if that one fails
 //	unix:/run/app.sock           a socket of this machine
 //
-// Dial fails when no server answers within Dialer.Patience. Afterwards the app connects again by
-// itself whenever the connection breaks: calls wait, and running steps go on. See
+// Dial fails if no server answers within Dialer.Patience. After Dial has succeeded, the app
+// reconnects whenever the connection breaks: calls wait, and running steps continue. See
 // docs/remote-workers.md.
 func Dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
 	return Dialer{}.Dial(ctx, url, defs...)

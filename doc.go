@@ -22,14 +22,15 @@
 // resolve), a [Caller] may also wait for an answer. [App.With] makes ordinary code a Caller.
 // Workflow code is a Caller through its WorkflowCtx, and then every call is journaled.
 //
-// Each step has exactly one outcome in the journal, whatever crashes; its body runs at least once.
-// Workflow code must be deterministic: the same journal must lead it to ask for the same steps.
-// When it does not, the engine blocks the execution with a reason and executes nothing.
+// Each step has exactly one outcome in the journal, even after crashes. Its body runs at least
+// once. Workflow code must be deterministic: with the same journal it must ask for the same steps.
+// If it does not, the engine blocks the execution with a reason and executes nothing.
 //
 // An activity with a queue ([OnQueue]) is a task: any process that has its code and a free slot
 // executes it, within limits and behind circuit breakers that all processes share ([Limit],
 // [Breaker]). [Activity.Submit] creates a task without a workflow, and a [Schedule] starts
 // workflows and tasks at certain times.
 //
-// Package embedded opens an [App]: it runs the engine in this process.
+// Package embedded opens an [App] and runs the engine in this process. [Dial] opens an App that
+// uses a server.
 package perdure

@@ -30,11 +30,11 @@ func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[Ent
 type EntityFilter struct {
 	Type, Prefix string // name of the entity, and the beginning of its key
 	Locked       bool   // only entities that a workflow has locked
-	// Waiting selects only entities for which stored calls wait, whether they exist or not. They
-	// are in no particular order.
+	// Waiting selects only entities for which stored calls wait, even entities without a state.
+	// They come in no particular order.
 	Waiting bool
-	// Expired selects only states whose time is over and that the engine has not removed yet. Other
-	// lists do not have them.
+	// Expired selects only entities whose state has expired but is not removed yet. Without it,
+	// these entities are left out.
 	Expired bool
 	// The last change was at ChangedFrom or later, and before ChangedTo.
 	ChangedFrom, ChangedTo time.Time
@@ -42,8 +42,8 @@ type EntityFilter struct {
 	MinVersion, MaxVersion int64
 }
 
-// Find returns the entities that a filter selects, by type and key. It reads them in bounded
-// portions, so entities that change during the list may be listed or not.
+// Find returns the entities that a filter selects, by type and key. It reads them in pages, so an
+// entity that changes during the loop may be left out.
 func (e Entities) Find(ctx context.Context, f EntityFilter) iter.Seq2[EntityInfo, error] {
 	r := api.EntityListRequest{
 		KeyPrefix: f.Prefix, Locked: f.Locked, Waiting: f.Waiting, Expired: f.Expired, MinVersion: f.MinVersion, MaxVersion: f.MaxVersion,
@@ -57,8 +57,8 @@ func (e Entities) Find(ctx context.Context, f EntityFilter) iter.Seq2[EntityInfo
 	return e.app.listEntities(ctx, f.Type, r)
 }
 
-// Describe returns the committed state of an entity, its lock and its waiting calls. It waits for
-// nothing. An entity that does not exist is no error.
+// Describe returns the committed state of an entity, its lock and its waiting calls. It does not
+// wait for operations or locks. For an entity that does not exist, it returns no error.
 func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo, err error) {
 	defer publish(&err)
 	to, err := ref.address(e.app.host.tenant)
@@ -92,8 +92,8 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 // state. The process that owns the entity applies the edit like an operation, in one commit, but
 // runs no code of the entity.
 //
-// Edit returns ErrConflict and changes nothing if the version is another one by now, while an
-// operation of the entity runs, and while a workflow holds its lock.
+// Edit returns ErrConflict and changes nothing if the version has changed, if an operation of the
+// entity runs, or if a workflow holds its lock.
 func (e Entities) Edit(ctx context.Context, ref EntityRef, version string, state []byte) (now string, err error) {
 	defer publish(&err)
 	to, err := ref.address(e.app.host.tenant)
@@ -137,13 +137,13 @@ func (h *host) encodeState(ctx context.Context, ref EntityRef, state []byte) (p 
 }
 
 // ForceDelete removes an entity whose row cannot be read or whose changes the store refuses. It
-// writes the row and the waiting calls to export first, as they are, as JSON lines
-// (docs/operating.md has the format), and flushes export as Executions.ForceDelete does.
+// first writes the row and the waiting calls to export, unchanged, as JSON lines (docs/operating.md
+// has the format), and flushes export as Executions.ForceDelete does.
 //
 // Callers and workflows that wait for the entity get ErrNotFound. One-way calls become dead
-// letters. The workflow that holds the lock gets ErrConflict for further calls. When the entity
-// changes after its row was written, ForceDelete removes nothing and returns ErrConflict; try again
-// with a new export.
+// letters. The workflow that holds the lock gets ErrConflict for further calls. If the entity
+// changes after ForceDelete has written its row, ForceDelete removes nothing and returns
+// ErrConflict. Then try again with a new export.
 func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writer) error {
 	to, err := ref.address(e.app.host.tenant)
 	if err == nil {
@@ -155,7 +155,8 @@ func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writ
 // EntityInfo describes an entity, its lock, and its waiting calls.
 type EntityInfo struct {
 	Ref EntityRef
-	// Version names this state, for Entities.Edit. It is "0" without a state and a lock.
+	// Version identifies this state, for Entities.Edit. It is "0" if there is neither a state nor a
+	// lock.
 	Version string
 	// Exists is true when the entity has a state. An entity without a state may be locked.
 	Exists           bool
@@ -176,10 +177,10 @@ type EntityInfo struct {
 	// Only Entities.Describe fills the fields below; lists leave them out.
 
 	// Waiting counts the stored calls and lock requests that wait, up to a hundred. Waiters are the
-	// runs among them that wait for the lock, in the order in which they get it.
+	// runs that wait for the lock, in the order in which they get it.
 	Waiting int
 	Waiters []Ref
-	// Reason says why the waiting calls do not go on.
+	// Reason says why the waiting calls do not run.
 	Reason string
 	// Log is the last operations, oldest first, if the entity keeps an OperationLog.
 	Log []OperationRecord
@@ -189,7 +190,7 @@ type EntityInfo struct {
 type OperationRecord struct {
 	Operation string
 	At        time.Time // when its result was stored
-	// From is the execution that called, if an execution did. RequestID is that of a client.
+	// From is the caller if it was an execution. RequestID is the request id of a client.
 	From      Ref
 	RequestID string
 	// Err is nil if the operation succeeded.

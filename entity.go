@@ -23,11 +23,11 @@ func NewEntity[S any](name string, opts ...EntityOption) *Entity[S] {
 	return e
 }
 
-// Ref is the address of one entity, for locks.
+// Ref returns the address of one entity, for locks and for operators.
 func (e *Entity[S]) Ref(key string) EntityRef { return EntityRef{e.name, key} }
 
 // Get returns the committed state of a key; exists is false when it has none. It does not wait for
-// operations or locks, and no process needs to have the code. From a workflow it is a step.
+// operations or locks, and works even if no process has the code. From a workflow it is a step.
 func (e *Entity[S]) Get(c Caller, key string) (state S, exists bool, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -59,8 +59,8 @@ func (e *Entity[S]) define(r *registry) {
 	r.entity(d)
 }
 
-// stateCode reads and writes the state of an entity. A state has the mark of its version while it
-// is encoded, so that a migrated state differs from the stored one.
+// stateCode reads and writes the state of an entity. An encoded state includes its version, so that
+// a migrated state differs from the stored one.
 func stateCode[S any](name string, o *entityOptions) func(*host) *entity.State {
 	return func(h *host) *entity.State {
 		return &entity.State{
@@ -93,8 +93,8 @@ func stateCode[S any](name string, o *entityOptions) func(*host) *entity.State {
 type calleeKind struct {
 	word   string
 	words  string
-	prefix string // of the types of its addresses
-	call   string // what people call one of its functions
+	prefix string // of the types in its addresses
+	call   string // the word for one of its functions
 }
 
 var (
@@ -102,8 +102,8 @@ var (
 	serviceKind = &calleeKind{"service", "services", model.ServicePrefix, "RPC"}
 )
 
-// maxCallee bounds the names of entities and services, in bytes: together with the prefix they are
-// the types of addresses.
+// maxCallee is the longest name of an entity or a service, in bytes. The prefix and the name
+// together are the type in an address.
 const maxCallee = maxName - len(model.ServicePrefix)
 
 // checkName reports what is wrong with a name.
@@ -133,7 +133,7 @@ type callee struct {
 	at   string
 
 	mu    sync.Mutex
-	calls []callDefinition // grows while a program defines them, and is read by Open
+	calls []callDefinition // grows with each definition; Open reads it
 }
 
 func (e *callee) apply(opts []EntityOption) {

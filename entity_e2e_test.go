@@ -214,7 +214,7 @@ func TestOneWayCalls(t *testing.T) {
 	})
 }
 
-// A call that fails, in whatever way, leaves the state as it was and sends nothing.
+// A call that fails in any way does not change the state and sends nothing.
 func TestFailedOperationChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -480,7 +480,7 @@ func TestUnreadableState(t *testing.T) {
 
 // ---- from workflows
 
-// Wherever a crash interrupts it, a workflow that moves money moves it once.
+// A workflow that moves money moves it once, no matter where a crash interrupts it.
 func TestMovesSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[string] {
@@ -515,7 +515,7 @@ func TestMovesSurviveCrashes(t *testing.T) {
 	})
 }
 
-// The journal has what a workflow reads from an entity, so a replay reads the same value.
+// The journal records what a workflow reads from an entity, so a replay reads the same value.
 func TestWorkflowReadsOnce(t *testing.T) {
 	t.Parallel()
 	b, goOn := newBank(), perdure.NewSignal[string]("go")

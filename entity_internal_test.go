@@ -219,7 +219,7 @@ func TestEntitiesMayNotJoin(t *testing.T) {
 	}
 }
 
-// Every verb of a client sends the request that it should.
+// Every verb of a client sends the right request.
 func TestCallsOfAClient(t *testing.T) {
 	t.Parallel()
 	boxes, calm := NewEntity[box]("box"), NewService("calm")
@@ -315,7 +315,8 @@ func TestEntityPayloads(t *testing.T) {
 	}
 }
 
-// A state has changed only when its content has: the same content encrypted twice looks different.
+// A state counts as changed only if its content has changed. The same content looks different when
+// it is encrypted a second time.
 func TestEncryptedStateThatStays(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box")

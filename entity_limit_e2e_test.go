@@ -10,7 +10,7 @@ import (
 )
 
 // The caller of an operation gets its answer when the operation has ended. It does not wait for the
-// operations behind it, however many wait for the key.
+// operations behind it, no matter how many wait for the key.
 func TestSlowOperationsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
 	accounts := perdure.NewEntity[account]("slow")

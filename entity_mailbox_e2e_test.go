@@ -65,7 +65,7 @@ func TestBoundedMailbox(t *testing.T) {
 		t.Errorf("a call with too many bytes: %v", err)
 	}
 
-	// The calls run when the first one has.
+	// The other calls run after the first one.
 	close(release)
 	if n, err := add.Call(c, "large", "last"); err != nil || n != 4 {
 		t.Errorf("the last call returns %d, %v", n, err)

@@ -115,7 +115,7 @@ func TestStream(t *testing.T) {
 }
 
 // The code of a stream waits for a caller that reads slowly. That delays neither other streams and
-// operations of the key nor other keys, however many slow callers there are.
+// operations of the key nor other keys, no matter how many slow callers there are.
 func TestStreamBackPressure(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()
@@ -282,7 +282,8 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// A stream is not an operation, and a key without code for it is refused as other calls are.
+// Call refuses a stream, and Read refuses an operation. A stream without code is refused as other
+// calls are.
 func TestStreamRefused(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()

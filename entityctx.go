@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// EntityCtx is what an operation or an RPC may do: send, never wait. What it sends leaves with the
-// commit of the call, or not at all when the call fails. A message that its target refuses becomes
-// a dead letter (App.DeadLetters). Do not use it after the call has returned.
+// EntityCtx lets an operation or an RPC send messages, but never wait. The engine sends them with
+// the commit of the call, and drops them if the call fails. A message that its target refuses
+// becomes a dead letter (App.DeadLetters). Do not use it after the call has returned.
 type EntityCtx struct {
 	c *entity.Call
 	h *host
@@ -19,19 +19,20 @@ type EntityCtx struct {
 
 func (ctx EntityCtx) sender() outlet { return ctx }
 
-// Key is the key that is called.
+// Key returns the key of the entity or service that is called.
 func (ctx EntityCtx) Key() string { return ctx.c.Entity.Key }
 
-// Exists tells whether the entity had a state before this operation.
+// Exists reports whether the entity had a state before this operation.
 func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
 
-// Delete removes the state when the operation succeeds: the next one finds the zero value again. A
+// Delete removes the state if the operation succeeds. The next operation gets the zero value. A
 // lock of the entity stays.
 func (ctx EntityCtx) Delete() { ctx.c.Delete() }
 
-// Context ends when the call has reached its time limit, when an operator interrupts it, with the
-// cause ErrInterrupted, and when the process shuts down and no longer waits for it. It is for code
-// that takes long: an operation must not wait for other durable code.
+// Context returns the context of the call. It ends when the call has reached its time limit, when
+// an operator interrupts the call (with the cause ErrInterrupted), and when the process shuts down
+// and no longer waits for the call. Pass it to code that may take long. An operation must not wait
+// for other durable code.
 func (ctx EntityCtx) Context() context.Context { return ctx.c.Context() }
 
 func (ctx EntityCtx) host() *host { return ctx.h }
@@ -66,8 +67,8 @@ func (ctx EntityCtx) put(r api.Request) error {
 	return ctx.c.Send(m)
 }
 
-// storeCall makes the engine store a call that leaves with a commit or a transaction, even one that
-// would stay in memory when a client makes it.
+// storeCall makes the engine store a call that is sent with a commit or a transaction, even if it
+// would keep the same call of a client in memory only.
 func storeCall(r api.Request) {
 	if call, ok := r.(*api.CallRequest); ok {
 		call.Brief = false

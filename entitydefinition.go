@@ -151,9 +151,10 @@ type callBinding struct {
 	asked callTarget // what was declared
 	call  callDefinition
 
-	// the entity that it is bound to; nil for an RPC, which is joined with its service by name
+	// to is the entity that the operation is bound to. It is nil for an RPC, which finds its
+	// service by name.
 	to   Definition
-	name string // of that entity
+	name string // of the entity in to
 }
 
 func (b callBinding) define(r *registry) {

@@ -17,51 +17,53 @@ func Concurrency(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.concurrency = &n })
 }
 
-// MaxIdle is how long a key without calls stays in memory.
+// MaxIdle is how long a key without calls stays in memory; 1 min by default.
 func MaxIdle(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.idle = &d })
 }
 
-// TTL is how long the state of a key is kept after it was created. Then the engine removes it, and
-// the next operation finds the zero value. It never does so while an operation runs or a workflow
-// holds the lock: it waits for their end.
+// TTL is how long the engine keeps the state of a key after its creation; forever by default. Then
+// the engine removes the state, and the next operation gets the zero value. The engine never
+// removes a state while an operation runs or a workflow holds the lock: it waits until they end.
 func TTL(d time.Duration) EntityOption { return entityOption(func(o *entityOptions) { o.ttl = &d }) }
 
-// IdleTTL is how long the state of a key is kept after the last operation that succeeded. Views and
-// failed operations do not count. Together with TTL, the earlier time counts.
+// IdleTTL is how long the engine keeps the state of a key after the last operation that succeeded;
+// forever by default. Views and failed operations do not count. With TTL and IdleTTL, the state
+// expires at the earlier of the two times.
 func IdleTTL(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.idleTTL = &d })
 }
 
-// MailboxSize is how many calls of one key may wait beside the one that runs. Further calls get
-// ErrExhausted.
+// MailboxSize is how many calls of one key may wait in addition to the running one; 10,000 by
+// default. Further calls get ErrExhausted.
 func MailboxSize(n int) EntityOption { return entityOption(func(o *entityOptions) { o.mailbox = &n }) }
 
 // MailboxBytes is how many bytes the waiting calls of one key may have together; 16 MiB by default,
 // and at most 256 MiB, because the process that owns the key has them in memory. Further calls get
-// ErrExhausted. One call may always wait, however large it is.
+// ErrExhausted. One call may always wait, even a larger one.
 func MailboxBytes(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.mailboxBytes = &n })
 }
 
-// OperationTimeout is how long one operation, view or RPC may take; 1 min for entities, no limit
-// for services. Then its context ends. When its code does not return within another second, the
-// caller gets ErrTimeout, nothing is changed or sent, and the next call of the key runs. The engine
-// drops what the code still does.
+// OperationTimeout is how long one operation, view or RPC may take; by default 1 min for entities
+// and no limit for services. Then its context ends. If its code does not return within another
+// second, the caller gets ErrTimeout, nothing is changed or sent, and the next call of the key
+// runs. The engine ignores everything that the abandoned code returns or sends later.
 func OperationTimeout(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.limit = &d })
 }
 
 // StateVersion is the version of the state type of this build; 1 by default. States of earlier
-// versions are migrated with MigrateState when they are read. A process whose code knows only
-// earlier versions than a state has does not get its calls: they wait for one that knows it.
+// versions are migrated with MigrateState when they are read. A process whose StateVersion is lower
+// than the version of a state gets no calls for that state. The calls wait for a process that knows
+// the version.
 func StateVersion(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.stateVersion = &n })
 }
 
 // MigrateState turns a state of version from into one of the next version. The engine chains such
 // functions up to StateVersion when it reads a state, and stores the result with the next operation
-// that succeeds. They must be pure: they may run many times.
+// that succeeds. The functions must be pure, because they may run many times.
 func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOption {
 	m := stateMigration{
 		from: from, old: reflect.TypeFor[Old](), next: reflect.TypeFor[New](), missing: fn == nil,
@@ -74,15 +76,16 @@ func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOptio
 }
 
 // OperationLog keeps the last n operations of a key, at most 100, with name, caller, time and
-// outcome: EntityInfo.Log. They are stored in the row of the entity, at most 64 KiB, so every
-// operation writes the row, even one that fails. They go with the state.
+// outcome; EntityInfo.Log shows them. The engine stores them in the row of the entity, up to 64
+// KiB, so every operation writes the row, even one that fails. They are removed together with the
+// state.
 func OperationLog(n int) EntityOption { return entityOption(func(o *entityOptions) { o.log = &n }) }
 
-// LogInputs adds inputs of at most 1 KiB, as they are stored, to the OperationLog.
+// LogInputs adds the stored form of each input to the OperationLog, if it has at most 1 KiB.
 func LogInputs() EntityOption { return entityOption(func(o *entityOptions) { o.logInputs = true }) }
 
-// defaultOperationTimeout is how long an operation or a view of an entity may take without
-// OperationTimeout. RPCs of services have no limit without it.
+// defaultOperationTimeout is the OperationTimeout of entities that set none. Services that set none
+// have no limit.
 const defaultOperationTimeout = time.Minute
 
 type entityOptions struct {

@@ -19,13 +19,13 @@ import (
 type Stream[I, T any] struct{ to callTarget }
 
 // NewStream defines a view that answers with a stream. Like a view, fn gets a copy of the committed
-// state and changes nothing. It runs beside operations, locks and other streams of the key, for as
-// long as it likes.
+// state and changes nothing. It runs at the same time as operations, locks and other streams of the
+// key, and has no time limit.
 //
-// send delivers an item. It waits while the caller is behind: fn runs ahead of the caller by at
-// most 128 items or 512 KiB. send fails, and ctx ends, when the caller stops reading, when the
-// entity moves to another process, and when this process closes. Then fn should return. An item of
-// more than 256 KiB is an ErrInvalid, and the stream goes on.
+// send delivers an item. It waits when fn is ahead of the caller by 128 items or 512 KiB. send
+// fails, and ctx ends, when the caller stops reading, when the entity moves to another process, and
+// when this process closes. Then fn should return. For an item of more than 256 KiB, send returns
+// ErrInvalid, and the stream continues.
 func NewStream[S, I, T any](e *Entity[S], name string, fn func(ctx context.Context, state S, in I, send func(T) error) error) *Stream[I, T] {
 	if e == nil {
 		return &Stream[I, T]{orphan(entityKind, name, callerPosition())}
@@ -73,7 +73,7 @@ func beginStream[I, T any](ctx EntityCtx, fn func(context.Context, I, func(T) er
 	})
 }
 
-// encodeItem returns an item in its stored form, although it is not stored.
+// encodeItem returns an item in its stored form, in which it is sent. The item is not stored.
 func encodeItem[T any](ctx context.Context, h *host, name string, item T) (model.Payload, error) {
 	p, err := encode(h, "item of stream", name, item)
 	if err != nil {
@@ -88,14 +88,14 @@ func encodeItem[T any](ctx context.Context, h *host, name string, item T) (model
 	return h.seal(ctx, brief, "item of stream", name, p)
 }
 
-// Read calls the view and returns its items as they come, in order, each once. The items are not
-// stored. They are of the state at the time of the call. The last pair has the error, if there is
-// one: that of the code, or an ErrUnavailable when the stream is lost, because the entity has moved
-// to another process or the process of the code has ended. Then the caller may read again from the
-// beginning. A loop that ends without an error has got every item.
+// Read calls the view and yields its items as they arrive, in order, each once. The items are not
+// stored. They reflect the state at the time of the call. The last pair may have an error: that of
+// the code, or an ErrUnavailable if the stream is lost because the entity has moved to another
+// process or the process of the code has ended. Then the caller can read again from the beginning.
+// A loop that ends without an error has received every item.
 //
-// A caller that leaves the loop, or whose context ends, ends the code. A caller that takes ten
-// minutes or more for one item gets an ErrTimeout.
+// When the caller leaves the loop or its context ends, the context of the code ends. A caller that
+// takes ten minutes or more for one item gets an ErrTimeout.
 func (s *Stream[I, T]) Read(c Client, key string, in I) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		r, err := callRequest(c.host(), &s.to, key, in)
@@ -112,13 +112,13 @@ func (s *Stream[I, T]) Read(c Client, key string, in I) iter.Seq2[T, error] {
 	}
 }
 
-// Times of the caller of a stream.
+// Times that the caller of a stream uses.
 const (
-	keepEvery     = 10 * time.Second // how often it says that it is still there
-	leavePatience = 2 * time.Second  // how long it tries to say that it leaves
+	keepEvery     = 10 * time.Second // how often it reports that it still reads
+	leavePatience = 2 * time.Second  // how long it tries to report that it has stopped reading
 )
 
-// readStream passes the items of a stream on until there is none, or take returns false or an
+// readStream passes the items of a stream to take until the stream ends or take returns false or an
 // error.
 func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, error)) error {
 	h := c.host()
@@ -161,8 +161,8 @@ func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, er
 	}
 }
 
-// keepStream says that the caller is there, while it works on items, and how many it has taken. It
-// returns a function that ends this.
+// keepStream reports from time to time that the caller still reads, and how many items it has
+// taken. The function that it returns stops this.
 func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	at.Do = model.TakeKeep
@@ -186,8 +186,8 @@ func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func())
 	}
 }
 
-// leaveStream ends the code of a stream. If the owner cannot be reached, the code ends when the
-// owner has not heard the caller for a while.
+// leaveStream ends the code of a stream. If the owner cannot be reached, it ends the code itself
+// after the caller has been silent for a while.
 func leaveStream(c Client, at model.ItemsTake) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leavePatience)
 	defer cancel()

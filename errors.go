@@ -16,9 +16,9 @@ var (
 
 // Errors of the engine, for errors.Is. The error itself names what and which.
 var (
-	// no such execution
+	// what the call names does not exist, such as an execution
 	ErrNotFound = fault.NewSentinel("not found", fault.NotFound)
-	// contradicts what is stored: another input, closed, settled already
+	// the call contradicts what is stored: another input, closed, settled already
 	ErrConflict = fault.NewSentinel("conflict", fault.Conflict, fault.AlreadyExists)
 	// the call itself is wrong
 	ErrInvalid = fault.NewSentinel("invalid", fault.Invalid, fault.WrongType)
@@ -44,10 +44,10 @@ type engineError struct {
 
 func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
 
-// public makes an error recognisable for users. Exported functions call it, or remote, once, on
-// what they return; everything else passes errors on as they are. Errors of package fault need
-// neither, unless they are of kind Canceled or Timeout: errors.Is compares their kind with the
-// sentinels above.
+// public makes an error recognisable for users. Every exported function calls public or remote
+// once, on the error that it returns. All other functions return errors unchanged. Errors of
+// package fault need neither, unless their kind is Canceled or Timeout, because errors.Is compares
+// their kind with the sentinels above.
 func public(err error) error {
 	if err == nil {
 		return nil
@@ -59,7 +59,7 @@ func public(err error) error {
 }
 
 // RemoteError is the error of a step, a child or a workflow that crossed a process or the journal.
-// The errors that it wrapped are gone. It is the same value on replay.
+// The errors that it wrapped are lost. It is the same value on replay.
 type RemoteError struct {
 	Kind    string // canceled, timeout, panic, … or empty for an error of user code
 	Type    string // Go type of the original error
@@ -68,12 +68,12 @@ type RemoteError struct {
 	failure *model.Failure
 }
 
-// Error is the message of the original error.
+// Error returns the message of the original error.
 func (e *RemoteError) Error() string { return e.Message }
 
-// Stack is the stack of the goroutine that panicked, for an error of kind panic, and empty
-// otherwise. It belongs to the innermost error: a workflow that returns the error of an activity
-// which panicked fails with the stack of the activity.
+// Stack returns the stack of the goroutine that panicked. It is empty for errors of other kinds. It
+// belongs to the innermost error: if an activity panics and its workflow returns that error, the
+// workflow fails with the stack of the activity.
 func (e *RemoteError) Stack() string {
 	if e.failure == nil {
 		return ""
@@ -94,7 +94,7 @@ func (e *RemoteError) Is(target error) bool {
 	return target != nil && (kinds[kind] == target || kind == fault.WrongType && target == ErrInvalid) //nolint:errorlint // sentinels
 }
 
-// As gives the engine the failure that it stored.
+// As lets errors.As find the stored failure of the engine.
 func (e *RemoteError) As(target any) bool {
 	if f, ok := target.(**model.Failure); ok && e.failure != nil {
 		*f = e.failure
@@ -103,8 +103,8 @@ func (e *RemoteError) As(target any) bool {
 	return false
 }
 
-// remote turns a stored failure back into an error for users. Errors of waits do not change; errors
-// of the engine become recognisable.
+// remote turns a stored failure into an error for users. It does not change errors of waits, and
+// makes errors of the engine recognisable.
 func remote(err error) error {
 	if err == nil {
 		return nil
@@ -117,7 +117,7 @@ func remote(err error) error {
 	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}
 }
 
-// publish is remote for the named result of an exported function that can fail in several places:
+// publish calls remote on the named result of an exported function that can fail in several places:
 //
 //	defer publish(&err)
 func publish(err *error) { *err = remote(*err) }

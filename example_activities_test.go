@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A policy field by field. The activity itself returns Permanent and RetryAfter; Except and If
-// belong to the caller, who knows which of its errors to retry.
+// A policy field by field. The code of an activity returns Permanent and RetryAfter. Except and If
+// are part of the policy, which says which errors to retry.
 func ExampleRetryPolicy() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		if perdure.Attempt(ctx) < 3 {

@@ -48,8 +48,8 @@ func ExampleDo() {
 	// Output: 6 <nil>
 }
 
-// The policy of the activity, or of the call, repeats a failed attempt. Pauses are durable: they go
-// on when the process dies.
+// The engine retries a failed attempt according to the policy of the call or of the activity.
+// Pauses are durable: they continue when the process dies.
 func ExampleRetryPolicy_perCall() {
 	errBusy := errors.New("busy")
 	book := perdure.NewActivity("book", func(ctx context.Context, seat string) (string, error) {

@@ -27,7 +27,7 @@ func ExampleApp() {
 	// Output: 42 <nil>
 }
 
-// Describe returns the state of an execution and, while it is open, why it does not move.
+// Describe returns the state of an execution and, while it is open, why it makes no progress.
 func ExampleExecutions_Describe() {
 	paid := perdure.NewSignal[int]("paid")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return paid.Receive(ctx) })

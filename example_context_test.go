@@ -46,7 +46,8 @@ func ExampleWorkflowCtx_Sleep() {
 	// Output: it is time <nil>
 }
 
-// WithTimeout gives a scope: every wait under it ends when its time is over, whatever it waits for.
+// WithTimeout returns a scope. Every wait under it ends when its time is over, no matter what it
+// waits for.
 func ExampleWorkflowCtx_WithTimeout() {
 	paid := perdure.NewSignal[int]("paid")
 	bill := perdure.NewWorkflow("bill", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -105,8 +106,8 @@ func ExampleWorkflowCtx_OnFailure() {
 	// book flight, book car, return car, return flight
 }
 
-// Defer runs its function when the execution really ends, in whatever way. A plain defer would also
-// run each time the execution leaves memory.
+// Defer runs its function when the execution really ends, in any way. A Go defer statement would
+// also run each time the execution leaves memory.
 func ExampleWorkflowCtx_Defer() {
 	var log []string
 	note := perdure.NewActivity("note", func(_ context.Context, what string) (perdure.Void, error) {
@@ -155,7 +156,7 @@ func ExampleWorkflowCtx_Detached() {
 	// Output: saved what there was <nil>
 }
 
-// OnInterrupt calls its function with the reason of a cancellation, beside the code that is
+// OnInterrupt calls its function with the reason of a cancellation, next to the code that is being
 // cancelled.
 func ExampleWorkflowCtx_OnInterrupt() {
 	var told string

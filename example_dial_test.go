@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A program that has used a store of its own moves to a server by one line. What it defines and
-// calls stays the same.
+// A program that has used its own store moves to a server by one line. Its definitions and calls
+// stay the same.
 func ExampleDial() {
 	greet := perdure.NewWorkflow("greet", func(_ perdure.WorkflowCtx, name string) (string, error) { return "hello " + name, nil })
 	serve := func(ctx context.Context) error {

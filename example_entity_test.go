@@ -44,8 +44,8 @@ func ExampleEntity() {
 	// {0} false <nil>
 }
 
-// A workflow calls operations as steps: each runs once, whatever crashes, and the workflow handles
-// its error.
+// A workflow calls operations as steps. Each takes effect once, even after crashes, and the
+// workflow handles its error.
 func ExampleOperation() {
 	type seats struct{ Free int }
 	trains := perdure.NewEntity[seats]("train")
@@ -120,8 +120,8 @@ func ExampleNewView() {
 	//  it is empty
 }
 
-// Messages of an operation leave with its commit: the new state, the reply and the messages are
-// stored together or not at all.
+// The engine stores the new state, the reply and the messages of an operation together or not at
+// all.
 func ExampleEntityCtx() {
 	type account struct{ Cents int }
 	order := perdure.NewSignal[int]("order")

@@ -79,7 +79,7 @@ func ExampleBreakers() {
 	// sent to ann <nil>
 }
 
-// Pausing a queue holds for all processes. Each process has its own number of slots.
+// A paused queue is paused in all processes. Each process has its own number of slots.
 func ExampleQueues() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A future is a result that is not there yet: of a step, a child, a timer, a signal, a promise, or
-// a coroutine.
+// A future is a result to wait for: of a step, a child, a timer, a signal, a promise, or a
+// coroutine.
 func ExampleFuture() {
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) { return n * n, nil })
 	both := perdure.NewWorkflow("both", func(ctx perdure.WorkflowCtx, _ string) (int, error) {

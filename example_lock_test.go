@@ -104,7 +104,7 @@ func ExampleLockSet() {
 	// 0 pieces; call of count of shelf/elsewhere, which is not among the locked entities: lock it together with them <nil>
 }
 
-// The token of the lock protects what an activity writes outside of the engine.
+// The token of the lock protects what an activity writes outside the engine.
 func ExampleFence() {
 	printers := perdure.NewEntity[int]("printer")
 	var last int64 // the largest token that the printer has seen

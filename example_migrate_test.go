@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The first build kept one text, the second one keeps two names. The state is migrated when it is
-// read, and stored with the next operation. The first build cannot read it any longer, so its calls
-// wait.
+// The state of the first build has one name, and that of the second build has two. The engine
+// migrates a state when it reads it, and stores it with the next operation. After that the first
+// build cannot read the state, so its calls wait.
 func ExampleMigrateState() {
 	dir, err := os.MkdirTemp("", "perdure")
 	if err != nil {

@@ -36,7 +36,7 @@ func ExampleStartDelay() {
 	// reminded Bob <nil>
 }
 
-// The engine ends an execution that takes too long, whatever its code does.
+// The engine ends an execution that takes too long, even if its code does not react.
 func ExampleExecutionTimeout() {
 	forever := perdure.NewWorkflow("forever", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(perdure.Forever) })
 	app := embedded.MustOpen("memory:", forever)
@@ -47,8 +47,8 @@ func ExampleExecutionTimeout() {
 	// Output: true the execution did not end within 10ms
 }
 
-// A workflow may have a retry policy, as activities have: after a failed run the engine starts
-// another with the same input.
+// A workflow may have a retry policy, as activities do. After a failed run the engine starts
+// another run with the same input.
 func ExampleRetryPolicy_workflow() {
 	flaky := perdure.NewWorkflow("import", func(ctx perdure.WorkflowCtx, file string) (string, error) {
 		if ctx.Attempt() < 3 {

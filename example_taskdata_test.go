@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The next attempt of a task reads the state that the last one saved. This task continues behind
-// the last stored page, on any worker.
+// The next attempt of a task reads the state that the last one saved. This task continues after the
+// last stored page, on any worker.
 func ExampleState_Save() {
 	page := perdure.NewState[int]("page")
 	importer := perdure.NewActivity("import", func(ctx context.Context, pages int) (int, error) {

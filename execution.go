@@ -15,8 +15,8 @@ func (e Execution[O]) target() Ref { return e.Ref }
 // String is the text form of the Ref.
 func (e Execution[O]) String() string { return e.Ref.String() }
 
-// Result waits until the execution ends, through all its runs unless the Ref names one, and returns
-// its result or its error.
+// Result waits until the execution ends and returns its result or its error. It waits through all
+// runs, unless the Ref names one.
 func (e Execution[O]) Result(c Caller) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -27,7 +27,7 @@ func (e Execution[O]) Result(c Caller) (out O, err error) {
 	return decode[O](from, "output of workflow", e.Ref.Workflow, p)
 }
 
-// Future is the result as a future of the calling workflow.
+// Future returns the result as a future of the calling workflow.
 func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 	run, err := e.Ref.run()
 	to := e.Ref.address(ctx.host())
@@ -58,8 +58,8 @@ func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
 	return out, err
 }
 
-// Cancel asks the execution to end. Its waits return ErrCanceled, and its clean-up runs. Cancelling
-// twice does nothing; cancelling a closed execution is ErrConflict.
+// Cancel asks the execution to end. Its waits return ErrCanceled, and its clean-up runs. A second
+// Cancel does nothing. Cancel of a closed execution returns ErrConflict.
 func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
 
 func cancel(s Sender, to Ref, reason string) error {
@@ -92,7 +92,7 @@ type Outcome[O any] struct {
 	Status Status
 	Value  O
 	Err    error
-	Reason string // why it does not move, while open
+	Reason string // why it makes no progress, while it is open
 }
 
 // String is for people.

@@ -18,8 +18,8 @@ type Executions struct{ app *App }
 // Executions operates the executions of the store.
 func (a *App) Executions() Executions { return Executions{a} }
 
-// List lists by query, newest first. The empty query lists all. A query is made of conditions
-// joined by "and":
+// List returns the executions that a query selects, newest first. The empty query selects all. A
+// query consists of conditions joined by "and":
 //
 //	workflow = "order"                   workflow in ("order", "refund")
 //	key = "order-42"                     key = "order-"*
@@ -28,12 +28,13 @@ func (a *App) Executions() Executions { return Executions{a} }
 //	label.region = "eu"                  label.region in ("eu", "us")
 //	reason = "replay_mismatch"           reason in ("timer", "signal")
 //
-// A * behind a text matches every key that starts with the text. != negates a condition on a status
+// A * after a text matches every key that starts with the text. != negates a condition on a status
 // or a label. Times can be compared with <, <=, > and >=, and a time such as -24h counts back from
-// now. reason is why an open execution does not move.
+// now. reason is why an open execution makes no progress.
 //
-// status is open, closed, running, completed, failed, canceled or continued. An execution that has
-// no such label satisfies != too. docs/operating.md tells which conditions are found by an index.
+// status is open, closed, running, completed, failed, canceled, continued or terminated. An
+// execution without a label satisfies != for that label. docs/operating.md says which conditions
+// use an index.
 func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, error] {
 	req, err := x.app.listRequest(query)
 	req.Limit, req.Explain = 200, true
@@ -57,9 +58,9 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 	return n, public(err)
 }
 
-// Stranded returns open executions and tasks that cannot go on by themselves, with the reason: no
-// live process has their code, the version that they are pinned to, or a worker for their queue; or
-// the code does not match their history. Look at it after a deploy.
+// Stranded returns open executions and tasks that cannot continue by themselves, with the reason.
+// Either no live process has their code, the version that they are pinned to, or a worker for their
+// queue, or the code does not match their history. Call it after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		page, err := x.app.host.backend.Stranded(ctx, x.app.host.tenant, cursor)
@@ -67,8 +68,8 @@ func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	})
 }
 
-// Describe returns the status of an execution and, while it is open, the reason why it waits and
-// what that reason leads to.
+// Describe returns the status of an execution. While it is open, it also returns the reason why it
+// waits, and the cause of that reason.
 func (x Executions) Describe(ctx context.Context, t Target) (info Info, err error) {
 	defer publish(&err)
 	to, err := t.target().api(x.app.host)
@@ -90,12 +91,12 @@ func (x Executions) Describe(ctx context.Context, t Target) (info Info, err erro
 //		fmt.Println(e.Ref, err)
 //	}
 //
-// An error of one execution does not stop the others. Batch applies do to the runs that were
-// listed, so it does not touch executions that start. A zero Info comes with the error
-// that ends the list. With a nil do, Batch changes nothing and yields what it would apply do to.
+// An error of one execution does not stop the others. Batch applies do only to the runs that it has
+// listed, not to runs that start later. A zero Info comes with the error that ends the list. With a
+// nil do, Batch changes nothing and yields the selected executions.
 //
-// Batch stores nothing. Run it again when ctx or the loop ended it early, and give a Send a
-// RequestID if it must not reach an execution twice.
+// Batch does not store its progress. If ctx or the loop ends it early, run it again. If do sends
+// something that must not reach an execution twice, give it a RequestID.
 func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e Info) error) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		req, err := x.app.listRequest(query)
@@ -133,7 +134,7 @@ func (x Executions) Resume(ctx context.Context, t Target) error {
 }
 
 // Terminate ends an execution at once. Its code does not run again, so no clean-up and no
-// compensation runs. Cancel asks the code to end instead.
+// compensation runs. To let the code clean up, use Cancel instead.
 func (x Executions) Terminate(ctx context.Context, t Target, reason string) error {
 	return x.order(ctx, t, reason, x.app.host.backend.Terminate)
 }
@@ -150,9 +151,9 @@ func (x Executions) Delete(ctx context.Context, t Target) error {
 }
 
 // ForceDelete removes an execution that nothing else can end: its rows cannot be read, or the store
-// refuses its commits. It writes the rows to export first, as they are, as JSON lines
-// (docs/operating.md has the format). The locks of the execution and its key become free. An
-// execution that can still be terminated is terminated first.
+// refuses its commits. It first writes the rows to export, unchanged, as JSON lines
+// (docs/operating.md has the format). The locks of the execution and its key become free. If the
+// execution can still be terminated, ForceDelete terminates it first.
 //
 // ForceDelete flushes an export that has a method Flush() error, such as a bufio.Writer, before it
 // removes anything.
@@ -181,18 +182,18 @@ func (a *App) listRequest(text string) (api.ListRequest, error) {
 
 // Info describes an execution.
 type Info struct {
-	Ref    Ref // with its run
+	Ref    Ref // names the run too
 	Status Status
-	Reason string // while open
-	// Because says what the reason leads to, one sentence per link, down to the cause: what the
-	// awaited child waits for, or which execution holds the lock. Describe fills it, List does not.
+	Reason string // why it waits; empty once it has ended
+	// Because follows the reason down to its cause, with one sentence per link: what the awaited
+	// child waits for, or which execution holds the lock. Describe fills it, List does not.
 	Because []string
 	Started time.Time
 	Closed  time.Time // zero while open
-	Err     error     // of one that failed or was cancelled
+	Err     error     // why it ended, unless it completed
 	Labels  map[string]string
-	// Attempt counts runs with the same input that follow each other because the run before failed,
-	// from 1.
+	// Attempt is the number of the run among its attempts, from 1. A RetryPolicy starts another run
+	// with the same input after a run has failed.
 	Attempt int
 	// Begins is when the code may start (StartDelay, StartAt), and Expires when the execution times
 	// out (ExecutionTimeout). They are zero without these options.

@@ -94,7 +94,7 @@ func numbers(n int) []int {
 	return list
 }
 
-// reasonOf waits until nothing moves and returns why an execution waits.
+// reasonOf waits until all goroutines wait, and returns why an execution waits.
 func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	t.Helper()
 	synctest.Wait()
@@ -103,8 +103,8 @@ func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return info.Reason
 }
 
-// At most as many tasks as the limit run at a time, however many slots there are, and no fewer
-// while enough wait. The same holds when the limit changes while tasks run.
+// As many tasks as the limit allows run at a time while enough of them wait, and never more, no
+// matter how many slots there are. The same is true when the limit changes while tasks run.
 func TestLimitOfConcurrency(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -141,7 +141,7 @@ func TestLimitOfConcurrency(t *testing.T) {
 	}, mail)
 }
 
-// A rate spreads the starts of tasks evenly, in whatever order they arrive.
+// A rate spreads the starts of tasks evenly, no matter in which order they arrive.
 func TestLimitOfRate(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -175,7 +175,7 @@ func TestLimitOfRate(t *testing.T) {
 
 type order struct{ Customer, Item string }
 
-// A limit per key of the input gives each customer its own limit, beside the limit of all.
+// A limit per key of the input gives each customer its own limit, in addition to the limit for all.
 func TestLimitPerKey(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -324,7 +324,7 @@ func TestBreaker(t *testing.T) {
 	}, charge)
 }
 
-// A Retry-After of the other side holds back all tasks of the breaker.
+// A Retry-After of the remote system holds back all tasks of the breaker.
 func TestBreakerHearsRetryAfter(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -491,7 +491,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		synctest.Wait()
 		behind, err := one.SubmitMany(c, numbers(4))
 		must(t, err)
-		// It leaves the line, where it stood in front of the others.
+		// The first of the tasks behind leaves the line.
 		must(t, behind[0].Cancel(c, "not needed"))
 		must(t, app.Queues().Pause(t.Context(), "slow", ""))
 		synctest.Wait()
@@ -514,8 +514,8 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 	}, both, one, other)
 }
 
-// An operator can trip the breaker of an inline activity before the activity has run, and a wrong
-// name is answered with the right one.
+// An operator can trip the breaker of an inline activity before the activity has run. The error for
+// a wrong name suggests the right one.
 func TestTripTheBreakerOfAnInlineActivity(t *testing.T) {
 	t.Parallel()
 	charge := perdure.NewActivity("charge", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.Breaker("bank"), perdure.Limit("accounts"))

@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The SDK refuses a durable call of a goroutine that workflow code has started, also outside of
-// tests. Where the call returns no error, the next call of the workflow does, and the process lives
-// on.
+// The SDK refuses a durable call from a goroutine that workflow code has started, in production as
+// in tests. If the call has no error result, the next call of the workflow returns the error. The
+// process continues to run.
 func TestForeignGoroutines(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(perdure.WorkflowCtx) error{

@@ -7,8 +7,9 @@ import (
 )
 
 // Fork starts another execution of the workflow, under another key, with the history of a run up to
-// a place. Steps in that part are not executed again; the code goes on from there. The source does
-// not change, whether it is open or closed. Steps of the fork have idempotency keys of their own.
+// a chosen place. The engine does not execute the steps in that part again; the code continues
+// after them. The source does not change, whether it is open or closed. Steps of the fork have
+// idempotency keys of their own.
 //
 //	app.Executions().Fork(ctx, order, perdure.RawKey("what-if"), perdure.BeforeStep("charge"))
 func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (next Ref, err error) {
@@ -21,10 +22,10 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 }
 
 // Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
-// begins before the last step, child or call of an entity that failed, and makes it again; a step
-// has the same idempotency key. When none failed, the new run keeps the whole history, for a
-// corrected build to go on with. Result returns the outcome of the new run from then on. Retry
-// returns ErrConflict while the execution is open and when it has completed.
+// keeps the history before the last step, child or entity call that failed, and repeats that one. A
+// repeated step has the same idempotency key. If none failed, the new run keeps the whole history,
+// so that a corrected build can continue it. From then on, Result returns the outcome of the new
+// run. Retry returns ErrConflict while the execution is open and when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -34,9 +35,9 @@ func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (ne
 	return refOfReply(x.app.host.backend.Retry(ctx, o.request))
 }
 
-// Reset replaces the current run of an execution, open or closed, by a new run that begins at an
-// earlier place of its history. Steps behind that place are executed again, with idempotency keys
-// of their own.
+// Reset replaces the current run of an execution, open or closed, with a new run that starts at an
+// earlier place of its history. The new run executes the steps after that place again, with new
+// idempotency keys.
 func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -46,16 +47,16 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 	return refOfReply(x.app.host.backend.Reset(ctx, o.request))
 }
 
-// PastOption says where a fork, reset or import begins: BeforeStep or AfterPosition. SetResult,
-// Key, Reuse and RequestID are options too. Without a place, the new run keeps the whole history,
-// or the part before an edited result.
+// PastOption says how much history a fork, reset or import keeps: BeforeStep or AfterPosition.
+// SetResult, Key, Reuse and RequestID are options too. Without a place, the new run keeps the whole
+// history, or the part before an edited result.
 type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.
 //
-// A call of an entity or a service, and a signal or an update that the code sends, has the name of
-// the operation, RPC, signal or update; "entity.operation" tells entities apart. A step of the same
-// name comes first. "lock" is the first lock.
+// The name may also be that of an operation or RPC that the code calls, or of a signal or update
+// that it sends. "entity.operation" distinguishes operations of several entities. If a step has the
+// same name, BeforeStep selects the step. "lock" selects the first lock.
 func BeforeStep(name string) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.Before = name })
 }
@@ -65,8 +66,8 @@ func AfterPosition(n int64) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.After, o.request.Placed = n, true })
 }
 
-// SetResult gives the first step, activity or child of that name another result, whether it
-// completed or failed. The name may also be that of a call, as for BeforeStep.
+// SetResult replaces the outcome of the first step, activity or child of that name, completed or
+// failed, with the result v. The name may also be that of a call, as for BeforeStep.
 func SetResult[T any](step string, v T) PastOption {
 	return pastOption(func(o *pastOptions) {
 		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {

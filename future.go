@@ -4,7 +4,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Future is a result within one execution that is not there yet.
+// Future is a result that workflow code can wait for. It belongs to one execution.
 type Future[T any] struct {
 	f     *replay.Future
 	value func(WorkflowCtx, *replay.Future) (T, error)
@@ -35,7 +35,7 @@ func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	}}
 }
 
-// failedFuture is the future of a call that was wrong: Get says why.
+// failedFuture returns a future of a call that could not be made. Its Get returns the error.
 func failedFuture[T any](err error) *Future[T] {
 	return &Future[T]{f: replay.FailedFuture(Permanent(err))}
 }
@@ -82,8 +82,8 @@ func futures[W Waitable](fs []W) []*replay.Future {
 	return rs
 }
 
-// Select waits for the first of the futures and returns it. When the scope ends first, it returns
-// nil and the error. The other futures go on.
+// Select waits until one of the futures has its result, and returns that future. If the scope ends
+// first, Select returns nil and the error. The other futures continue.
 func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	i, err := ctx.x.Select(futures(fs))
 	if err != nil {
@@ -92,8 +92,8 @@ func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	return fs[i], nil
 }
 
-// Wait waits for all futures, of any types. It returns the first error by history, or that of the
-// scope. It cancels nothing.
+// Wait waits for all futures, of any types. It returns the error that is first in the history, or
+// the error of the scope. It cancels nothing.
 func Wait(ctx WorkflowCtx, fs ...Waitable) error { return remote(ctx.x.Wait(futures(fs))) }
 
 // All waits for all futures and returns their values in order. On the first error it cancels the
@@ -117,7 +117,7 @@ func values[T any](ctx WorkflowCtx, fs []*Future[T]) ([]T, error) {
 	return vs, nil
 }
 
-// Race returns the first future to finish, be it with a value or an error, and cancels the others.
+// Race returns the value or the error of the first future to finish, and cancels the others.
 func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	i, err := ctx.x.Race(futures(fs))
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// GroupOf makes one definition of a struct whose exported fields are handles, such as activities
-// that belong together. It includes the handles in structs inside the struct: embedded, as a field,
-// or behind a pointer. It ignores all other fields, so the struct may hold what its methods need.
-// Several groups may have the same handle.
+// GroupOf turns a struct whose exported fields are handles, such as activities that belong
+// together, into one definition. It includes the handles in structs inside the struct: embedded, as
+// a field, or behind a pointer. It ignores all other fields, so the struct may hold what its
+// methods need. Several groups may have the same handle.
 //
 //	type Payments struct {
 //		Charge *perdure.Activity[Order, Receipt]
@@ -49,10 +49,11 @@ type groupWalk struct {
 	r    *registry
 	name string
 	at   string
-	seen map[visit]bool // pointers may lead in a circle
+	seen map[visit]bool // ends cycles of pointers
 }
 
-// visit is a struct behind a pointer. Its first field has the same address.
+// visit is a struct behind a pointer. It includes the type, because the first field of a struct has
+// the same address as the struct.
 type visit struct {
 	typ     reflect.Type
 	address uintptr
@@ -126,7 +127,7 @@ func (w *groupWalk) defineTarget(t *callTarget, path string) {
 	}
 }
 
-// declarable is a handle that may be without code.
+// declarable is a handle that may have no code.
 type declarable interface {
 	Definition
 	declaration() (kind, name string, only bool)
@@ -152,7 +153,7 @@ var (
 // name such as a signal.
 func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
 
-// namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
+// namedMessage is the typed name of a message. It defines nothing, but it must not be nil.
 type namedMessage interface{ isNamedMessage() }
 
 func (s *Signal[T]) isNamedMessage() {}
@@ -169,8 +170,8 @@ func (o *Operation[I, O]) isNamedMessage() {}
 
 func (r *RPC[I, O]) isNamedMessage() {}
 
-// hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at
-// any depth.
+// hasHandles reports whether a struct, or the struct behind a pointer, contains a handle at any
+// depth.
 func hasHandles(t reflect.Type, seen []reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -12,14 +12,14 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Heartbeat reports the progress of an activity on a queue, and returns an error once the activity
-// should end: ErrCanceled when the task was cancelled, ErrTimeout when the attempt took too long,
-// ErrConflict when another worker has the task or its workflow no longer waits for it, and
-// ErrUnavailable when this process shuts down.
+// Heartbeat reports the progress of an activity on a queue. It returns an error once the activity
+// should end: ErrCanceled if the task was cancelled, ErrTimeout if the attempt took too long,
+// ErrConflict if another worker has the task or its workflow no longer waits for it, and
+// ErrUnavailable if this process shuts down.
 //
 // The next attempt gets the last report with LastProgress, and operators see it. Call it as often
-// as you like: only the last value of each second leaves the process. In an activity without a
-// queue it only returns whether ctx has ended.
+// as you like: the process sends only the last value of each second. In an activity without a
+// queue, Heartbeat only returns the error of ctx.
 func Heartbeat[T any](ctx context.Context, progress T) (err error) {
 	defer publish(&err)
 	if ctx.Err() != nil {
@@ -41,8 +41,8 @@ func Heartbeat[T any](ctx context.Context, progress T) (err error) {
 	return t.Progress(p)
 }
 
-// LastProgress is the last report of the earlier attempts of the task. ok is false when there is
-// none, or none that a T can hold.
+// LastProgress returns the last progress that an earlier attempt of the task reported. ok is false
+// if there is none, or if it does not fit T.
 func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	t := pool.From(ctx)
 	if t == nil || t.Claim().Progress.Size() == 0 {
@@ -58,10 +58,10 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	return progress, true
 }
 
-// Snooze is an error that an activity on a queue returns when it cannot go on now. The worker gives
-// the task back, and it may begin again after d. That uses up no attempt. In an activity without a
-// queue, the step fails. A negative d is 0; more than a hundred years is a mistake, and the task
-// fails with it.
+// Snooze returns an error for an activity on a queue that cannot continue now. When the activity
+// returns it, the worker gives the task back, and the task may start again after d. That uses up no
+// attempt. In an activity without a queue, the step fails. A negative d means 0. A d of more than a
+// hundred years fails the task with ErrInvalid.
 func Snooze(d time.Duration) error {
 	if d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "Snooze of %s, which is more than a hundred years", d))
@@ -69,9 +69,10 @@ func Snooze(d time.Duration) error {
 	return replay.Permanent(&pool.GiveBack{After: max(d, 0)})
 }
 
-// openProgress decodes the progress of the last attempt while the task can still be given back. If
-// a blob store is away and the activity saw no progress, it would repeat finished work. Damaged or
-// missing progress does not come back; LastProgress returns ok false for it.
+// openProgress decodes the progress of the last attempt before the activity starts, while the
+// worker can still give the task back. Without this, an activity would repeat finished work
+// whenever a blob store is away. Damaged or missing progress cannot be recovered; LastProgress
+// returns ok false for it.
 func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
 	if c.Progress.Size() == 0 || c.Progress.Encoding == model.JSON {
 		return nil
@@ -86,7 +87,7 @@ func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
 	return err
 }
 
-// handler is the code of the activity as a worker executes it.
+// handler returns the code of the activity in the form that a task worker executes.
 func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*host) pool.Handler {
 	var worth func(error) bool
 	if a.opts.retry != nil {
@@ -102,7 +103,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 			case fault.Is(err, fault.Blocked) || fault.Is(err, fault.Unavailable):
 				return model.Payload{}, &pool.GiveBack{After: unreadableAfter(t.Claim()), Err: err}
 			case err != nil:
-				return model.Payload{}, Permanent(err) // another attempt would read the same
+				return model.Payload{}, Permanent(err) // another attempt would fail in the same way
 			}
 			out, err := fn(ctx, in)
 			if err != nil {
@@ -119,10 +120,10 @@ const (
 	maxUnreadable = 10 * time.Minute
 )
 
-// unreadableAfter returns how long a task waits when its payloads cannot be read here: a key or a
-// store is missing, which another worker may have. The pause grows with the age of the task. Every
-// attempt is in the history, and a workflow that waits for a thousand such tasks would otherwise
-// fill its history within minutes and fail.
+// unreadableAfter returns how long a task waits after this worker could not read its payloads,
+// because it lacks a key or a blob store that another worker may have. The pause grows with the age
+// of the task. Every attempt is an event, so with short pauses a workflow that waits for a thousand
+// such tasks would fill its history within minutes and fail.
 func unreadableAfter(c *model.Claim) time.Duration {
 	return min(max(c.Claimed.Sub(c.Scheduled)/2, minUnreadable), maxUnreadable)
 }

@@ -60,9 +60,9 @@ func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
 	return public(err)
 }
 
-// Import stores a run that Export wrote, under its own key or the one in opts. An open run goes on
-// here with the idempotency keys that it had, so let it go on in one place only. A closed run is
-// stored with its outcome.
+// Import stores a run that Export wrote, under its own key or the one in opts. An open run
+// continues here with the idempotency keys that it had, so do not let it continue in the other
+// store too. A closed run is stored with its outcome.
 func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := h.app.pastOf(ctx, nil, opts)
@@ -78,16 +78,16 @@ func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) 
 	}))
 }
 
-// Event is one fact of the history of a run.
+// Event is one entry in the history of a run.
 type Event struct {
 	Position int64
 	Time     time.Time
 	Kind     string // such as step_completed, timer_fired, signal_received
 	Name     string // of the step, signal, promise or child
 	Attempt  int
-	// Queue and Worker belong to a task: the queue that carries it, and the worker that has
-	// claimed it. A worker is worker@node, or worker@node/owner when the node lent it to the owner
-	// of the run.
+	// Queue and Worker belong to a task: the queue that carries it, and the worker that has claimed
+	// it. Worker is worker@node, or worker@node/owner if the node lent the worker to the owner of
+	// the run.
 	Queue, Worker string
 	// Input and Output are JSON. They are nil when the value is stored in another form that this
 	// app cannot decode.
@@ -111,11 +111,11 @@ func (h Histories) eventOf(ctx context.Context, e *model.Event) Event {
 }
 
 // Replay runs the code of the definitions against a history that Export wrote. It needs no store
-// and executes no step. It returns nil when the code asks for everything in the history and ends as
-// the run did. Otherwise it returns ErrBlocked, which says what is recorded and what the code does
+// and executes no step. It returns nil if the code asks for everything in the history and ends as
+// the run did. Otherwise it returns an ErrBlocked that says what is recorded and what the code does
 // instead.
 //
-// Keep exported histories in the repository and replay them in a test: it tells which running
+// Keep exported histories in the repository and replay them in a test, to find out which running
 // executions a deploy would block. For payloads that are not plain JSON, use embedded.Config.Replay
 // or perduretest.Config.Replay with the settings of the app.
 func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {

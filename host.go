@@ -18,23 +18,24 @@ import (
 // host has what the code of all executions of an app shares.
 type host struct {
 	backend    api.Backend
-	tenant     string // of every address that the app uses
+	tenant     string // in every address that the app uses
 	activities map[string]activityDefinition
-	// of workflows and tasks whose code is here, by the types of their addresses
+	// inputs has the input types of workflows and tasks whose code is here, by the types of their
+	// addresses.
 	inputs    map[string]inputType
 	logger    *slog.Logger
 	payloads  *episode.Log // failing reads and writes of payloads
 	codec     *codec.Codec
-	plain     bool // the codec only does JSON
+	plain     bool // the codec stores plain JSON
 	maxStored int
-	dry       bool   // a history is replayed: nothing is stored, so nothing needs its stored form
+	dry       bool   // only replays a history: stores nothing, so seals no payloads
 	scope     string // model.TenantScope of rows in databases of the user
 	meter     *telemetry.Meter
 	tracer    *tracing.Tracer
 }
 
 // forReplay returns a host for code that only replays a history, to check it or to answer a query.
-// It has no backend, so the code can store and send nothing, and it counts nothing.
+// It has no backend, so the code can neither store nor send anything, and it has no metrics.
 func (h *host) forReplay() *host {
 	dry := *h
 	dry.backend, dry.meter, dry.tracer, dry.dry = nil, nil, nil, true
@@ -112,8 +113,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	}
 
 	if len(d.Outcome.Output.Data) > 0 {
-		// The result must outlive the execution, so it is opened: the stored form may refer to a
-		// blob that is removed with the execution.
+		// The caller may keep the result longer than the execution exists. The stored form may
+		// refer to a blob that is removed with the execution, so open it.
 		out, err := h.open(ctx, brief, "output of workflow", ref.Workflow, d.Outcome.Output)
 		if err != nil {
 			return state{}, err
@@ -123,8 +124,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	return st, nil
 }
 
-// stateOf reads a state value of an execution. When there is no such execution, asking again does
-// not help. The caller keeps the value, as in state.
+// stateOf reads a state value of an execution. If there is no such execution, the error is
+// permanent. The caller may keep the value, as in state.
 func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
 	t, err := ref.api(h)
 	if err != nil {
@@ -141,7 +142,7 @@ func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload
 	return p, err == nil, err
 }
 
-// entity reads the state of an entity. The caller keeps the value, as in state.
+// entity reads the state of an entity. The caller may keep the value, as in state.
 func (h *host) entity(ctx context.Context, a model.Address) (model.Payload, bool, error) {
 	info, err := h.backend.Entity(ctx, a)
 	if fault.Is(err, fault.Invalid) {

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Job is what a Schedule starts: Workflow.Job or Activity.Job makes one. It is data, so the process
-// that serves the schedule needs no code of the job.
+// Job is what a Schedule starts: Workflow.Job or Activity.Job makes one. It is only data, so the
+// process that serves the schedule does not need the code of the workflow or activity.
 type Job struct {
 	kind   string
 	name   string
@@ -20,9 +20,9 @@ type Job struct {
 	err    error
 }
 
-// Job is a start of the workflow with this input, for a Schedule. The key of each execution is the
-// name of the schedule and its fire time, such as nightly@2026-11-15T01:00:00Z, so the same fire
-// time cannot start twice. The only start option that it takes is Labels.
+// Job returns a start of the workflow with this input, for a Schedule. The key of each execution is
+// the name of the schedule and its fire time, such as nightly@2026-11-15T01:00:00Z, so the same
+// fire time cannot start twice. The only start option that Job accepts is Labels.
 func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
 	j := Job{kind: schedule.KindWorkflow, name: w.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
 		return encode(h, "input of workflow", w.name, in)
@@ -31,9 +31,9 @@ func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
 	return j
 }
 
-// Job is a submission of the activity with this input, for a Schedule: each time a new task, on the
-// queue of the activity or of the option OnQueue. Its key is made as in Workflow.Job. It takes
-// Labels and TaskOptions.
+// Job returns a submission of the activity with this input, for a Schedule. Each fire time submits
+// a new task, on the queue of the activity or of the option OnQueue. The task has a key as in
+// Workflow.Job. Job accepts Labels and TaskOptions.
 func (a *Activity[I, O]) Job(in I, opts ...StartOption) Job {
 	j := Job{kind: schedule.KindTask, name: a.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
 		return encode(h, "input of activity", a.name, in)

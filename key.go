@@ -13,19 +13,19 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Key identifies an execution of a workflow, or a task. As an option of a start it is the key of
-// that start.
+// Key identifies an execution of a workflow, or a task. As an option of a start, it is the key of
+// the execution.
 type Key struct {
 	id  string
 	err error
 }
 
-// RawKey is the text itself: up to 512 bytes of UTF-8 without control characters.
+// RawKey uses a text as the key: up to 512 bytes of UTF-8 without control characters.
 func RawKey(s string) Key { return Key{id: s} }
 
-// HashKey is the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of its JSON form,
-// with sorted map keys and shortest numbers. It does not depend on the order of fields or of map
-// iteration.
+// HashKey uses as the key the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of
+// its JSON form, with sorted map keys and shortest numbers. It does not depend on the order of
+// fields or of map iteration.
 func HashKey[K any](v K) Key {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -58,8 +58,8 @@ func hashJSON(data []byte) Key {
 	return Key{id: hex.EncodeToString(sum[:])}
 }
 
-// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which
-// are not valid UTF-8. A character U+FFFD that was there before is not escaped.
+// replacesBytes reports whether JSON contains the escape that the encoder writes in place of
+// invalid UTF-8. The encoder does not escape a U+FFFD that was in the text before.
 func replacesBytes(data []byte) bool {
 	const escape = `\ufffd`
 	for rest := data; ; {
@@ -96,7 +96,7 @@ func canonicalMsgpack(data []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// numbers makes numbers of JSON numbers.
+// numbers replaces the JSON numbers in a value with Go numbers.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -113,8 +113,8 @@ func numbers(v any) any {
 	return v
 }
 
-// number is the value of a JSON number: an integer where it is one, else a float, and its digits
-// where both would lose some of them: two keys must not become one.
+// number returns the value of a JSON number: an integer if possible, otherwise a float. If both
+// would lose digits, it returns the digits as text, because two different keys must not become one.
 func number(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -137,7 +137,7 @@ func number(text string) any {
 	return f
 }
 
-// digits are the significant digits of a number.
+// digits returns the significant digits of a number.
 func digits(text string) string {
 	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
 	return strings.Trim(strings.Map(func(r rune) rune {

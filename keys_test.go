@@ -22,7 +22,7 @@ type request struct {
 }
 
 // The table of key derivation. Another program computed the digests, as the SHA-256 of the msgpack
-// of the value. Stores contain them, so they never change, in no format.
+// of the value. Stores contain these digests, so they must never change, in any format.
 func TestKeyDerivation(t *testing.T) {
 	t.Parallel()
 	const (
@@ -70,7 +70,8 @@ func TestKeyDerivation(t *testing.T) {
 	}
 }
 
-// Equal values have one key and different values have two, whatever their Go types are.
+// Equal values have the same key and different values have different keys, no matter what their Go
+// types are.
 func TestHashedNumbers(t *testing.T) {
 	t.Parallel()
 	digits, _ := new(big.Int).SetString("123456789012345678901234567890", 10)

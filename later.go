@@ -11,19 +11,19 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// SendLater is Send at a later time, which StartDelay or StartAt says. It returns when the call is
-// durable. Until its time the call is an execution of the built-in workflow perdure.send. Cancel of
-// the returned execution withdraws the call, unless the call is already on its way. Result then
-// tells which: ErrCanceled if the operation will never run, nil if the call is in the mailbox or
-// has run.
+// SendLater is Send at a later time, given by StartDelay or StartAt. It returns when the call is
+// durable. Until that time the call is an execution of the built-in workflow perdure.send. Cancel
+// of the returned execution withdraws the call, unless the call has already been sent. Result says
+// which is the case: it returns ErrCanceled if the operation will never run, and nil if the call is
+// in the mailbox or has run.
 //
 // A Key names the call: a second SendLater under the same key is the same call, and LaterCall(key)
 // finds it. A RequestID does the same for one entity and operation. Without either, every SendLater
-// is a new call. From a workflow it is a step, and the call is made even if the workflow ends
-// before.
+// is a new call. From a workflow SendLater is a step, and the engine makes the call even if the
+// workflow ends before.
 //
-// A call that finds a full mailbox waits and tries again. If the call is refused in another way,
-// the execution fails with the reason.
+// A call that finds a full mailbox waits and tries again. If the engine refuses the call for
+// another reason, the execution fails with that reason.
 func (o *Operation[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (Execution[Void], error) {
 	return sendLater(s, laterCall{&o.to, key, opts}, in)
 }
@@ -34,7 +34,7 @@ func (r *RPC[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (
 	return sendLater(s, laterCall{&r.to, key, opts}, in)
 }
 
-// LaterCall refers to the call that SendLater makes under a key. It does not read the store.
+// LaterCall refers to the call that SendLater stored under a key. It does not read the store.
 func LaterCall(key Key) Execution[Void] {
 	return Execution[Void]{Ref{Workflow: delayed.Type, Key: key.id}}
 }

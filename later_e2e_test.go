@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// diary is a program whose entity notes what it is told.
+// diary is a program whose entity records the text of each call.
 type diary struct {
 	entity *perdure.Entity[[]string]
 	note   *perdure.Operation[string, int]
@@ -59,8 +59,8 @@ func (d *diary) read(t *testing.T, c perdure.Client) string {
 	return strings.Join(lines, ",")
 }
 
-// Calls are made at their time and once, whatever asks for them and although the process is killed
-// in between; calls that are cancelled before are never made.
+// The engine makes each call once and at its time, for every kind of sender, even if the process is
+// killed before. It never makes a call that was cancelled in time.
 func TestSendLater(t *testing.T) {
 	t.Parallel()
 	d := newDiary()
@@ -122,7 +122,7 @@ func TestSendLater(t *testing.T) {
 	})
 }
 
-// A call whose value is encrypted waits while the mailbox is full, and is made when there is room.
+// A call with an encrypted value waits while the mailbox is full, and runs when there is room.
 func TestSendLaterToAFullMailbox(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

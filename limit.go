@@ -35,12 +35,12 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	return list, nil
 }
 
-// Set creates a limit, or changes the one of that name. Tasks that run go on; every process applies
-// the change within seconds.
+// Set creates a limit, or changes the limit of that name. Running tasks continue. Every process
+// applies the change within seconds.
 //
-// Set returns ErrInvalid for a rule that makes no sense, ErrConflict for one that contradicts
-// another rule, and ErrNotFound for a queue that no worker serves and no task waits in. Nothing
-// changes then.
+// Set returns ErrInvalid for a rule that makes no sense, ErrConflict for a rule that contradicts
+// another one, and ErrNotFound for a queue that has no workers and no waiting tasks. In these cases
+// it changes nothing.
 //
 //	err := app.Limits().Set(ctx, perdure.LimitRule{Name: "smtp", Concurrency: 5})
 func (l Limits) Set(ctx context.Context, r LimitRule) error {
@@ -61,20 +61,20 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	return public(l.app.cfg.Backend.SetLimit(ctx, l.app.host.tenant, limit, false))
 }
 
-// Delete removes a limit. Tasks of activities that name it wait until there is a limit of that name
+// Delete removes a limit. Tasks of activities that name the limit wait until an operator sets it
 // again.
 func (l Limits) Delete(ctx context.Context, name string) error {
 	return public(l.app.cfg.Backend.DeleteLimit(ctx, l.app.host.tenant, name))
 }
 
-// LimitRule says how many tasks may run at a time, and how many may begin in a period. Rules are
+// LimitRule says how many tasks may run at a time, and how many may start in a period. Rules are
 // stored and may change while tasks run. All rules that select a task apply to it. See
 // docs/flow.md.
 type LimitRule struct {
 	Name string
-	// Queue and Activity select tasks: by the exact name, by a prefix with * behind it ("mail*"),
-	// or all of them with *. When both are empty, activities name the limit themselves with the
-	// option Limit("name") or Limit("name/key"), and each key has permits of its own.
+	// Queue and Activity select tasks: by the exact name, by a prefix followed by * ("mail*"), or
+	// all of them with *. When both are empty, activities name the limit themselves with the option
+	// Limit("name") or Limit("name/key"), and each key has permits of its own.
 	Queue, Activity string
 	// Per says what the selected tasks share. Empty, the default, is one limit for all of them;
 	// "queue" is one per queue; "activity" is one per activity. A rule has Per or Key, not both.
@@ -85,14 +85,14 @@ type LimitRule struct {
 	// Concurrency is how many tasks may run at a time; 0 is any number. A rule needs a Concurrency,
 	// a Rate, or both.
 	Concurrency int
-	// Rate is how many tasks may begin per Period; 0 is any number. Burst is how many of them may
-	// begin at once after a pause. The default is 1, which spreads them evenly.
+	// Rate is how many tasks may start per Period; 0 is any number. Burst is how many tasks may
+	// start at once after a pause. Its default is 1, which spreads the tasks evenly.
 	Rate   int
 	Period time.Duration
 	Burst  int
 }
 
-// LimitInfo is a limit and how it is used now.
+// LimitInfo is a limit and its current use.
 type LimitInfo struct {
 	LimitRule
 	// Uses are the keys of the limit that tasks hold or wait for, in all processes; a limit without
@@ -127,8 +127,8 @@ func Limit(names ...string) TaskOption {
 	}}
 }
 
-// limitRule is a stored limit as users see it. Its Per is empty where Key, or the lack of a Queue
-// and an Activity, says it.
+// limitRule turns a stored limit into the form that users see. Per is empty if the rule has a Key,
+// or neither a Queue nor an Activity, because Per follows from them.
 func limitRule(l *api.Limit) LimitRule {
 	r := LimitRule{
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Key: l.Key, Concurrency: l.Numbers.Concurrency,

@@ -169,7 +169,7 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 	})
 }
 
-// Limits that are lowered later do not change answers that the code got before.
+// Lower limits do not change answers that the code has already received.
 func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "l.db")

@@ -11,12 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// keepFrom is the size of an encoded result from which it costs more to decode the result than to
-// keep the value.
+// keepFrom is the size of an encoded result above which decoding the result costs more than keeping
+// the value.
 const keepFrom = 256
 
-// keep lets a step return the value that its body has just returned, so that the code does not
-// decode what it has encoded a moment ago. On replay it decodes the recorded bytes, so both must
+// keep lets a step return the value that its body has just returned, so that the code need not
+// decode the bytes that it has just encoded. A replay decodes the recorded bytes, so both ways must
 // give the same value: see isExact.
 func keep[T any](h *host, s *replay.Step, v T, p model.Payload) {
 	if h.plain && len(p.Data) >= keepFrom && isExact(reflect.TypeFor[T]()) {
@@ -24,9 +24,8 @@ func keep[T any](h *host, s *replay.Step, v T, p model.Payload) {
 	}
 }
 
-// kept returns the value whose encoding was recorded as the outcome of the step. The recorded bytes
-// must be those of the kept value, in the same place: an attempt that was given up may have kept
-// another one since.
+// kept returns the kept value if its encoding was recorded as the outcome of the step. It compares
+// the addresses of the bytes, because an abandoned attempt may have kept another value since.
 func kept[T any](s *replay.Step, p model.Payload) (v T, ok bool) {
 	k := s.Kept.Load()
 	if k == nil || p.Encoding != model.JSON || len(k.Data) != len(p.Data) || &k.Data[0] != &p.Data[0] {
@@ -41,8 +40,9 @@ var jsonNumber = reflect.TypeFor[json.Number]()
 // exactTypes remembers the answers of isExact.
 var exactTypes sync.Map // reflect.Type to bool
 
-// isExact reports whether a value of a type equals what is decoded from its JSON, and shares no
-// memory that could change: texts, numbers, truth values, and structs of them.
+// isExact reports whether a value of a type always equals what is decoded from its JSON, and
+// contains no memory that other code could change. That is true for strings, numbers, booleans, and
+// structs of them.
 func isExact(t reflect.Type) bool {
 	if known, ok := exactTypes.Load(t); ok {
 		return known.(bool)
@@ -77,7 +77,7 @@ func checkExact(t reflect.Type) bool {
 		if tagged {
 			name = strings.ToLower(tag)
 		}
-		if names[name] { // JSON may leave both out, or mix them up
+		if names[name] { // with two fields of one name, JSON may omit both or confuse them
 			return false
 		}
 		names[name] = true

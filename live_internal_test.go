@@ -21,7 +21,7 @@ type exactOrder struct {
 	Express  bool
 }
 
-// A value that a step keeps is the one that its record is decoded to.
+// A value that a step keeps equals the value that is decoded from its record.
 func TestExactValuesAreReadBackUnchanged(t *testing.T) {
 	t.Parallel()
 	order := exactOrder{Customer: strings.Repeat("<&> \"\n\u2028é", 40), Items: math.MinInt64, Price: -0.1}
@@ -42,7 +42,8 @@ func TestExactValuesAreReadBackUnchanged(t *testing.T) {
 	}
 }
 
-// These may change on their way through JSON, or share memory that the body of a step can change.
+// Values of these types may change when they are encoded as JSON and decoded, or share memory that
+// the body of a step can change.
 func TestOtherTypesAreNotExact(t *testing.T) {
 	t.Parallel()
 

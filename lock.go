@@ -10,8 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// LockSet is a set of entities. Their order does not matter, and an entity that is in it twice
-// counts once.
+// LockSet is a set of entities. Their order does not matter, and duplicates count once.
 type LockSet []EntityRef
 
 // Lock waits until all entities of the set are locked for this execution, runs fn, and unlocks
@@ -28,20 +27,20 @@ type LockSet []EntityRef
 //
 // While fn runs, only calls through its ctx reach the entities. All other operations wait until fn
 // ends, in their order. Views and Entity.Get do not wait. An entity need not exist to be locked.
-// The first to ask is the first to get a lock. The engine locks the entities of every set in the
-// same order, so executions that lock several entities never deadlock.
+// Executions get a lock in the order in which they ask for it. The engine locks the entities of
+// every set in the same order, so executions that lock several entities never deadlock.
 //
-// The locks end with fn, whether it returns, fails or panics, and at the latest with the run, in
-// the same commit. A crash does not end them. When the deadline of ctx or a cancellation ends the
-// wait, Lock returns its error, fn has not run, and nothing stays locked. Otherwise the error is
-// that of fn. Nothing is undone when fn fails.
+// The locks end when fn returns, fails or panics, and at the latest with the run, in the same
+// commit. A crash does not end them. If the deadline of ctx or a cancellation ends the wait for the
+// locks, Lock returns the error of ctx, fn does not run, and nothing stays locked. Otherwise Lock
+// returns the error of fn. If fn fails, the engine undoes nothing.
 //
-// Inside fn these are errors (ErrInvalid), and nothing of them is recorded: another Lock; a call of
-// an entity that is not in the set; Send to one that is; a second call of an entity before the
-// first is answered; a wait for another execution, which may want the same locks. fn may wait for
-// activities, timers, signals and promises, call services, and start executions. Calling an entity
-// that this execution locks in another coroutine is an error too, because the call would wait for
-// its own end.
+// Inside fn, these return ErrInvalid and record nothing: another Lock; a call of an entity that is
+// not in the set; a Send to an entity in the set; a second call of an entity before the first is
+// answered; a wait for another execution, which may need the same locks. fn may wait for
+// activities, timers, signals and promises, call services, and start executions. An entity that
+// this execution has locked in another coroutine cannot be called either, because the call would
+// wait for its own execution.
 func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	if fn == nil {
 		return fault.New(fault.Invalid, "the function that Lock is given is nil")
@@ -68,10 +67,10 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	return remote(err)
 }
 
-// Fence returns the fencing token of an entity that was locked where an activity, or a function
-// given to Do, was called. The token grows with every lock of the entity. Pass it to whatever the
-// activity writes to, and refuse a token that is smaller than one seen before: then an activity
-// that wakes up after its lock has ended changes nothing.
+// Fence returns the fencing token of an entity that the workflow had locked when it called the
+// activity or Do. Every lock of the entity gets a higher token. Pass the token to the system that
+// the activity writes to, and let that system refuse a token that is lower than one it has seen.
+// Then an activity that continues after its lock has ended changes nothing.
 //
 //	token, locked := perdure.Fence(ctx, Accounts.Ref(key))
 //	// update ledger set … , fence = $1 where key = $2 and fence <= $1
@@ -97,8 +96,8 @@ func (r EntityRef) address(tenant string) (model.Address, error) {
 	return model.Address{Tenant: tenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
 }
 
-// Locks lists the locks of entities and takes them away in an emergency. Workflow code locks
-// entities with [WorkflowCtx.Lock].
+// Locks lists the locks of entities and removes them in an emergency. Workflow code locks entities
+// with [WorkflowCtx.Lock].
 type Locks struct{ app *App }
 
 // Locks operates the locks of entities.
@@ -109,9 +108,9 @@ func (l Locks) List(ctx context.Context, entity string) iter.Seq2[EntityInfo, er
 	return l.app.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
 }
 
-// Unlock takes the lock of an entity away from the run that holds it, whatever that run does. The
-// next waiter gets the lock, and further calls of the entity by the old holder return ErrConflict.
-// epoch is EntityInfo.Epoch of the lock that is meant: when another run holds the entity by now,
+// Unlock takes the lock of an entity away from the run that holds it, even while that run works.
+// The next waiter gets the lock, and further calls of the entity by the old holder return
+// ErrConflict. epoch is the EntityInfo.Epoch of the lock. If another run holds the lock by now,
 // Unlock changes nothing and returns ErrConflict.
 //
 // Unlock is for emergencies. Cancelling or terminating the execution releases all its locks.

@@ -108,7 +108,7 @@ func (b *branch) wantFree(t *testing.T, c perdure.Client, app *perdure.App, keys
 	}
 }
 
-// Transfers in all directions at once come to an end and lose nothing (L26, L40).
+// Concurrent transfers in all directions end and lose nothing (L26, L40).
 func TestTransfersUnderLocks(t *testing.T) {
 	t.Parallel()
 	onBranches(t, nil, func(t *testing.T, b *branch, c perdure.Client, _ *perdure.App) {
@@ -146,7 +146,7 @@ func TestTransfersUnderLocks(t *testing.T) {
 	})
 }
 
-// However the holder ends, the next one gets the lock, with a larger token (L28, L37).
+// No matter how the holder ends, the next execution gets the lock, with a larger token (L28, L37).
 func TestLockEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	onBranches(t, nil, func(t *testing.T, b *branch, c perdure.Client, app *perdure.App) {
@@ -235,7 +235,7 @@ func TestLockTimesOut(t *testing.T) {
 	})
 }
 
-// A wrong lock set is ErrInvalid, and the execution may continue.
+// For a wrong lock set, Lock returns ErrInvalid, and the execution may continue.
 func TestLockIsInvalid(t *testing.T) {
 	t.Parallel()
 	var wrong *perdure.Workflow[perdure.Void, string]

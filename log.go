@@ -15,11 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Log is the logger of the activity that ctx belongs to. Lines of a task are kept with the task,
-// for Tasks.Logs and `perdure task logs`. They leave the process within a second, and before the
-// outcome of the attempt. Logging never waits and never fails: lines that the engine does not take
-// in time, or that exceed what it keeps, are dropped. Lines of an activity without a queue go to
-// the logger of the app, with the execution as attributes. Outside activities lines are dropped.
+// Log returns the logger of the activity that ctx belongs to. The engine keeps the lines of a task
+// with the task, for Tasks.Logs and `perdure task logs`. The worker sends them within a second, and
+// before the outcome of the attempt. Logging never waits and never fails: the worker drops lines
+// that the engine does not accept in time or that exceed what it keeps. Lines of an activity
+// without a queue go to the logger of the app, with the execution as attributes. Outside
+// activities, lines are dropped.
 //
 // Lines are stored as plain text: they are not encrypted as payloads are.
 func Log(ctx context.Context) *slog.Logger {
@@ -35,7 +36,7 @@ func Log(ctx context.Context) *slog.Logger {
 	return silent
 }
 
-// taskLog makes lines of records: the message, and the attributes as slog writes them.
+// taskLog turns records into lines: the message, and the attributes as slog writes them.
 type taskLog struct {
 	task *pool.Task
 	with []func(slog.Handler) slog.Handler // attributes and groups that every line has
@@ -58,8 +59,8 @@ var attributes = slog.HandlerOptions{
 
 func (l *taskLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelDebug }
 
-// Handle writes every line to a buffer of its own, because values are asked for their text, which
-// is code of users: it may log as well.
+// Handle writes every line to its own buffer. A value may produce its text with code of the user,
+// and that code may log too.
 func (l *taskLog) Handle(ctx context.Context, r slog.Record) error {
 	item := model.TaskItem{Kind: model.ItemLog, Level: int16(max(min(r.Level, 1000), -1000))}
 	if !r.Time.IsZero() {
@@ -94,7 +95,7 @@ func (l *taskLog) also(with func(slog.Handler) slog.Handler) *taskLog {
 	return &taskLog{l.task, append(slices.Clip(l.with), with)}
 }
 
-// cutLine makes a line one that is kept.
+// cutLine shortens a line to what the engine keeps.
 func cutLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= model.MaxLogLine {

@@ -3,26 +3,25 @@ package perdure
 // Machine is an event-driven workflow: it has one method per kind of event, and each returns what
 // to do next. Embed [Events] and override the methods that you need.
 //
-// The engine calls the methods one at a time, in the order of the history, and again in that order
-// on replay. So they must depend only on the input, the events and the fields of the machine. A
-// panic fails the execution.
+// The engine calls the methods one at a time, in the order of the history, and in the same order on
+// replay. So they must depend only on the input, the events and the fields of the machine. A panic
+// fails the execution.
 type Machine interface {
 	// OnStart is called first.
 	OnStart() Actions
-	// OnActivityCompleted is called when an activity that was scheduled has its output.
+	// OnActivityCompleted is called when a scheduled activity has completed.
 	OnActivityCompleted(ActivityCompleted) Actions
-	// OnActivityFailed is called when an activity that was scheduled has failed and is not tried
-	// again.
+	// OnActivityFailed is called when a scheduled activity has failed and has no further attempts.
 	OnActivityFailed(ActivityFailed) Actions
-	// OnTimerFired is called when the time of a timer has come.
+	// OnTimerFired is called when a timer fires.
 	OnTimerFired(TimerFired) Actions
-	// OnSignal is called for every signal, of whatever name.
+	// OnSignal is called for every signal of any name.
 	OnSignal(SignalReceived) Actions
-	// OnChildClosed is called when a child that was started has ended, in whatever way.
+	// OnChildClosed is called when a child has ended in any way.
 	OnChildClosed(ChildClosed) Actions
-	// OnCancel is called at most once, when the execution is asked to end. Nothing that is pending
-	// is withdrawn by that: the machine may undo what it did, then end with Fail(ErrCanceled), or
-	// go on.
+	// OnCancel is called at most once, when a caller cancels the execution. Pending activities,
+	// timers and children continue. The machine may undo what it did and end with
+	// Fail(ErrCanceled), or it may continue.
 	OnCancel(reason string) Actions
 }
 
@@ -35,8 +34,8 @@ func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...Workfl
 	return w
 }
 
-// BindMachine joins a declared workflow with a machine, for one that needs dependencies or is
-// elsewhere.
+// BindMachine joins a declared workflow with a machine. Use it if the machine needs dependencies or
+// is in another package than the declaration.
 func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding {
 	return Binding{w.definition(machineCode[I, O](w.name, newM), true, callerPosition())}
 }
@@ -54,7 +53,7 @@ func (Events) OnActivityFailed(e ActivityFailed) Actions { return Actions{Fail(e
 // OnTimerFired does nothing.
 func (Events) OnTimerFired(TimerFired) Actions { return nil }
 
-// OnSignal does nothing, but the signal still counts as taken.
+// OnSignal does nothing. The signal counts as received.
 func (Events) OnSignal(SignalReceived) Actions { return nil }
 
 // OnChildClosed does nothing.

@@ -382,8 +382,8 @@ func TestWrongActionsFail(t *testing.T) {
 	}, kid)
 }
 
-// An activity gets a copy of its input from when it was scheduled, whatever the machine does with
-// the original afterwards.
+// An activity gets the input that it had when it was scheduled, even if the machine changes the
+// value afterwards.
 func TestInputIsACopy(t *testing.T) {
 	t.Parallel()
 	proceed := make(chan struct{})

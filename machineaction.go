@@ -12,26 +12,26 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Action is something that a Machine asks for. An action that begins something has an id, which its
-// events carry and which the history shows. The id must differ from the ids of all pending actions;
-// the id of a finished one may be used again.
+// Action is a request of a Machine. An action that starts something has an id, which is in its
+// events and in the history. The id must differ from the ids of all pending actions. The machine
+// may use the id of a finished action again.
 type Action struct {
 	verb  verb
 	id    string
 	name  string        // of the activity or workflow
 	arg   func() string // for people
-	at    uintptr       // where user code asked
+	at    uintptr       // program counter of the user code that asked
 	begin func(*player) *replay.Future
-	out   any   // of Complete: *O
+	out   any   // the *O of Complete
 	err   error // of Fail and ContinueWith
 }
 
-// Actions is what a method of a Machine returns, in the order in which the engine carries them out.
-// Nil does nothing.
+// Actions is what a method of a Machine returns. The engine carries them out in order. Nil does
+// nothing.
 type Actions []Action
 
-// String is the action in a line, such as: schedule charge "c-1" {"Amount":5}. Tests of a Machine
-// compare it.
+// String returns the action as one line, such as: schedule charge "c-1" {"Amount":5}. Tests of a
+// Machine can compare it.
 func (a Action) String() string {
 	text := string(a.verb)
 	if a.name != "" {
@@ -46,11 +46,11 @@ func (a Action) String() string {
 	return text
 }
 
-// Schedule begins the activity under id. OnActivityCompleted or OnActivityFailed follows. The id
-// takes the place of a StepKey.
+// Schedule starts the activity under id. OnActivityCompleted or OnActivityFailed follows. The id
+// replaces a StepKey.
 func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
-	// The machine may change what it gives as input while the activity runs, so that gets a copy.
+	// The machine may change its input value while the activity runs, so the activity gets a copy.
 	was := madeValue("input of activity", a.name, in)
 	act.arg = func() string { return string(was.p.Data) }
 
@@ -100,20 +100,22 @@ func StartTimer(id string, d time.Duration) Action {
 // nothing when the action has finished.
 func CancelAction(id string) Action { return Action{verb: verbCancel, id: id} }
 
-// Complete ends the execution of a Machine with its output; what is pending is withdrawn. It must
-// be the last action of its list.
+// Complete ends the execution of a Machine with its output and withdraws everything that is
+// pending. It must be the last action of its list.
 func (w *Workflow[I, O]) Complete(out O) Action {
 	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
 }
 
-// ContinueWith ends this run of a Machine and begins the next with in, under the same key; the next
-// run gets the signals that the machine has not handled. It must be the last action of its list.
+// ContinueWith ends this run of a Machine and starts the next one with in, under the same key. The
+// next run gets the signals that the machine has not handled. It must be the last action of its
+// list.
 func (w *Workflow[I, O]) ContinueWith(in I) Action {
 	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
 }
 
-// Fail ends the execution of a Machine with an error; what is pending is withdrawn. It must be the
-// last action of its list. ErrCanceled after a cancel request ends it as cancelled.
+// Fail ends the execution of a Machine with an error and withdraws everything that is pending. It
+// must be the last action of its list. After a cancel request, Fail(ErrCanceled) ends the execution
+// as cancelled.
 func Fail(err error) Action {
 	if err == nil {
 		err = fault.New(fault.Invalid, "the machine failed without an error")
@@ -133,7 +135,7 @@ const (
 	verbFail     verb = "fail"
 )
 
-// argument shows a value.
+// argument returns a function that shows a value as text.
 func argument[T any](v T) func() string {
 	return func() string {
 		text, err := json.Marshal(v)
@@ -144,7 +146,7 @@ func argument[T any](v T) func() string {
 	}
 }
 
-// callerPC is where the function that calls it was called.
+// callerPC returns the program counter of the code that called the caller of callerPC.
 func callerPC() uintptr {
 	var pc [1]uintptr
 	runtime.Callers(3, pc[:])

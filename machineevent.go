@@ -17,14 +17,14 @@ type (
 		At           time.Time
 		out          carried
 	}
-	// ActivityFailed carries the error of an activity that is not tried again. It is the same value
-	// on replay.
+	// ActivityFailed carries the error of an activity that has no further attempts. It is the same
+	// value on replay.
 	ActivityFailed struct {
 		ID, Activity string
 		At           time.Time
 		Err          error
 	}
-	// TimerFired tells that the time of StartTimer has come.
+	// TimerFired says that a timer of StartTimer has fired.
 	TimerFired struct {
 		ID string
 		At time.Time
@@ -45,8 +45,8 @@ type (
 	}
 )
 
-// Result decodes the output that an event carries. An event of another activity is an ErrInvalid. A
-// recorded output that does not fit the type blocks the execution.
+// Result decodes the output that an event carries. For an event of another activity it returns
+// ErrInvalid. A recorded output that does not fit the type blocks the execution.
 func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 	if e.Activity != a.name {
 		return out, fault.New(fault.Invalid, "event %s is of activity %s, not of activity %s", e.ID, e.Activity, a.name)
@@ -55,7 +55,7 @@ func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 }
 
 // Result decodes the output of a child that an event carries, or returns the error that the child
-// ended with. An event of another workflow is an ErrInvalid.
+// ended with. For an event of another workflow it returns ErrInvalid.
 func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	switch {
 	case e.Workflow != w.name:
@@ -66,8 +66,8 @@ func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	return valueOf[O](&e.out, "output of workflow", w.name)
 }
 
-// Value decodes the signal that an event carries; false when it is another signal. A value that
-// does not fit the type fails the execution (ErrWrongType).
+// Value decodes the signal that an event carries. ok is false for a signal of another name. A value
+// that does not fit the type fails the execution (ErrWrongType).
 func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 	if e.Signal != s.name {
 		return v, false
@@ -100,11 +100,11 @@ type carried struct {
 	x replay.Ctx
 	// recorded is set for events of the history.
 	recorded bool
-	wrong    error // why a value that was made cannot be carried
+	wrong    error // why a value of a test or an input cannot be encoded
 }
 
-// madeValue is a value that is not in a history: that of an event which a test makes, or an input
-// before it is recorded.
+// madeValue returns a value that is in no history: of an event that a test makes, or an input that
+// is not recorded yet.
 func madeValue[T any](kind, name string, v T) carried {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -113,7 +113,7 @@ func madeValue[T any](kind, name string, v T) carried {
 	return carried{p: model.Payload{Data: data}, wrong: err}
 }
 
-// valueOf decodes what is carried. What is recorded and does not fit the type blocks the execution.
+// valueOf decodes the value. A recorded value that does not fit the type blocks the execution.
 func valueOf[T any](c *carried, kind, name string) (v T, err error) {
 	switch {
 	case c.recorded:

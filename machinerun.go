@@ -5,7 +5,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// machineCode is the workflow function that plays a machine.
+// machineCode returns the workflow function that runs a machine.
 func machineCode[I, O any, M Machine](name string, newM func(I) M) func(WorkflowCtx, I) (O, error) {
 	if newM == nil {
 		return nil
@@ -27,22 +27,23 @@ func machineCode[I, O any, M Machine](name string, newM func(I) M) func(Workflow
 	}
 }
 
-// player feeds a machine with events and does what it asks for.
+// player passes events to a machine and carries out its actions.
 type player struct {
 	ctx   WorkflowCtx
 	name  string
 	inbox *replay.Inbox
-	tasks map[string]*task // the last one of every id
+	tasks map[string]*task // the last task of every id
 }
 
-// task is something that a machine has begun.
+// task is something that a machine has started: an activity, a timer or a child.
 type task struct {
 	Action
 	future *replay.Future
 	over   bool
 }
 
-// end forgets all but that there was something: a machine may begin very many.
+// end frees the memory of a finished task, because a machine may start very many. It keeps the
+// verb, the id and the name.
 func (t *task) end() {
 	t.over, t.future, t.Action = true, nil, Action{verb: t.verb, id: t.id, name: t.name}
 }
@@ -68,7 +69,8 @@ func (p *player) play(m Machine) (*Action, error) {
 	}
 }
 
-// do does what a machine asks for; it returns the action that ends the run, if there is one.
+// do carries out the actions of a machine. It returns the action that ends the run, if there is
+// one.
 func (p *player) do(actions Actions) (end *Action) {
 	for i := range actions {
 		a := &actions[i]
@@ -113,12 +115,12 @@ func (p *player) withdraw(id string) {
 	}
 }
 
-// event tells the machine what has happened.
+// event passes an event to the machine and returns its actions.
 func (p *player) event(m Machine, f *replay.Future) Actions {
 	out := carried{p: f.Payload(), x: p.ctx.x, recorded: true}
 	at, err := f.At().Std(), remote(f.Err())
 	if f.At() == 0 {
-		at = p.ctx.Now() // a call that could not be made: there is no event
+		at = p.ctx.Now() // the call could not be made, so there is no event with a time
 	}
 	t, ok := f.Handle.(*task)
 	if !ok {
@@ -138,8 +140,8 @@ func (p *player) event(m Machine, f *replay.Future) Actions {
 	return m.OnActivityCompleted(ActivityCompleted{ID: t.id, Activity: t.name, At: at, out: out})
 }
 
-// fail ends the execution because of a mistake in the machine. What its pending actions have begun
-// is withdrawn.
+// fail ends the execution because of a mistake in the machine. It withdraws everything that is
+// pending.
 func (p *player) fail(format string, args ...any) {
 	p.ctx.x.Fail(Permanent(fault.New(fault.Invalid, "machine "+p.name+": "+format, args...)))
 }

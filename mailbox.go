@@ -19,8 +19,8 @@ type Mailboxes struct{ app *App }
 func (a *App) Mailboxes() Mailboxes { return Mailboxes{a} }
 
 // List returns the waiting calls of an entity, in order. It reads them in pages, so a long mailbox
-// needs little memory here, and calls that come or go meanwhile may be listed or not. The owner of
-// the entity answers, on whichever node it is. Without an owner, List returns what is stored.
+// needs little memory here, and calls that arrive or end during the loop may be left out. The owner
+// of the entity answers, on any node. Without an owner, List returns the stored calls.
 func (m Mailboxes) List(ctx context.Context, ref EntityRef) iter.Seq2[MailboxCall, error] {
 	return pages(mailboxCallOf, func(cursor string) ([]model.Call, string, error) {
 		to, err := ref.address(m.app.host.tenant)
@@ -54,9 +54,9 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 // Interrupt ends the running operation of an entity, or the running RPCs of a service and key: its
 // context ends with the cause ErrInterrupted, and the call fails with that error. When its code
 // does not return within a second, the worker abandons it. The state does not change, nothing is
-// sent, and the next call of the key runs. Views are not interrupted. An empty id is whichever call
-// runs. Interrupt returns the calls that were handed to the code: one of them runs. It returns
-// ErrNotFound when there are none. It does not wait for their end.
+// sent, and the next call of the key runs. Interrupt does not affect views. With an empty id it
+// interrupts the call that runs. Interrupt returns the calls that the worker has received, one of
+// which runs, or ErrNotFound if there are none. It does not wait for them to end.
 func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)
@@ -83,17 +83,17 @@ var ErrDropped = errors.New("an operator dropped the call")
 type MailboxCall struct {
 	// ID names the call for Describe, Skip and Drop.
 	ID       string
-	Position int // from 1, in the order in which calls are made
+	Position int // from 1, in the order in which the calls run
 	// Operation is empty for a lock request.
 	Operation string
 	Since     time.Time
 	Bytes     int // of its input
-	// From is the execution that called, if an execution did. RequestID is that of a client.
+	// From is the caller if it is an execution. RequestID is the request id of a client.
 	From      Ref
 	RequestID string
 	OneWay    bool // its caller does not wait for the reply
-	Stored    bool // else it waits in the memory of the owner, where its caller waits too
-	Running   bool // it has been handed to the code, and can be neither skipped nor dropped
+	Stored    bool // false if the call and its caller wait in the memory of the owner
+	Running   bool // the code has received it, so it can be neither skipped nor dropped
 	// Input is JSON, or nil when this app cannot decode it. InputIs says how it is stored. Only
 	// Describe fills them.
 	Input   []byte

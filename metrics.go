@@ -5,8 +5,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// Metrics is where an app of Dial registers its metrics until it closes. Package prom makes one of
-// a Prometheus registry. This package does not link the client library of Prometheus, so that
+// Metrics is where an app of Dial registers its metrics until it closes. Package prom makes one
+// from a Prometheus registry. This package does not link the client library of Prometheus, so that
 // workers without metrics stay small.
 type Metrics interface {
 	// Register adds the metrics of an app, until remove is called.

@@ -48,7 +48,7 @@ func checkTarget(a model.Address) error {
 	return nil
 }
 
-// textFits reports whether checkText has nothing to say, at no cost.
+// textFits reports whether checkText would return nil. It allocates nothing.
 func textFits(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -12,13 +12,15 @@ import (
 // Operation is the typed name of an operation of a stateful entity.
 type Operation[I, O any] struct{ to callTarget }
 
-// NewOperation defines an operation. It runs alone. Its new state, its reply and what it sends are
-// committed together, once. When it returns an error or panics, the state is what it was and
-// nothing is sent. After its first successful operation the entity exists.
+// NewOperation defines an operation. No other operation of the key runs at the same time. The
+// engine commits the new state, the reply and the messages of the operation together, once. If the
+// operation returns an error or panics, the state does not change and nothing is sent. The entity
+// exists after its first successful operation.
 //
 // An operation that a crash interrupts may run again, so effects outside the entity may happen more
-// than once. A call from the process that owns the key is not stored and is lost with its caller;
-// Send, and calls from other processes, workflows and entities, are stored first.
+// than once. The engine stores a Send, and a call from a workflow, an entity or another process,
+// before it runs. It does not store a call from ordinary code of the process that owns the key:
+// such a call is lost if the process dies.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -28,7 +30,7 @@ func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S,
 }
 
 // NewView defines an operation that changes nothing. It gets a copy of the committed state, does
-// not wait for operations or locks, and runs in parallel with others.
+// not wait for operations or locks, and runs in parallel with other calls.
 func NewView[S, I, O any](e *Entity[S], name string, fn func(S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -50,8 +52,7 @@ func DeclareOperation[I, O any](entity, name string) *Operation[I, O] {
 	return &Operation[I, O]{callTarget{kind: entityKind, of: entity, name: name}}
 }
 
-// BindOperation joins a declared operation with its code; needed when operations refer to each
-// other.
+// BindOperation joins a declared operation with its code. Use it if operations refer to each other.
 func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(EntityCtx, *S, I) (O, error)) Binding {
 	b := callBinding{asked: op.to, call: callDefinition{name: op.to.name, at: callerPosition()}}
 	if e != nil {
@@ -68,7 +69,7 @@ func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (
 }
 
 // Go runs the operation as a step and returns a future of its reply. When the scope of ctx ends,
-// the reply is dropped, but the operation may still run.
+// the workflow no longer waits for the reply, but the operation may still run.
 func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
 	so := callOptions(opts)
 	r, err := callRequest(ctx.host(), &o.to, key, in)
@@ -83,14 +84,14 @@ func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOpti
 	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, so.key, ctx.sealer(&m)))
 }
 
-// Send runs the operation later and drops its reply. It returns when the call is stored, so the
-// call is not lost. A call that the code cannot run, because the build lacks the operation, becomes
-// a dead letter (App.DeadLetters).
+// Send asks for the operation and does not wait for its reply. It returns when the call is stored,
+// so the call is not lost. A call becomes a dead letter (App.DeadLetters) if the build lacks its
+// operation.
 func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
 	return invokeLater(s, invocation{&o.to, key, opts}, in)
 }
 
-// operation is an operation as its entity keeps it.
+// operation returns the definition of an operation for its entity.
 func operation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error), at string) callDefinition {
 	c := callDefinition{name: name, at: at, types: callTypes[I, O](entityKind, e.name, name)}
 	if fn != nil {
@@ -108,7 +109,7 @@ func callTypes[I, O any](k *calleeKind, of, name string) []typeOf {
 	return []typeOf{typeFor[I]("input of " + what), typeFor[O]("output of " + what)}
 }
 
-// serve makes a call.
+// serve decodes the input of a call, runs its code and encodes the reply.
 func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, error)) (model.Payload, error) {
 	if _, _, streams := ctx.c.Input.CutStream(); streams {
 		return model.Payload{}, fault.New(fault.Invalid, "%s of %s does not answer with a stream: use Call", ctx.c.Name, ctx.c.Entity)
@@ -131,17 +132,17 @@ type callTarget struct {
 	of    string // name of the entity or service
 	name  string
 	view  bool       // it changes nothing
-	brief bool       // it is kept in memory only, when ordinary code calls it
-	owner Definition // the entity or service whose code is here; nil when it is declared
-	wrong error      // with its definition
+	brief bool       // a call of ordinary code is kept in memory only
+	owner Definition // the entity or service; nil if the call is only declared
+	wrong error      // what is wrong with its definition
 }
 
-// orphan is a call of nothing.
+// orphan returns the target of a call whose entity or service is nil.
 func orphan(k *calleeKind, name, at string) callTarget {
 	return callTarget{kind: k, name: name, wrong: fault.New(fault.Invalid, "%s %s has no %s: it is nil (%s)", k.call, name, k.word, at)}
 }
 
-// callRequest is a call as a request.
+// callRequest turns a call into a request.
 func callRequest[I any](h *host, t *callTarget, key string, in I) (r *api.CallRequest, err error) {
 	if t.wrong != nil {
 		return nil, t.wrong

@@ -6,10 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) although the
-// engine keeps its tables elsewhere. What they send goes into a table of that database, which Open
-// creates, and the app passes it on after the commit. Every process that has the outbox passes on
-// rows of all processes.
+// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) even if the
+// engine keeps its tables in another database. The messages go into a table of the transaction's
+// database, which Open creates, and the app delivers them after the commit. Every process that has
+// the outbox delivers the messages of all processes.
 func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
 	d := outboxDefinition{db: db.db, every: time.Second, at: callerPosition()}
 	for _, o := range opts {
@@ -21,8 +21,8 @@ func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
 // OutboxOption configures an Outbox: PollEvery.
 type OutboxOption interface{ applyOutbox(*outboxDefinition) }
 
-// PollEvery is how often the app looks into the table of an Outbox for rows of other processes; 1 s
-// by default, at least 1 ms. Rows of this process are passed on soon after their commit.
+// PollEvery is how often the app reads the table of an Outbox to find messages of other processes;
+// 1 s by default, at least 1 ms. The app delivers messages of this process soon after their commit.
 func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type pollOption time.Duration

@@ -30,9 +30,9 @@ func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	return fault.New(fault.Timeout, "accepted, but not answered yet")
 }
 
-// The outbox postpones a message that is not answered in time, because each page with it would take
-// as long. It skips the messages behind it for the same target and delivers the others. When the
-// app closes, it logs nothing about it.
+// The relay postpones a message that is not answered in time, because each page that contains it
+// would take as long. It skips later messages to the same target and delivers the others. If the
+// app closes during a delivery, the relay gives no verdict.
 func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 	t.Parallel()
 	message := func(id, key string) userdb.OutboxMessage {

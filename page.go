@@ -2,9 +2,10 @@ package perdure
 
 import "iter"
 
-// pages yields the items of a list that comes in pages, each as show makes it. next reads the page
-// behind a cursor, which is empty for the first page, and returns the cursor of the page after it,
-// which is empty when there is none. An error of next ends the list and comes with a zero item.
+// pages reads a list page by page and yields its items, each converted by show. next gets the
+// cursor of a page and returns its items and the cursor of the following page. The first page has
+// an empty cursor, and an empty cursor from next ends the list. An error of next ends the list and
+// comes with a zero item.
 func pages[S, T any](show func(*S) T, next func(cursor string) ([]S, string, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for cursor := ""; ; {

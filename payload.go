@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// encode is a value as the format of the app writes it. It has its stored form only once it is
-// sealed.
+// encode encodes a value in the format of the app. The result is not the stored form yet; seal
+// makes that.
 func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
 	if h.plain {
 		p.Data, err = payload.JSON.Marshal(v)
@@ -25,7 +25,8 @@ func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error)
 	return p, nil
 }
 
-// encodeFor is encode for a value that workflow code stores; it must not be too large.
+// encodeFor is encode for a value that workflow code stores. It also refuses a value that is too
+// large.
 func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
 	p, err := encode(h, kind, name, v)
 	if err != nil {
@@ -37,20 +38,21 @@ func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
 	return p, nil
 }
 
-// result is what the body of a step returns: a value in its stored form.
+// result returns the outcome of a step's body in its stored form.
 func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.Payload, error) {
 	p, err := encodeFor(h, kind, name, v)
 	if err != nil || h.plain {
 		return p, err
 	}
-	// What the body did is done: it is not done again because a store of blobs is away.
+	// The body has run, and must not run again only because a blob store is away. So wait for the
+	// blob store.
 	if p, err = h.seal(ctx, patient, kind, name, p); err != nil && !fault.Is(err, fault.Unavailable) {
 		err = Permanent(err)
 	}
 	return p, err
 }
 
-// reader opens what is stored.
+// reader opens stored values.
 type reader interface {
 	host() *host
 	open(kind, name string, p model.Payload) (model.Payload, error)
@@ -84,8 +86,9 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 	return v, nil
 }
 
-// readEncoded reads a value in the encoding that its payload names. In this function and the next
-// one the value moves to the heap; the callers keep it on the stack.
+// readEncoded reads a value in the encoding that its payload names. The value escapes to the heap
+// in readEncoded and readJSON. They are separate functions so that it stays on the stack in their
+// callers.
 func readEncoded[T any](h *host, p model.Payload) (v T, err error) {
 	err = h.codec.Unmarshal(p, &v)
 	return v, err
@@ -160,8 +163,8 @@ func isPlainText(data []byte) bool {
 	return true
 }
 
-// misfit is the error of a value that the type T cannot hold. A format that this app does not know
-// says nothing about the type.
+// misfit returns the error for a value that does not fit the type T. If the app does not know the
+// format of the value, the error says nothing about the type.
 func misfit[T any](kind, name string, err error) error {
 	if fault.Is(err, fault.Blocked) {
 		return nameError(err, kind, name)
@@ -169,9 +172,9 @@ func misfit[T any](kind, name string, err error) error {
 	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
 }
 
-// decodeRecorded is the outcome of a step as the code knows it. When today's type cannot hold the
-// recorded value, the code does not fit the history: the execution is blocked, as by any other
-// mismatch, and continues with a build that can.
+// decodeRecorded decodes the recorded outcome of a step. If the value does not fit the type of this
+// build, the code does not fit the history. Then the execution is blocked, as after any other
+// mismatch, until a build continues it whose type fits.
 func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
@@ -181,8 +184,8 @@ func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) 
 }
 
 // decodeSent decodes a value that a client sent to the run, where the code cannot get an error. A
-// value of the wrong type fails the run: it was wrong when it arrived, and no other build can read
-// it for this code.
+// value of the wrong type fails the run. The value was wrong when it arrived, so another build
+// would not help.
 func decodeSent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	switch {
@@ -195,8 +198,9 @@ func decodeSent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	return v
 }
 
-// normalize decodes a recorded value into today's type and encodes it again, so that a new optional
-// field changes nothing. It is what a step or child of that input is recognised by today.
+// normalize decodes a recorded value into the type of this build and encodes it again. A replay
+// compares inputs in this form, so that it still recognises a step or child after the input type
+// got a new optional field.
 func normalize[T any](of any, p model.Payload) ([]byte, error) {
 	h := of.(*host)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
@@ -212,10 +216,11 @@ func normalize[T any](of any, p model.Payload) ([]byte, error) {
 	return h.codec.Identity(p), nil
 }
 
-// callReader reads for ordinary code, which gets the error of what cannot be read.
+// callReader reads values for ordinary code. The code gets an error for a value that cannot be
+// read.
 type callReader struct {
 	h   *host
-	ctx context.Context //nolint:containedctx // a reader is one call's
+	ctx context.Context //nolint:containedctx // a reader belongs to one call
 }
 
 func (r callReader) host() *host { return r.h }
@@ -230,7 +235,7 @@ type inputType struct {
 	check func(*host, model.Payload) error // says why an encoded value does not fit
 }
 
-// inputOf is the type I as the input of something.
+// inputOf returns the type I as the input type of a workflow or an activity.
 func inputOf[I any](kind, name string) inputType {
 	return inputType{reflect.TypeFor[I](), func(h *host, p model.Payload) error {
 		_, err := unmarshal[I](h, kind, name, p)
@@ -238,8 +243,8 @@ func inputOf[I any](kind, name string) inputType {
 	}}
 }
 
-// checkInput refuses an input that the code cannot read, when that code is in this process under
-// another type than the start has.
+// checkInput refuses an input that the code cannot read. It can do so only if this process has the
+// code. It does so only if the input type of the start differs from that of the code.
 func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) error {
 	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
 		return want.check(h, in)
@@ -247,7 +252,8 @@ func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) erro
 	return nil
 }
 
-// show is a payload for people: as JSON when that can be had, and how it is stored.
+// show returns a payload for people: as JSON if the app can decode it, and a text that says how it
+// is stored.
 func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
 	p = p.Bare()
 	switch {
@@ -277,7 +283,7 @@ func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is strin
 	return text, is
 }
 
-// plainInput is a recorded input for a message to people; nil when it is not known.
+// plainInput returns a recorded input for a text for people, or nil if the app cannot read it.
 func (h *host) plainInput(p model.Payload) []byte {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The quick way of plain values never disagrees with encoding/json.
+// The fast decoder of plain values never disagrees with encoding/json.
 func FuzzPlainValues(f *testing.F) {
 	for _, text := range []string{
 		"0", "-0", "-", "7", "007", "-12", "+1", "1.0", "1e3", "999999999999999999", "9223372036854775807", "-9223372036854775808",

@@ -15,7 +15,7 @@ func NewPromise[T any](name string) *Promise[T] { return &Promise[T]{name} }
 // Await waits for the value.
 func (p *Promise[T]) Await(ctx WorkflowCtx) (T, error) { return p.Future(ctx).Get(ctx) }
 
-// Future is the value as future.
+// Future returns the value as a future.
 func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
 	f := ctx.x.Promise(p.name)
 	if h, ok := f.Handle.(*Future[T]); ok {
@@ -26,7 +26,7 @@ func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
 	return h
 }
 
-// Resolve sets the value. The first Resolve or Reject wins; a later one is ErrConflict.
+// Resolve sets the value. The first Resolve or Reject wins; a later one returns ErrConflict.
 func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	defer publish(&err)
 	value, err := encode(from.sender().host(), "promise", p.name, v)
@@ -36,7 +36,7 @@ func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	return p.settle(from, to, value, nil)
 }
 
-// Reject sets an error that Await returns. The first Resolve or Reject wins; a later one is
+// Reject sets an error that Await returns. The first Resolve or Reject wins; a later one returns
 // ErrConflict.
 func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
 	return remote(p.settle(from, to, model.Payload{}, replay.FailureOf(err)))

@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Query is the typed name of a read of what a workflow has in memory, or had at its end.
+// Query is the typed name of a question that the code of an execution answers from its variables.
+// It also works after the execution has ended.
 type Query[I, O any] struct{ name string }
 
 // NewQuery names a query.
@@ -40,9 +41,9 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 	})
 }
 
-// Ask asks the code of an execution, which is loaded if need be and answers from its history so
-// far. For a closed execution, the process that owns it replays the history without executing a
-// step; this process does so when the owner lacks the code.
+// Ask asks the code of an execution. The engine loads an execution that is not in memory. For a
+// closed execution, the process that owns it replays the history without executing a step. If the
+// owner lacks the code, this process does so.
 //
 // Ask returns ErrUnavailable when both lack the code, and ErrBlocked when the code no longer fits
 // the history. A State can be read without the code.
@@ -61,7 +62,7 @@ func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	}
 
 	p, err := h.backend.Query(c.ctx, r)
-	// its owner may lack the code that this process has
+	// The owner may lack the code that this process has.
 	if fault.Is(err, fault.Unavailable) && c.app.worker != nil {
 		asked := model.Query{Name: r.Name, Input: r.Input}
 		if here, ok, why := c.app.worker.AskEnded(c.ctx, r.Target.Address, r.Target.Run, asked); ok {

@@ -13,8 +13,8 @@ type Queues struct{ app *App }
 // Queues operates the queues of the store.
 func (a *App) Queues() Queues { return Queues{a} }
 
-// List returns the queues that this process serves, that tasks of this process wait in, or that are
-// paused.
+// List returns the queues that this process serves, in which tasks of this process wait, or that
+// are paused.
 func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 	found, err := q.app.cfg.Backend.Queues(ctx, q.app.host.tenant)
 	list := make([]QueueInfo, len(found))
@@ -36,14 +36,14 @@ func (q Queues) Resume(ctx context.Context, name string) error {
 	return public(q.app.cfg.Backend.ResumeQueue(ctx, q.app.host.tenant, name))
 }
 
-// QueueInfo is the state of a queue. The numbers count this process only: tasks of runs that it
-// owns, whichever process executes them, and its own workers.
+// QueueInfo is the state of a queue. The numbers count only this process: its own workers, and the
+// tasks of runs that it owns, even if another process executes them.
 type QueueInfo struct {
 	Name    string
 	Paused  bool
 	Reason  string // why it is paused
-	Waiting int    // could begin
-	Delayed int    // will be able to, later
+	Waiting int    // tasks that could start now
+	Delayed int    // tasks that may start later
 	Running int
 	Workers int
 	Slots   int
@@ -53,9 +53,9 @@ type QueueInfo struct {
 // serves it.
 const DefaultQueue = model.DefaultQueue
 
-// OnQueue makes an activity a task: a worker that serves the queue executes it, in whatever
-// process, instead of the process that runs the workflow. Options such as Priority,
-// HeartbeatTimeout and Delay need a queue.
+// OnQueue makes an activity a task: a worker that serves the queue executes it, in any process,
+// instead of the process that runs the workflow. Options such as Priority, HeartbeatTimeout and
+// Delay need a queue.
 func OnQueue(name string) TaskOption {
 	return taskOption{"OnQueue", func(s *taskSettings) { s.queue, s.queued = name, true }}
 }

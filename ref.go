@@ -8,13 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Ref is the address of an execution. It is comparable and can be stored. An empty Run means the
-// current run.
+// Ref is the address of an execution. It is comparable, and programs can store it. An empty Run
+// means the current run.
 type Ref struct{ Workflow, Key, Run string }
 
 const runMark = "#run_"
 
-// String is workflow/key, followed by #run_… when the Ref names a run.
+// String returns workflow/key, followed by #run_… if the Ref names a run.
 func (r Ref) String() string {
 	if r.Run == "" {
 		return r.Workflow + "/" + r.Key
@@ -38,7 +38,7 @@ func ParseRef(s string) (Ref, error) {
 	return r, nil
 }
 
-// Cancel asks the execution to end; clean-up runs.
+// Cancel asks the execution to end. Its clean-up runs.
 func (r Ref) Cancel(s Sender, reason string) error { return cancel(s, r, reason) }
 
 // Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a
@@ -47,7 +47,7 @@ type Target interface{ target() Ref }
 
 func (r Ref) target() Ref { return r }
 
-// address is the address of the execution in the tenant of an app.
+// address returns the address of the execution in the tenant of an app.
 func (r Ref) address(h *host) model.Address {
 	return model.Address{Tenant: h.tenant, Type: r.Workflow, Key: r.Key}
 }

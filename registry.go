@@ -20,19 +20,20 @@ import (
 
 // registry collects definitions and everything that is wrong with them.
 type registry struct {
-	checkType  func(reflect.Type) error // of the format; may be nil
+	checkType  func(reflect.Type) error // of the payload format; may be nil
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
 	entities   map[string]*entityDefinition // and services, by the types of their addresses
 	bound      []callBinding
-	// handles: passed twice, or in several groups, one is the same definition
+	// added has the handles so far. A handle that is passed twice, or in several groups, is one
+	// definition.
 	added      map[Definition]bool
 	needs      []need
 	outboxes   []outboxDefinition
 	schedules  []*Schedule
 	singletons []singletonDefinition
 	problems   []error
-	// the definitions that replace others of the same name; nil when there is nothing
+	// replaced has definitions that replace others of the same name; nil if there are none.
 	replaced *registry
 }
 
@@ -43,8 +44,7 @@ func newRegistry(checkType func(reflect.Type) error) *registry {
 	}
 }
 
-// register collects definitions and their replacements; the error names every
-// mistake.
+// register collects definitions and their replacements. Its error names every mistake.
 func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
 	r := newRegistry(checkType)
 	if len(instead) > 0 {
@@ -116,7 +116,7 @@ func (r *registry) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...))
 }
 
-// distinct drops duplicates: what is passed and also used is looked at twice.
+// distinct drops duplicates. A definition that is both passed and named in Uses is checked twice.
 func distinct(problems []error) []error {
 	said := map[string]bool{}
 	return slices.DeleteFunc(problems, func(err error) bool {
@@ -167,7 +167,7 @@ func (r *registry) activity(d activityDefinition) {
 	}
 
 	if old, ok := r.activities[d.name]; ok && d.elsewhere() {
-		return // which says what is known
+		return // the earlier definition says more
 	} else if ok && !old.elsewhere() {
 		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
@@ -186,8 +186,8 @@ func (r *registry) activity(d activityDefinition) {
 	r.activities[d.name] = d
 }
 
-// missingCode reports a definition that this process should run but that has no code. Bound says
-// that Bind was called, with a nil function.
+// missingCode reports a definition that this process should run but that has no code. bound is true
+// if the program passed a nil function.
 func (r *registry) missingCode(kind, name, at string, bound bool) {
 	if bound {
 		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
@@ -216,7 +216,7 @@ func (r *registry) checkTypes(at string, types []typeOf) {
 	}
 }
 
-// checkUses demands code for everything that a workflow says it uses.
+// checkUses demands code for everything that a workflow names in Uses.
 func (r *registry) checkUses(d workflowDefinition) {
 	needed := newRegistry(nil)
 	for _, u := range d.uses {
@@ -251,8 +251,7 @@ func (r *registry) checkUses(d workflowDefinition) {
 	}
 }
 
-// inputs are the types that workflows and tasks read their inputs as, by the types of their
-// addresses.
+// inputs returns the input types of workflows and tasks, by the types of their addresses.
 func (r *registry) inputs() map[string]inputType {
 	all := map[string]inputType{}
 	for name, d := range r.workflows {

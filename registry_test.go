@@ -120,14 +120,14 @@ func TestMistakesInDefinitions(t *testing.T) {
 
 func inc(_ perdure.EntityCtx, n *int, by int) (int, error) { return *n + by, nil }
 
-// entityOf is an entity with one operation.
+// entityOf returns an entity with one operation.
 func entityOf[S, I, O any](name string, fn func(perdure.EntityCtx, *S, I) (O, error), opts ...perdure.EntityOption) *perdure.Entity[S] {
 	e := perdure.NewEntity[S](name, opts...)
 	perdure.NewOperation(e, "do", fn)
 	return e
 }
 
-// serviceOf is a service with one RPC.
+// serviceOf returns a service with one RPC.
 func serviceOf[I, O any](name string, fn func(perdure.EntityCtx, I) (O, error), opts ...perdure.EntityOption) *perdure.Service {
 	s := perdure.NewService(name, opts...)
 	perdure.NewRPC(s, "do", fn)
@@ -204,7 +204,7 @@ func checkMistakes(t *testing.T, defs []perdure.Definition, wanted []string) {
 	}
 }
 
-// A bound RPC brings its service, which need not be passed.
+// A bound RPC defines its service, so the program need not pass the service.
 func TestBoundRPCs(t *testing.T) {
 	t.Parallel()
 	one, two := perdure.DeclareRPC[string, string]("one", "echo"), perdure.DeclareRPC[string, string]("two", "echo")

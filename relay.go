@@ -24,20 +24,20 @@ type relay struct {
 
 // Bounds of a relay.
 const (
-	relayAtOnce = 16               // targets that are served at the same time
+	relayAtOnce = 16               // targets that the relay delivers to at the same time
 	relayWithin = 20 * time.Second // to deliver one page
-	relayNotes  = 10 * time.Second // to read it, and to note what became of it
-	// what was read longer ago is read again: others may have passed it on, and the engine
-	// forgotten that
+	relayNotes  = 10 * time.Second // to read a page, and to record the verdicts on its messages
+	// relayStale is the age at which the relay reads a message again before it delivers it. Another
+	// relay may have delivered the message in the meantime, and the engine may have forgotten that.
 	relayStale = time.Minute
 	relayPause = 30 * time.Second // at most, while the database is away
 )
 
-// eager are the pauses after a transaction of this process has put something: it will commit soon,
-// or not.
+// eager are the pauses in milliseconds after a transaction of this process has written a message,
+// because the transaction will probably commit soon.
 var eager = []time.Duration{2, 5, 10, 25, 50, 100, 250, 500}
 
-// hint has the relay look soon.
+// hint makes the relay read its table soon.
 func (r *relay) hint() {
 	select {
 	case r.hinted <- struct{}{}:
@@ -82,7 +82,7 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-// round passes on one page and returns how many messages were dealt with.
+// round delivers one page and returns how many messages have a verdict.
 func (r *relay) round(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, relayWithin+relayNotes)
 	defer cancel()
@@ -91,7 +91,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 
 // deliver sends messages. It sends messages to the same target one after the other.
 func (r *relay) deliver(ctx context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
-	// without the monotonic part, which stands still while the machine sleeps
+	// Round removes the monotonic part, which stands still while the machine is suspended.
 	read := time.Now().Round(0)
 	byTarget := map[string][]userdb.OutboxMessage{}
 	for _, l := range messages {
@@ -116,7 +116,8 @@ func (r *relay) deliver(ctx context.Context, messages []userdb.OutboxMessage) (v
 	return verdicts
 }
 
-// deliverLine sends the messages of one target until one has to wait. Those behind it wait too.
+// deliverLine sends the messages of one target in order. If one of them has to wait, all later ones
+// wait too.
 func (r *relay) deliverLine(ctx context.Context, line []userdb.OutboxMessage, read time.Time) (verdicts []userdb.Verdict) {
 	waits := false
 	for i := range line {
@@ -133,7 +134,8 @@ func (r *relay) deliverLine(ctx context.Context, line []userdb.OutboxMessage, re
 	return verdicts
 }
 
-// deliverOne sends a message. It reports false when nothing can be said about it.
+// deliverOne sends a message. It reports false if there is no verdict, because the engine cannot be
+// reached or ctx has ended.
 func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb.Verdict, bool) {
 	v := userdb.Verdict{ID: l.ID}
 	if remembers := r.mailer.RequestRetention(); l.InDoubt(remembers) {
@@ -156,7 +158,8 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		// What becomes of it is not known. The next pages go without it: they would take as long.
+		// The outcome is unknown. Leave the message out of the next pages, because it would slow
+		// them down too.
 		v.Later = true
 	case ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
 		return v, false
@@ -165,7 +168,7 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb
 		r.host.logger.Error("message of a transaction was refused and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
 	default:
 		v.Later = true
-		// the engine has not taken it, see Engine.Send
+		// The engine has not accepted the message, see Engine.Send.
 		v.Untried = kind == fault.Exhausted || kind == fault.Blocked
 	}
 	return v, true

@@ -11,12 +11,13 @@ import (
 
 // Requeue schedules a dead task again, as a task of its own. The new task has the options of the
 // old one; its attempts and timeouts start again. A submitted task gets a new run of its key, and
-// Result returns the outcome of that run from then on. A step of a workflow is requeued beside the
-// workflow, which has already handled the failure: only a caller that asks for the new task gets
-// its result. To make the workflow itself go on, use [Executions.Retry].
+// Result returns the outcome of that run from then on. If the dead task was a step of a workflow,
+// the new task is independent of the workflow, which has already handled the failure. Only a caller
+// that asks for the new task gets its result. To continue the workflow itself, use
+// [Executions.Retry].
 //
-// Requeue creates one new task however often it is called; a repetition returns the first. The new
-// task has the idempotency key of the old one unless WithInput changes its input.
+// Requeue creates one new task, no matter how often it is called. Later calls return the first one.
+// The new task has the idempotency key of the old one unless WithInput changes its input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -42,8 +43,8 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 	return Ref{Workflow: reply.Address.Type, Key: reply.Address.Key}, nil
 }
 
-// UndoRequeue cancels the requeued task and restores the dead task. It returns ErrConflict when a
-// worker has begun the task; cancel the task then.
+// UndoRequeue cancels the requeued task and restores the dead task. If a worker has already started
+// the task, it returns ErrConflict; cancel the task then.
 func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	defer publish(&err)
 	key, err := api.ParseDeadID(d.app.host.tenant, id)
@@ -86,12 +87,12 @@ func (d DeadTasks) deadTaskOf(ctx context.Context, r *batch.Requeued) DeadTask {
 
 // RequeueMany says how RequeueAll proceeds. The zero value requeues all tasks as fast as it can.
 type RequeueMany struct {
-	// Canary requeues one task first and waits until it ends. Unless it completes, nothing else is
-	// requeued.
+	// Canary requeues one task first and waits until it ends. If that task does not complete,
+	// RequeueAll requeues nothing else.
 	Canary bool
-	// Rate is how many tasks are requeued per second, at most; 0 is no limit.
+	// Rate is the largest number of tasks to requeue per second; 0 is no limit.
 	Rate float64
-	// DryRun changes nothing and yields what would be requeued.
+	// DryRun changes nothing and yields the tasks that RequeueAll would requeue.
 	DryRun bool
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// RetryPolicy says when a failed attempt is repeated. It is an option of an activity, of one call,
-// of a workflow and of one start; the most specific one counts. The zero value never gives up: it
-// pauses 1 s, doubles the pause each time, and pauses at most 1 min.
+// RetryPolicy says when another attempt follows a failed one. It is an option of an activity, of
+// one call, of a workflow and of one start; the most specific one counts. The zero value never
+// gives up: it pauses 1 s, doubles the pause each time, and pauses at most 1 min.
 //
 //	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {
@@ -25,10 +25,11 @@ type RetryPolicy struct {
 	// Coefficient multiplies the pause after each attempt (2). Jitter varies the pause by up to
 	// that share in both directions, from 0 to 1 (0).
 	Coefficient, Jitter float64
-	// Except are errors that are not repeated, as if they were Permanent.
+	// Except selects errors after which no attempt follows, as if they were Permanent.
 	Except []ErrorKind
-	// If decides about all other errors; nil repeats every one. It is a function, so it works only
-	// where the policy is given with the code: to NewActivity, NewWorkflow or an inline call.
+	// If decides whether another attempt follows all other errors; nil means always. It is a
+	// function, so it works only in a policy that is given together with code: to NewActivity,
+	// NewWorkflow or an inline call.
 	If func(error) bool
 }
 
@@ -45,8 +46,7 @@ func Exponential(n int) RetryPolicy {
 	return RetryPolicy{MaxAttempts: n, Initial: time.Second, Max: time.Minute, Coefficient: 2}
 }
 
-// Constant pauses d each time and makes at most n attempts. With d = 0 an attempt follows the one
-// before at once.
+// Constant pauses d each time and makes at most n attempts. With d = 0 there is no pause.
 func Constant(n int, d time.Duration) RetryPolicy {
 	if d == 0 {
 		d = 1 // zero would be the default
@@ -54,11 +54,11 @@ func Constant(n int, d time.Duration) RetryPolicy {
 	return RetryPolicy{MaxAttempts: n, Initial: d, Max: d, Coefficient: 1}
 }
 
-// Permanent marks an error that no policy repeats.
+// Permanent marks an error after which no policy makes another attempt.
 func Permanent(err error) error { return replay.Permanent(err) }
 
-// RetryAfter asks for the next attempt after d, whatever the policy says. A negative d is 0. More
-// than a hundred years is a mistake, and the step or task fails with it.
+// RetryAfter makes the next attempt, if there is one, wait for d, whatever pause the policy has. A
+// negative d means 0. A d of more than a hundred years fails the step or task with ErrInvalid.
 func RetryAfter(err error, d time.Duration) error {
 	if err != nil && d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
@@ -72,8 +72,8 @@ func (p RetryPolicy) policy() replay.Policy {
 	}
 }
 
-// toModel is the policy as the engine knows it. What it cannot know (If, and errors by type) is
-// decided by the worker.
+// toModel returns the policy in the form of the engine. The engine does not know If and errors by
+// type, so the worker decides about them.
 func (p *RetryPolicy) toModel() model.Retry {
 	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
@@ -86,7 +86,8 @@ func (p *RetryPolicy) toModel() model.Retry {
 	return r
 }
 
-// worth decides whether an error is worth another attempt, by Except and If; nil when every one is.
+// worth returns a function that decides by Except and If whether another attempt follows an error.
+// It returns nil if the policy has neither.
 func (p *RetryPolicy) worth() func(error) bool {
 	if len(p.Except) == 0 {
 		return p.If
@@ -110,7 +111,7 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	if p.Max > 0 && p.Initial > p.Max {
 		wrong("RetryPolicy.Initial is %s, longer than its Max of %s", p.Initial, p.Max)
 	}
-	// also when it is not a number
+	// Written so that NaN is refused too.
 	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) {
 		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2), and %d at most", c, int(maxCoefficient))
 	}
@@ -128,8 +129,8 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	}
 }
 
-// checkQueued says why a policy that was given with a call cannot be that of a task: a function
-// does not reach the worker.
+// checkQueued says why a policy of a call cannot be the policy of a task. A function does not reach
+// the worker.
 func (p *RetryPolicy) checkQueued() error {
 	if p.If != nil {
 		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
@@ -143,8 +144,8 @@ func (p *RetryPolicy) checkQueued() error {
 	return nil
 }
 
-// checkStored says why a policy cannot be kept with an execution: a function does not reach the
-// process that runs it.
+// checkStored says why a policy cannot be stored with an execution. A function does not reach the
+// process that runs the execution.
 func (p *RetryPolicy) checkStored() error {
 	if p.If != nil {
 		return fault.New(fault.Invalid, "RetryPolicy.If cannot be stored with an execution: give the policy to NewWorkflow")
@@ -161,12 +162,13 @@ func (p *RetryPolicy) checkStored() error {
 type ErrorKind struct {
 	text    string // for people
 	matches func(error) bool
-	// of kinds and types of failures that are all that is meant; empty when no name says it
+	// names are the kinds and types of failures that the ErrorKind selects, if names can express
+	// it; otherwise empty.
 	names []string
 	err   error // what is wrong with it
 }
 
-// String names the errors that are meant.
+// String names the errors that the ErrorKind selects.
 func (k ErrorKind) String() string { return k.text }
 
 // ErrorType selects every error that is an E or wraps one, as errors.As finds it:
@@ -179,8 +181,8 @@ func ErrorType[E error]() ErrorKind {
 }
 
 // ErrorIs selects every error that is target or wraps it, as errors.Is finds it:
-// ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout, also selects what is
-// recorded as one, such as an attempt that took too long.
+// ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout, also selects failures that
+// are recorded with its kind, such as an attempt that took too long.
 func ErrorIs(target error) ErrorKind {
 	if target == nil {
 		return ErrorKind{err: errors.New("ErrorIs of nil")}

@@ -8,8 +8,9 @@ import (
 )
 
 // Schedule starts a Job at the times of a Cadence, exactly once across all processes. It is
-// durable: it fires whichever process runs. Open applies it: it creates a schedule that does not
-// exist, changes one whose definition differs, and leaves an equal one alone.
+// durable: it fires as long as any process that serves it runs. Open applies the definition: it
+// creates a schedule that does not exist, changes one that differs from the definition, and leaves
+// an equal one alone.
 type Schedule struct {
 	name string
 	job  Job
@@ -30,16 +31,16 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 	return s
 }
 
-// Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it
-// returns ErrConflict while an execution of the schedule is open. When Trigger returns, the
-// schedule has durably asked for the execution. The execution itself begins a moment later.
+// Trigger fires now, even if the schedule is paused. It follows Overlap: with OverlapSkip it
+// returns ErrConflict while an execution of the schedule is open. When Trigger returns, the start
+// of the execution is durable. The execution itself starts a moment later.
 func (s *Schedule) Trigger(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
 	return err
 }
 
-// Pause stops firing until Resume. Open executions go on. Fire times that pass in the meantime are
-// missed and counted.
+// Pause stops the schedule until Resume. Open executions continue. Fire times that pass in the
+// meantime do not fire later; ScheduleInfo.Missed counts them.
 func (s *Schedule) Pause(c Caller, why string) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbPause, Why: why})
 	return err
@@ -51,16 +52,17 @@ func (s *Schedule) Resume(c Caller) error {
 	return err
 }
 
-// Backfill starts what is missing between from and to, to not included: every fire time that has no
-// execution, or whose execution failed. It returns the number of these fire times, at most 1,000.
-// They start one after the other, or together with OverlapAllow. Current fire times go first.
+// Backfill starts an execution for every fire time from from up to, but not including, to that has
+// no execution or whose execution failed. It returns the number of these fire times, at most 1,000.
+// Their executions start one after the other, or together with OverlapAllow. Fire times that are
+// due now go first.
 func (s *Schedule) Backfill(c Caller, from, to time.Time) (int, error) {
 	a, err := s.command(c, schedule.Command{Verb: schedule.VerbBackfill, From: from, To: to})
 	return a.Ticks, err
 }
 
-// Delete ends the schedule. Executions that it started go on. An app that defines the schedule
-// creates it again when it opens.
+// Delete ends the schedule. Executions that it started continue. An app that defines the schedule
+// creates it again when the app opens.
 func (s *Schedule) Delete(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbDelete})
 	return err
@@ -113,17 +115,17 @@ type Overlap int
 
 // Policies of Overlap.
 const (
-	OverlapSkip   Overlap = iota // it begins nothing; the default
-	OverlapQueue                 // one waits for its turn, further ones are skipped
-	OverlapAllow                 // it starts anyway
-	OverlapCancel                // what is open is asked to end, and the newest begins when it has
+	OverlapSkip   Overlap = iota // starts nothing; the default
+	OverlapQueue                 // one fire time waits until the execution ends; further ones are skipped
+	OverlapAllow                 // starts the next execution anyway
+	OverlapCancel                // cancels the open execution and starts the newest fire time after its end
 )
 
 var overlaps = map[Overlap]schedule.Overlap{
 	OverlapSkip: schedule.Skip, OverlapQueue: schedule.Queue, OverlapAllow: schedule.Allow, OverlapCancel: schedule.Cancel,
 }
 
-// String is its name.
+// String returns the name of the policy.
 func (p Overlap) String() string { return string(overlaps[p]) }
 
 func (p Overlap) applySchedule(o *scheduleOptions) {
@@ -132,9 +134,9 @@ func (p Overlap) applySchedule(o *scheduleOptions) {
 	}
 }
 
-// CatchUp is how late a fire time may still fire, because no process ran or the clock jumped; 24 h
-// by default. Later ones are missed and counted. When several are late at once, the newest fire: as
-// many as Overlap lets start, and 100 at most.
+// CatchUp is how late a fire time may still fire, for example after no process was running; 24 h by
+// default. Fire times that are later than that do not fire; ScheduleInfo.Missed counts them. When
+// several fire times are late at once, the newest fire: as many as Overlap allows, and at most 100.
 func CatchUp(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) {
 		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
@@ -159,8 +161,8 @@ func PausedAtFirst(why string) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.paused, o.why = true, why })
 }
 
-// ScheduledFor is the fire time for which a Schedule started this execution. It may be long ago for
-// a late or backfilled execution. ok is false when no schedule started it.
+// ScheduledFor returns the fire time for which a Schedule started this execution. It may be long
+// ago if the execution is late or backfilled. ok is false if no schedule started the execution.
 func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339, ctx.x.StartLabel(schedule.LabelTick))
 	return t, err == nil

@@ -66,7 +66,7 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	return nil
 }
 
-// insistOn does something again while the store is away: a process that starts together with its
+// insistOn repeats do while the store is away, so that a process that starts together with its
 // database waits for it.
 func (a *App) insistOn(ctx context.Context, do func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

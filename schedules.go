@@ -31,33 +31,33 @@ func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 type ScheduleInfo struct {
 	Name    string
 	When    string // the cron line and its zone, or the interval
-	Job     string // the workflow
+	Job     string // name of the workflow
 	Overlap string
 	CatchUp time.Duration
 	Jitter  time.Duration
-	App     string // that has applied it, by embedded.Config.Name
+	App     string // embedded.Config.Name of the app that applied it
 	StartAt time.Time
 	EndAt   time.Time
 
 	Paused bool
-	Why    string // it is paused
-	// Trouble says why the schedule cannot go on: no process serves it, or its execution is paused
+	Why    string // the reason for the pause
+	// Trouble says why the schedule does not work: no process serves it, or its execution is paused
 	// or blocked. It is empty when the schedule works.
 	Trouble string
 
-	Next []time.Time // up to five; none while it is paused
-	Last []Ref       // what it has begun, newest first, up to ten
-	Open []Ref       // of what it has begun
+	Next []time.Time // up to five fire times; none while it is paused
+	Last []Ref       // executions that it started, newest first, up to ten
+	Open []Ref       // executions that it started and that are open
 	// Waiting is the fire time that waits for its turn; zero when none does.
 	Waiting   time.Time
-	Backfills int // that have not ended
+	Backfills int // calls of Backfill that have not ended
 
-	Fired      int64 // executions that were begun, in whatever way
-	Triggered  int64 // of these, by Trigger
-	Backfilled int64 // of these, by Backfill
-	Skipped    int64 // times that were left out because something was open
-	// times that were left out because it was paused, or no process was running; counted up to
-	// 10,000 at a time
+	Fired      int64 // executions that it started for any reason
+	Triggered  int64 // executions that Trigger started
+	Backfilled int64 // executions that Backfill started
+	Skipped    int64 // fire times left out because an execution was open
+	// Missed counts fire times left out because the schedule was paused or no process was running,
+	// up to 10,000 at a time.
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string

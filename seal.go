@@ -13,11 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// patience says how long to try when a store of blobs or a key service is away.
+// patience says how long to try when a blob store or a key service is away.
 type patience int
 
 const (
-	brief   patience = 5 // attempts; a caller waits for an answer
+	brief   patience = 5 // attempts, because a caller waits for an answer
 	patient patience = 0 // as long as the context lives
 )
 
@@ -25,7 +25,7 @@ const (
 const (
 	firstPause  = 100 * time.Millisecond
 	maxPause    = 15 * time.Second
-	openTimeout = 30 * time.Second // for reads without a context of a caller
+	openTimeout = 30 * time.Second // for reads that have no context of a caller
 )
 
 // payloadTrouble logs payloads that cannot be read or written.
@@ -61,21 +61,21 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 	}
 }
 
-// seal gives an encoded value its stored form.
+// seal returns the stored form of an encoded value.
 func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model.Payload) (model.Payload, error) {
 	return h.sealWith(ctx, pt, parcel{word: kind, name: name}, p, h.codec.Seal)
 }
 
-// parcel says what a value is. A value that is sent to another party has its address, and the
-// request id if there is one.
+// parcel says what a value is. For a value that is sent, it has the address of the receiver, and
+// the request id if there is one.
 type parcel struct {
-	word, name string // for people: signal paid
+	word, name string // for error texts: signal paid
 	to         model.Address
 	requestID  string
 }
 
-// sealParcel gives a value that is sent its stored form. With a request id, the form includes what
-// the engine compares a repetition by.
+// sealParcel returns the stored form of a value that is sent. With a request id, the form includes
+// what the engine needs to recognise a repetition.
 func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.Payload) (model.Payload, error) {
 	if of.requestID == "" {
 		return h.seal(ctx, pt, of.word, of.name, p)
@@ -118,7 +118,7 @@ func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p mo
 	})
 }
 
-// sealRequest gives the value that a request carries its stored form, in place.
+// sealRequest replaces the value in a request with its stored form.
 func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err error) {
 	switch r := r.(type) {
 	case *api.SignalRequest:
@@ -136,8 +136,9 @@ func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err
 	return err
 }
 
-// sealWith gives a value its stored form by a function of the codec. It checks the size before and
-// after: sealing may compress the value, and encryption makes it longer.
+// sealWith returns the stored form of a value, which a function of the codec makes. It checks the
+// size before and after, because sealing can make a value shorter (compression) or longer
+// (encryption).
 func (h *host) sealWith(
 	ctx context.Context, pt patience, of parcel, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
 ) (model.Payload, error) {
@@ -158,8 +159,7 @@ func (h *host) sealWith(
 	return out, nil
 }
 
-// storeInput gives the input of a step the form in which it is recorded, before the step does
-// anything.
+// storeInput replaces the input of a step with its stored form, before the body of the step runs.
 func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
 	if h.plain || s.Stored.Load() != nil {
 		return nil
@@ -172,7 +172,7 @@ func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
 	return nil
 }
 
-// open undoes sealing.
+// open turns the stored form of a value back into the encoded value.
 func (h *host) open(ctx context.Context, pt patience, kind, name string, p model.Payload) (model.Payload, error) {
 	out, err := h.insist(ctx, pt, kind+" "+name, func() (model.Payload, error) { return h.codec.Open(ctx, p) })
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Service is the name of a stateless handler with addresses. Calls of one key reach one process at
-// a time, and at most Concurrency of them overlap. The engine stores nothing for them unless an RPC
-// is Persisted.
+// Service is the name of a stateless handler whose calls have keys. All calls of one key run in one
+// process at a time, and at most Concurrency of them overlap. The engine does not store a call
+// unless its RPC is Persisted.
 type Service struct{ callee }
 
-// NewService names a service; its RPCs are defined on it. Give it to Open where its code is to run.
+// NewService names a service. NewRPC defines its RPCs. Pass the service to Open where its code
+// should run.
 func NewService(name string, opts ...EntityOption) *Service {
 	s := &Service{callee{kind: serviceKind, name: name, at: callerPosition()}}
 	s.apply(opts)
@@ -37,8 +38,8 @@ func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error),
 	return r
 }
 
-// DeclareRPC names an RPC whose code is elsewhere or is bound later. The caller decides whether its
-// calls are Persisted.
+// DeclareRPC names an RPC whose code is elsewhere or is bound later. Here the caller decides
+// whether its calls are Persisted.
 func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	r := &RPC[I, O]{callTarget{kind: serviceKind, of: service, name: name, brief: true}}
 	for _, o := range opts {
@@ -47,19 +48,19 @@ func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	return r
 }
 
-// Bind joins a declared RPC with its code. The service itself need not be given to Open for that,
-// unless it has options.
+// Bind joins a declared RPC with its code. Pass the service itself to Open only if it has options.
 func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
 	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
 }
 
-// Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
+// Call calls the RPC and waits for the reply. From a workflow it is a step, and the engine treats
+// the RPC as Persisted.
 func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
 	return invoke[I, O](c, invocation{&r.to, key, opts}, in)
 }
 
-// Send does not wait for the reply. It returns when the call is stored, if the RPC is Persisted or
-// the sender is a workflow, an entity or a transaction.
+// Send calls the RPC and does not wait for the reply. If the RPC is Persisted, or the sender is a
+// workflow, an entity or a transaction, Send stores the call before it returns.
 func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
 	return invokeLater(s, invocation{&r.to, key, opts}, in)
 }
@@ -69,12 +70,12 @@ type persistedOption struct{}
 func (persistedOption) applyRPC(t *callTarget) { t.brief = false }
 
 // Persisted makes the engine store every call of an RPC before it runs, and remember its answer.
-// Such a call survives a crash, runs at least once, and a RequestID makes a repetition the same
-// call. That costs a commit before the call and one after it. Without Persisted a call is kept in
-// memory only and runs at most once.
+// Such a call survives a crash and runs at least once. A repetition with the same RequestID is the
+// same call. This costs a commit before the call and one after it. Without Persisted, the engine
+// keeps a call in memory only, and it runs at most once.
 func Persisted() RPCOption { return persistedOption{} }
 
-// method is an RPC as its service keeps it.
+// method returns the definition of an RPC for its service.
 func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at string) callDefinition {
 	c := callDefinition{name: name, at: at, types: callTypes[I, O](serviceKind, service, name)}
 	if fn != nil {

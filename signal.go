@@ -13,7 +13,7 @@ func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
 // Send delivers v to the execution once. Signals of one sender arrive in order. It returns
 // ErrNotFound when there is no such execution and ErrConflict when it is closed. From a workflow it
-// is a step; in a transaction or an entity it leaves with the commit.
+// is a step. In a transaction or an entity, the signal is sent with the commit.
 func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err error) {
 	defer publish(&err)
 	out, o := from.sender(), callOptions(opts)
@@ -30,8 +30,8 @@ func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err e
 // Receive waits for the next signal of this name.
 func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
 
-// TryReceive takes a signal if one is there. A value that does not fit T fails the execution
-// (ErrWrongType); Receive returns that error instead.
+// TryReceive receives a signal if one has arrived. It does not wait. A value that does not fit T
+// fails the execution (ErrWrongType); Receive returns that error instead.
 func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.TryReceive(s.name)
 	if !ok {
@@ -40,7 +40,7 @@ func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	return decodeSent[T](ctx, "signal", s.name, p), true
 }
 
-// Drain takes all signals that are there, in order. It treats a value that does not fit T as
+// Drain receives all signals that have arrived, in order. It treats a value that does not fit T as
 // TryReceive does.
 func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	var all []T
@@ -53,8 +53,8 @@ func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	}
 }
 
-// Next is the pending receive as a future. Until its Get, Next returns the same future, so a Select
-// that another future wins loses no signal.
+// Next returns the next signal as a future. It returns the same future until the code calls Get on
+// it, so no signal is lost if another future wins a Select.
 func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
 	f := ctx.x.Next(s.name)
 	if h, ok := f.Handle.(*Future[T]); ok {
@@ -65,8 +65,8 @@ func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
 	return h
 }
 
-// With starts the execution, if need be, and delivers the signal in the same commit. It is an
-// option of Start and Run.
+// With is an option of Start and Run that delivers the signal in the same commit as the start. If
+// the execution is already open, it gets the signal too.
 func (s *Signal[T]) With(v T) StartOption {
 	return signalWith{name: s.name, encode: func(h *host) (model.Payload, error) { return encode(h, "signal", s.name, v) }}
 }
@@ -74,13 +74,13 @@ func (s *Signal[T]) With(v T) StartOption {
 type signalWith struct {
 	name   string
 	encode func(*host) (model.Payload, error)
-	value  model.Payload // once it is encoded
+	value  model.Payload // what encode has returned
 }
 
 func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
 
-// addressee is the execution that a named message goes to, if the name and the address are in
-// order.
+// addressee returns the execution that a named message goes to, after it has checked the name and
+// the address.
 func addressee(h *host, word, name string, to Target) (api.Target, error) {
 	t, err := to.target().api(h)
 	if err == nil {

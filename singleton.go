@@ -7,13 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// Singleton is code that runs in one process at a time, of all the processes that pass it to Open
-// or Dial. P is the type of its position: how far the code has come, stored between its runs. Use
-// Void if it needs none.
+// Singleton is code that runs in one process at a time, among all processes that pass it to Open or
+// Dial. P is the type of its position, which says how far the code has come and which is stored
+// between its runs. Use Void if the code needs none.
 //
-// The process that runs the code renews a lease. If the process dies, another one starts the code
-// when the lease has run out, or at once if it can prove on the same machine that the process is
-// gone. If the process closes its app, another one starts the code as soon as it has returned.
+// The process that runs the code renews a lease. If that process dies, another one starts the code
+// when the lease has expired, or at once if it is on the same machine and can prove that the
+// process is gone. If the process closes its app, another one starts the code as soon as the code
+// has returned.
 type Singleton[P any] struct {
 	name string
 	run  func(context.Context, *Position[P]) error
@@ -24,12 +25,12 @@ type Singleton[P any] struct {
 // NewSingleton defines a singleton. The code runs until ctx ends.
 //
 // The context ends when the app closes, and when the process may lose its lease: a fifth of the
-// lease before another process can start the code. Code that acts outside of its context should
-// look at ctx.Err() before each action. It must return soon after ctx has ended.
+// lease before another process can start the code. Code that does something without passing ctx on
+// should check ctx.Err() first. The code must return soon after ctx has ended.
 //
 // Code that returns nil starts again after RestartAfter. After an error or a panic, the process
-// releases the lease, so that another process can try, and waits before it tries again itself: 1 s
-// after the first failure, and at most 1 min.
+// releases the lease, so that another process can try. It waits before it tries again itself: 1 s
+// after the first failure, then longer, up to 1 min.
 func NewSingleton[P any](name string, run func(ctx context.Context, at *Position[P]) error, opts ...SingletonOption) *Singleton[P] {
 	s := &Singleton[P]{name: name, run: run, at: callerPosition()}
 	s.opts = singletonOptions{lease: 10 * time.Second, pause: time.Second}
@@ -39,8 +40,8 @@ func NewSingleton[P any](name string, run func(ctx context.Context, at *Position
 	return s
 }
 
-// Describe returns who runs the singleton and its position. It reads the store and waits for
-// nothing.
+// Describe returns the process that runs the singleton, and its position. It reads the store and
+// does not wait for the singleton.
 func (s *Singleton[P]) Describe(c Client) (info SingletonInfo[P], err error) {
 	defer publish(&err)
 	if err := checkText("the name of singleton", s.name, maxKey); err != nil {
@@ -62,9 +63,9 @@ type SingletonInfo[P any] struct {
 	// Holder is the process that holds the lease; empty when there is none. A process that has died
 	// stays here until another one takes over.
 	Holder string
-	// Epoch is its fencing token.
+	// Epoch is the fencing token of the holder.
 	Epoch int64
-	// Since is when it took over, by its own clock.
+	// Since is when the holder took over, by its own clock.
 	Since time.Time
 	// Position is the last saved position, or the zero value.
 	Position P
@@ -79,8 +80,8 @@ type Position[P any] struct {
 
 const positionOf = "position of singleton"
 
-// Last returns the position that was saved last, in this run or in an earlier process. It is the
-// zero value before the first one.
+// Last returns the position that was saved last, in this run or in an earlier one. Before the first
+// Save, it is the zero value.
 func (p *Position[P]) Last() (P, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -89,9 +90,8 @@ func (p *Position[P]) Last() (P, error) {
 }
 
 // Save stores a position. When it returns nil, the position is durable, and later runs of the code
-// get it, wherever they run. It returns ErrConflict if another process may have taken over. It
-// still works after ctx of the code has ended because the app closes; pass a context that has not
-// ended.
+// get it, wherever they run. It returns ErrConflict if another process may have taken over. While
+// the app closes, the context of the code has ended but Save still works: pass it another context.
 func (p *Position[P]) Save(ctx context.Context, v P) (err error) {
 	defer publish(&err)
 	stored, err := encodeFor(p.host, positionOf, p.name, v)
@@ -104,8 +104,8 @@ func (p *Position[P]) Save(ctx context.Context, v P) (err error) {
 	return p.tenure.Save(ctx, stored)
 }
 
-// Epoch is the fencing token of this run. Every later process that runs the code has a higher one.
-// Pass it to systems that can refuse writes of an older epoch.
+// Epoch returns the fencing token of this run. Every later process that runs the code has a higher
+// one. Pass it to systems that can refuse writes with a lower token.
 func (p *Position[P]) Epoch() int64 { return p.tenure.Epoch() }
 
 // SingletonOption configures a singleton: SingletonLease or RestartAfter.
@@ -119,12 +119,12 @@ func (f singletonOption) applySingleton(o *singletonOptions) { f(o) }
 
 // SingletonLease is how long a process may run a singleton without a renewal; 10 s, at least 1 s.
 // It is also how long other processes wait for a process that has died on another machine. The
-// process renews it four times in this time, each with one commit.
+// process renews its lease four times in this period, with one commit each.
 func SingletonLease(d time.Duration) SingletonOption {
 	return singletonOption(func(o *singletonOptions) { o.lease = d })
 }
 
-// RestartAfter is the time between a return of the code with nil and its next start; 1 s.
+// RestartAfter is the pause before the code starts again after it has returned nil; 1 s.
 func RestartAfter(d time.Duration) SingletonOption {
 	return singletonOption(func(o *singletonOptions) { o.pause = d })
 }
@@ -177,7 +177,7 @@ func (r *registry) singleton(d singletonDefinition) {
 	r.singletons = append(r.singletons, d)
 }
 
-// runSingletons competes for the singletons of the app until stopSingletons.
+// runSingletons competes for the singletons of the app until stopSingletons is called.
 func (a *App) runSingletons(all []singletonDefinition) {
 	ctx, stop := context.WithCancel(context.Background())
 	if c := a.cfg.Checks; c != nil && c.Base != nil {

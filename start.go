@@ -24,29 +24,29 @@ type startOptions struct {
 	labels    []model.Label
 	retry     *RetryPolicy
 	terms     model.Terms
-	timed     []string        // the options that have said something about them
-	task      []submitOption  // of submissions only
+	timed     []string        // names of the options that have set terms
+	task      []submitOption  // options that only submissions accept
 	spec      *model.TaskSpec // of a task
 	in        reflect.Type    // of the input
 	err       error
 }
 
-// refuse keeps the first mistake in options; a start with one is not made.
+// refuse keeps the first mistake in the options. A start with a mistake fails.
 func (o *startOptions) refuse(format string, args ...any) {
 	if o.err == nil {
 		o.err = Permanent(fault.New(fault.Invalid, format, args...))
 	}
 }
 
-// Reuse says what a start does when a closed execution has the key. A start always attaches to an
-// open one. The default is ReturnExisting.
+// Reuse says what a start does if a closed execution has the key. A start always attaches to an
+// open execution. The default is ReturnExisting.
 type Reuse int
 
 // Policies of Reuse.
 const (
-	ReturnExisting Reuse = iota // the closed execution and its result stand
-	ReuseIfFailed               // a new run begins unless the last one completed
-	ReuseAlways                 // a new run begins
+	ReturnExisting Reuse = iota // attaches to the closed execution
+	ReuseIfFailed               // starts a new run unless the last one completed
+	ReuseAlways                 // starts a new run
 )
 
 func (r Reuse) applyStart(o *startOptions) {
@@ -67,8 +67,8 @@ type ParentClose int
 
 // Policies of ParentClose.
 const (
-	CancelChild  ParentClose = iota // it is asked to end
-	AbandonChild                    // it goes on
+	CancelChild  ParentClose = iota // the engine cancels the child
+	AbandonChild                    // the child continues
 )
 
 func (p ParentClose) applyStart(o *startOptions) {
@@ -82,15 +82,15 @@ func (p ParentClose) applyStart(o *startOptions) {
 	}
 }
 
-// StartDelay runs the code of a workflow d after the start. The execution exists at once: it has
-// its key, takes signals and updates, is listed with the reason "start", and can be cancelled. The
-// default is no delay. See docs/starting.md.
+// StartDelay starts the code of a workflow d after the start of the execution. The execution exists
+// at once: it has its key, accepts signals and updates, is listed with the reason "start", and can
+// be cancelled. The default is no delay. See docs/starting.md.
 func StartDelay(d time.Duration) StartOption {
 	return termOption{"StartDelay", func(o *startOptions) { o.terms.Delay = d }}
 }
 
-// StartAt is StartDelay until t. A time in the past starts the code at once. As an option of a
-// Schedule, it skips all fire times before t.
+// StartAt is a StartDelay that ends at t. With a time in the past, the code starts at once. As an
+// option of a Schedule, it skips all fire times before t.
 func StartAt(t time.Time) interface {
 	StartOption
 	ScheduleOption
@@ -108,7 +108,7 @@ func ExecutionTimeout(d time.Duration) StartOption {
 	return termOption{"ExecutionTimeout", func(o *startOptions) { o.terms.Timeout = d }}
 }
 
-// termOption says something about the times of an execution.
+// termOption sets one of the times of an execution.
 type termOption struct {
 	name string
 	set  func(*startOptions)
@@ -157,7 +157,7 @@ func (o *startOptions) checkTerms(what string) error {
 	return errors.Join(problems...)
 }
 
-// storedTerms is what the options say about the times of an execution; nil when that is nothing.
+// storedTerms returns the times of an execution that the options set, or nil if they set none.
 func (o *startOptions) storedTerms() *model.Terms {
 	if len(o.timed) == 0 && (o.retry == nil || o.spec != nil) {
 		return nil

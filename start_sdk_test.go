@@ -123,7 +123,8 @@ func TestStartDelay(t *testing.T) {
 	}, late)
 }
 
-// An execution that takes too long ends with all its runs and children, and its waiters learn it.
+// An execution that takes too long ends, with all its runs and children, and its waiters get the
+// error.
 func TestExecutionTimeout(t *testing.T) {
 	t.Parallel()
 	counter := perdure.NewEntity[int]("counter")
@@ -216,7 +217,7 @@ func TestExecutionTimeout(t *testing.T) {
 	}, loop, child, holder, parent, counter)
 }
 
-// The engine follows a failed run by another one with the same input, until the policy ends it.
+// After a failed run the engine starts another one with the same input, until the policy stops it.
 func TestWorkflowRetry(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("not yet")

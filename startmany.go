@@ -21,14 +21,14 @@ type Started[O any] struct {
 // more than one. The results have the order of the inputs, each with its own error.
 //
 // Every start stands alone. A refused start does not stop the others, and the starts do not share a
-// transaction. When the call fails as a whole, because ctx ends or the store is away, some
-// executions may have started. Repeat the call then: a start attaches to an execution that has the
+// transaction. If the call fails as a whole, because ctx ends or the store is away, some executions
+// may have started. Then repeat the call: a start attaches to an execution that already has its
 // key.
 //
 // The key of each execution is what KeyedBy derives from its input, or the hash of its input. With
-// a RequestID, the first input has that id and input n has it with "-n" behind it. All other
-// options apply to every start. A call takes at most 100,000 inputs of 64 MiB together; more is
-// ErrExhausted, and nothing starts.
+// RequestID("r"), the inputs have the ids r, r-1, r-2 and so on. All other options apply to every
+// start. A call accepts at most 100,000 inputs with 64 MiB together. A larger call returns
+// ErrExhausted and starts nothing.
 func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]Started[O], error) {
 	if err := w.manyAtOnce(opts); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 	return results, nil
 }
 
-// manyAtOnce refuses options that cannot hold for several starts.
+// manyAtOnce refuses options that cannot apply to several starts.
 func (w *Workflow[I, O]) manyAtOnce(opts []StartOption) error {
 	var o startOptions
 	for _, opt := range opts {

@@ -12,7 +12,7 @@ import (
 // worker. It stays when the execution continues as new and when it ends.
 type State[T any] struct{ name string }
 
-// NewState names the state.
+// NewState names a state.
 func NewState[T any](name string) *State[T] { return &State[T]{name} }
 
 // Set writes the value with the next commit of the execution.
@@ -36,7 +36,7 @@ func (s *State[T]) Clear(ctx WorkflowCtx) error {
 	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
 }
 
-// Get reads the value inside the workflow: what this run set last, or what the run before left.
+// Get returns the value inside the workflow: what this run set last, or what the previous run left.
 func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.State(s.name)
 	if !ok {
@@ -59,7 +59,7 @@ func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
 
 // Save sets the value for the task that ctx belongs to: an activity on a queue. When it returns
 // nil, the value is durable: the next attempt loads it, on whichever worker, and Read returns it.
-// The value is removed with its execution.
+// The engine removes the value together with the execution.
 //
 // Save returns ErrConflict and writes nothing when another worker has the task, and ErrExhausted
 // when the states of the task are too many or too large. When ctx ends during the call, the value
@@ -103,7 +103,7 @@ func (s *State[T]) Remove(ctx context.Context) error {
 	return public(t.Set(ctx, model.TaskItem{Kind: model.ItemRemove, Name: s.name}))
 }
 
-// taskFor is the task that a context belongs to.
+// taskFor returns the task that a context belongs to.
 func (s *State[T]) taskFor(ctx context.Context) (*pool.Task, *host, error) {
 	if err := checkName("state", s.name); err != nil {
 		return nil, nil, Permanent(err)

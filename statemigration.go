@@ -16,7 +16,7 @@ const stateKind = "state of entity"
 type stateMigration struct {
 	from      int
 	old, next reflect.Type
-	missing   bool // it has no function
+	missing   bool // its function is nil
 	read      func(h *host, name string, p model.Payload) (any, error)
 	run       func(old any) (any, error)
 }
@@ -29,8 +29,8 @@ func (o *entityOptions) version() int {
 	return *o.stateVersion
 }
 
-// checkMigrations says what is wrong with the migrations of a state type: they must form one chain
-// that ends with it.
+// checkMigrations says what is wrong with the migrations of a state type. They must form one chain
+// that ends with the state type.
 func (o *entityOptions) checkMigrations(wrong func(format string, args ...any), k *calleeKind, state reflect.Type) {
 	switch v := o.version(); {
 	case k != entityKind && (o.stateVersion != nil || len(o.migrations) > 0):

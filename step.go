@@ -13,8 +13,8 @@ import (
 // CallOption configures one step, call or send: StepKey, RequestID, RetryPolicy or a TaskOption.
 type CallOption interface{ applyCall(*stepOptions) }
 
-// StepKey identifies a step explicitly. Do needs one in a loop, because its identity is otherwise
-// its name and how often the name was used.
+// StepKey identifies a step explicitly. Without one, a step of Do is identified by its name and by
+// how often the code has used that name before. So give one to each Do in a loop.
 func StepKey(k string) CallOption { return stepKey(k) }
 
 type stepKey string
@@ -44,7 +44,7 @@ func callOptions(opts []CallOption) *stepOptions {
 
 var noOptions stepOptions // never changed
 
-// check says what is wrong with the options of a step: all of it.
+// check returns everything that is wrong with the options of a step.
 func (o *stepOptions) check() error {
 	if o.retry == nil && o.timeout == 0 && o.task == nil {
 		return nil
@@ -134,9 +134,9 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	return decodeRecorded[T](ctx, "result of step", name, p), nil
 }
 
-// IdempotencyKey is the same for all attempts of the current step, and empty outside a step. Pass
-// it to services that support one, so that they ignore the repetition of an attempt whose outcome
-// was lost.
+// IdempotencyKey returns a key that is the same for all attempts of the current step. It is empty
+// outside a step. Pass it to services that support idempotency keys, so that they ignore the
+// repetition of an attempt whose outcome was lost.
 func IdempotencyKey(ctx context.Context) string {
 	if s := replay.StepFrom(ctx); s != nil {
 		return s.IdempotencyKey()
@@ -144,7 +144,7 @@ func IdempotencyKey(ctx context.Context) string {
 	return ""
 }
 
-// Attempt counts the attempts of the current step from 1; it is 0 outside a step.
+// Attempt returns the number of the current attempt of a step, from 1. It is 0 outside a step.
 func Attempt(ctx context.Context) int {
 	if s := replay.StepFrom(ctx); s != nil {
 		return s.Attempt()

@@ -27,22 +27,22 @@ type StreamItem struct {
 	Position int64
 	Time     time.Time
 	Kind     StreamKind
-	// Text is that of a token, the details of progress, or the message of an error.
+	// Text is the text of a token, the details of progress, or the message of an error.
 	Text string
-	// Share is how far the task is, of progress.
+	// Share is the progress of the task, from 0 to 1.
 	Share float64
 	// Value is JSON, whatever the kind. It is nil when the value is stored in another form that
 	// this app cannot decode.
 	Value []byte
-	// ValueIs tells how it is stored.
+	// ValueIs says how the value is stored.
 	ValueIs string
 }
 
 // StreamToken streams a piece of text, such as a token of a language model, to the readers of the
-// task that ctx belongs to (Tasks.Stream). Items leave the process together, within a tenth of a
+// task that ctx belongs to (Tasks.Stream). The worker sends items together, within a tenth of a
 // second, and before the outcome of the attempt. StreamToken waits only while the engine accepts no
 // items. Like Heartbeat, it returns an error once the activity should end. In an activity without a
-// queue it does nothing else.
+// queue it does nothing but that.
 func StreamToken(ctx context.Context, text string) error {
 	return public(stream(ctx, model.ItemToken, text))
 }
@@ -88,7 +88,7 @@ func stream[T any](ctx context.Context, kind model.ItemKind, v T) error {
 	return err
 }
 
-// streamedProgress and streamedError are how these are stored.
+// streamedProgress and streamedError are the stored forms of progress and errors.
 type streamedProgress struct {
 	Progress float64 `json:"progress"`
 	Details  string  `json:"details,omitempty"`

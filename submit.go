@@ -16,13 +16,13 @@ import (
 // Submit creates a task of the activity that belongs to no workflow, and returns at once. The task
 // waits in the queue of the activity, of the option OnQueue, or in DefaultQueue. Its Execution
 // works like that of a workflow: Result waits, Cancel ends it, and List shows it under the name
-// "task:" and that of the activity. A RetryPolicy given with the submission replaces the one of the
-// activity.
+// "task:" followed by the name of the activity. A RetryPolicy given with the submission replaces
+// the one of the activity.
 //
 // Without a key (KeyedBy, RawKey, HashKey) every submission is a new task. With a RequestID and no
-// key, the id is the key. A submission attaches to a task that has its key, as Start does; Reuse
-// changes that. A task that a workflow submits is a child: it is cancelled when the workflow ends
-// first, unless AbandonChild is given.
+// key, the id is the key. A submission attaches to a task that already has its key, as Start does;
+// Reuse changes that. A task that a workflow submits is a child: the engine cancels it if the
+// workflow ends first, unless the submission has AbandonChild.
 func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	_, journaled := s.(WorkflowCtx)
@@ -40,9 +40,9 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 }
 
 // SubmitMany submits a task for every input, in one call: thousands cost little more than one. The
-// executions have the order of the inputs. Where a submission was refused, the execution is zero
-// and the error says which and why; all others exist. A call takes at most 100,000 inputs of 64 MiB
-// together.
+// executions have the order of the inputs. For a refused submission, the execution is zero, and the
+// error says which input was refused and why. All other tasks exist. A call accepts at most 100,000
+// inputs with 64 MiB together.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
 	b, err := a.submission(c.host(), opts, true)
 	switch {
@@ -106,12 +106,13 @@ func (a *Activity[I, O]) joinRefusals(of int, problems []error) error {
 	return fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more)
 }
 
-// submission is what submissions of one call have in common.
+// submission has what all submissions of one call share.
 type submission[I any] struct {
 	o    startOptions
 	kind string
 	key  func(I) Key
-	// those without a key get a new one; else it is derived from the step of the workflow
+	// fresh says that a task without a key gets a random one. Otherwise its key is derived from the
+	// step of the workflow.
 	fresh    bool
 	requests string
 }
@@ -165,8 +166,8 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	return b, nil
 }
 
-// one is the address and the encoded input of the n-th of them. One without a key is the next child
-// of its workflow.
+// one returns the address and the encoded input of the n-th submission. A submission without a key
+// is the next child of its workflow.
 func (b *submission[I]) one(h *host, in I, n int) (ref Ref, p model.Payload, err error) {
 	ref.Workflow = model.TaskPrefix + b.kind
 	if p, err = encode(h, "input of activity", b.kind, in); err != nil {

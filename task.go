@@ -8,51 +8,53 @@ import (
 )
 
 // TaskOption says how a queued activity is executed. It is an option of the activity, of one call,
-// or of one submission; the last one that sets something counts.
+// or of one submission. An option of a call or a submission overrides the same option of the
+// activity.
 type TaskOption interface {
 	ActivityOption
 	CallOption
 	StartOption
 }
 
-// HeartbeatTimeout fails an attempt when the engine hears nothing of its worker for d. Workers beat
-// by themselves, at a third of d, so it detects that a process is gone, not that an activity hangs;
-// AttemptTimeout does that. d is at least 100 ms. The default is no limit.
+// HeartbeatTimeout fails an attempt when the engine has received no heartbeat from its worker for
+// d. Workers send heartbeats by themselves, every third of d. So this detects a process that is
+// gone, but not an activity that hangs; AttemptTimeout detects that. d is at least 100 ms. The
+// default is no limit.
 func HeartbeatTimeout(d time.Duration) TaskOption {
 	return taskOption{"HeartbeatTimeout", func(s *taskSettings) { s.silence = d }}
 }
 
-// ScheduleToStart fails a task when no worker begins it within d of the time at which it, or its
-// next attempt, may begin. A task that fails so is not repeated. The default is no limit.
+// ScheduleToStart fails a task if no worker starts it, or its next attempt, within d of the time at
+// which it may start. Such a task gets no further attempt. The default is no limit.
 func ScheduleToStart(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToStart", func(s *taskSettings) { s.toStart = d }}
 }
 
-// ScheduleToClose limits all attempts of a task together, with the pauses and the waits between
-// them. The default is no limit.
+// ScheduleToClose limits the time of all attempts of a task together, including the pauses and
+// waits between them. The default is no limit.
 func ScheduleToClose(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToClose", func(s *taskSettings) { s.total = d }}
 }
 
-// Priority makes a queue start tasks before tasks of smaller priority. The default is 0; negative
+// Priority makes a queue start a task before tasks of lower priority. The default is 0; negative
 // numbers are allowed.
 func Priority(n int) TaskOption {
 	return taskOption{"Priority", func(s *taskSettings) { s.priority = n }}
 }
 
 // FairKey shares a queue between keys, such as customers, so that one customer with thousands of
-// tasks does not make the others wait. Among tasks of one priority each key gets its turn, in
-// proportion to its weight; weight 0 is 1.
+// tasks does not make the others wait. Among tasks of one priority, each key gets its turn, in
+// proportion to its weight. Weight 0 means 1.
 func FairKey(key string, weight int) TaskOption {
 	return taskOption{"FairKey", func(s *taskSettings) { s.fair, s.weight = key, weight }}
 }
 
-// Delay is how long after scheduling a task may begin. The default is 0.
+// Delay is how long a task waits after it was scheduled before it may start. The default is 0.
 func Delay(d time.Duration) TaskOption {
 	return taskOption{"Delay", func(s *taskSettings) { s.delay = d }}
 }
 
-// taskOption is one of them.
+// taskOption implements TaskOption.
 type taskOption struct {
 	name string
 	set  func(*taskSettings)
@@ -72,13 +74,13 @@ func (t taskOption) applyCall(o *stepOptions) { t.applyActivity(o) }
 
 func (t taskOption) applyStart(o *startOptions) { o.task = append(o.task, submitOption{t.name, t}) }
 
-// submitOption is an option of a submission that is not one of other starts.
+// submitOption is an option that submissions accept and other starts do not.
 type submitOption struct {
 	name string
 	ActivityOption
 }
 
-// taskSettings are what task options have said.
+// taskSettings are the values that task options have set.
 type taskSettings struct {
 	queue                          string
 	silence, toStart, total, delay time.Duration
@@ -89,7 +91,7 @@ type taskSettings struct {
 	limits                         []string
 
 	queued bool
-	given  []string // the options, for people
+	given  []string // the options, for error texts
 }
 
 // Bounds of option values. The engine defines the bounds of tasks.
@@ -148,7 +150,7 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 	}
 }
 
-// spec is how a task is carried out.
+// spec returns the settings of a task in the form of the engine.
 func (o *stepOptions) spec(kind string) *model.TaskSpec {
 	t := o.task
 	s := &model.TaskSpec{

@@ -9,7 +9,8 @@ import (
 
 // TaskConfig says how a process executes tasks. The zero value is right for most programs.
 type TaskConfig struct {
-	// Slots is how many tasks run at once; 100. With a negative number this process executes none.
+	// Slots is how many tasks run at once; 100. With a negative number, this process executes no
+	// tasks.
 	Slots int
 	// Prefetch is how many more tasks the process claims before it has a slot for them; 0. It saves
 	// a round trip for tasks that take milliseconds. Longer tasks would wait here while other
@@ -18,10 +19,10 @@ type TaskConfig struct {
 	// Queues are served in addition to DefaultQueue and the queues that activities name. List here
 	// the queues that only calls and submissions name.
 	Queues []string
-	// HighLoad and LowLoad are shares of Slots and Prefetch together, from 0 to 1. At HighLoad the
-	// process stops claiming tasks, until it is down to LowLoad. Tasks that arrive at the same
-	// moment may still take all slots. By default there are no marks, and a full process claims
-	// nothing anyway.
+	// HighLoad and LowLoad are shares of Slots and Prefetch together, from 0 to 1. When the load
+	// reaches HighLoad, the process stops claiming tasks until the load is down to LowLoad. Tasks
+	// that arrive at the same moment may still take all slots. By default there are no marks. A
+	// full process never claims tasks.
 	HighLoad, LowLoad float64
 	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. When
 	// only HighMemory is given, LowMemory is eight ninths of it. Without GOMEMLIMIT they do
@@ -35,7 +36,7 @@ type TaskConfig struct {
 
 const maxSlots = 100_000
 
-// check says what is wrong with the settings: all of it.
+// check returns everything that is wrong with the settings.
 func (c *TaskConfig) check() error {
 	var problems []error
 	wrong := func(format string, args ...any) {
@@ -65,7 +66,7 @@ func (c *TaskConfig) check() error {
 		if m.high == 0 && m.low == 0 {
 			continue
 		}
-		if !(m.low >= 0 && m.low < m.high && m.high <= 1) { // also when one is not a number
+		if !(m.low >= 0 && m.low < m.high && m.high <= 1) { // refuses NaN too
 			wrong("High%s is %v and Low%s is %v: they are shares from 0 to 1, and the low one is smaller", m.name, m.high, m.name, m.low)
 		}
 	}

@@ -18,8 +18,8 @@ type Tasks struct{ app *App }
 // Tasks operates the tasks of this process and reads what tasks wrote.
 func (a *App) Tasks() Tasks { return Tasks{a} }
 
-// Pause stops this process from starting tasks until Resume. Tasks that run go on, and other
-// processes start tasks as before; Queues.Pause stops all of them.
+// Pause stops this process from starting tasks until Resume. Running tasks continue, and other
+// processes start tasks as before. Queues.Pause stops all processes.
 func (s Tasks) Pause() {
 	if s.app.tasks != nil {
 		s.app.tasks.Pause()
@@ -63,10 +63,9 @@ func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogL
 	}
 }
 
-// Stream returns what a task has streamed, as far as it is kept: the last 4,096 items. With Follow
-// it goes on until the task ends, and items arrive as soon as they are stored, whichever process
-// runs the task. A reader that comes back passes the position of the last item it has seen as
-// After.
+// Stream returns the items that a task has streamed. The engine keeps the last 4,096 of them. With
+// Follow, Stream continues until the task ends, and items arrive as soon as they are stored, from
+// any process. To continue an earlier read, pass the position of the last item as After.
 func (s Tasks) Stream(ctx context.Context, t Target, tail TaskTail) iter.Seq2[StreamItem, error] {
 	return func(yield func(StreamItem, error) bool) {
 		to, err := tail.target(s.app.host, t)
@@ -96,7 +95,7 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 	out := StreamItem{Position: it.Position, Time: it.At.Std(), Kind: StreamKind(it.Kind.String())}
 	out.Value, out.ValueIs = s.app.host.show(ctx, it.Value)
 	r := callReader{s.app.host, ctx}
-	switch it.Kind { // what cannot be read is left out: ValueIs tells how it is stored
+	switch it.Kind { // a value that cannot be read is left out; ValueIs says how it is stored
 	case model.ItemToken:
 		out.Text, _ = decode[string](r, "streamed", "token", it.Value)
 	case model.ItemProgress:
@@ -110,8 +109,8 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 	return out
 }
 
-// TaskTail says which part of the log or the stream of a task to read. The zero value reads what is
-// there, from the beginning.
+// TaskTail says which part of the log or the stream of a task to read. The zero value reads from
+// the beginning to the current end.
 type TaskTail struct {
 	// Step selects one task of a workflow, as LogLine.Step names it. A task that was submitted
 	// needs none.
@@ -129,7 +128,7 @@ func (t TaskTail) target(h *host, of Target) (api.TaskTarget, error) {
 
 // LogLine is a line that a task has logged.
 type LogLine struct {
-	Step  string // of the task, in its workflow
+	Step  string // the step of the workflow that the task is
 	Time  time.Time
 	Level slog.Level
 	Text  string

@@ -7,10 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// Tenant is the tenant that an app works in, and what it may use.
+// Tenant reads and changes the allowance of the tenant that an app works in.
 type Tenant struct{ app *App }
 
-// Tenant returns the tenant of the app: the one of its key on a server, and "default" otherwise.
+// Tenant returns the tenant of the app. With a server it is the tenant of the app's key, otherwise
+// "default".
 func (a *App) Tenant() Tenant { return Tenant{a} }
 
 // Name returns the name of the tenant.
@@ -23,7 +24,7 @@ func (t Tenant) Allowance(ctx context.Context) (Allowance, error) {
 }
 
 // SetAllowance changes how much of the system the tenant may use. It is for operators: a server
-// returns ErrDenied to an app that has no admin key. An error changes nothing.
+// refuses it to an app that has no admin key. If it returns an error, nothing has changed.
 func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 	return public(t.app.cfg.Backend.SetAllowance(ctx, t.app.host.tenant, api.Allowance{Open: a.OpenExecutions, Starts: a.StartsPerSecond, Weight: a.Weight, Retention: a.Retention}))
 }
@@ -38,7 +39,7 @@ type Allowance struct {
 	StartsPerSecond int64
 	// Weight is the share among tenants whose tasks wait for the same workers. Zero means 1.
 	Weight int
-	// Retention is how long closed executions are kept if their workflow does not say. Zero means
-	// the setting of the node.
+	// Retention is how long the engine keeps closed executions whose workflow has no Retain. Zero
+	// means the setting of the node.
 	Retention time.Duration
 }

@@ -23,8 +23,8 @@ func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	}})}
 }
 
-// Pgx uses a pgx pool or connection. It matches pgx by shape, so that this package does not link
-// pgx. The compiler infers the type parameters.
+// Pgx uses a pgx pool or connection. It accepts any type with the methods of pgx, so that this
+// package does not link pgx. The compiler infers the type parameters.
 func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 	Begin(context.Context) (T, error)
 },
@@ -39,7 +39,7 @@ func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 }
 
 // InSchema keeps the tables of Perdure in a schema of this database (in SQLite: an attached
-// database). The default is wherever the database finds a bare name.
+// database). By default the database resolves their names without a schema.
 func (s TxSource[T]) InSchema(name string) TxSource[T] {
 	if s.db == nil {
 		return s

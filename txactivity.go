@@ -11,10 +11,10 @@ import (
 )
 
 // NewTxActivity defines an activity that runs in one transaction of the user's database, together
-// with the record of its outcome. What fn does there happens exactly once, whatever crashes. fn
-// must not commit or roll back, and should be short, because others wait for the rows that it
-// locks. The transaction may take five minutes and be idle for one, or as long as AttemptTimeout if
-// that is longer.
+// with the record of its outcome. What fn does there happens exactly once, even after crashes. fn
+// must not commit or roll back. It should be short, because other transactions wait for the rows
+// that it locks. The transaction may take five minutes and be idle for one, or as long as
+// AttemptTimeout if that is longer.
 func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
 	a := &Activity[I, O]{name: name, tx: newTxCode(db, fn), bound: true, at: callerPosition()}
 	a.apply(opts)
@@ -40,7 +40,7 @@ func newTxCode[T, I, O any](db TxSource[T], fn func(context.Context, T, I) (O, e
 	return c
 }
 
-// bindTx has a step act in a transaction, and settle its outcome there.
+// bindTx makes a step run in a transaction and record its outcome there.
 func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 	limit := s.AttemptTimeout
 	s.Body = func(ctx context.Context) (model.Payload, error) {
@@ -83,9 +83,11 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 	}
 }
 
-// findEarlierOutcome finds out whether an earlier run has made the step, in whose name this one
-// goes on after a retry or an import: it may have been ended before it could journal that, or the
-// place where its past was cut lies before that. If it has not, it never will: its place is taken.
+// findEarlierOutcome looks for the outcome of the step in the earlier runs that this run continues
+// after a retry or an import. An earlier run may have executed the step although this run's history
+// does not show it: that run ended before it could journal the outcome, or the history was cut
+// before that event. If no earlier run has executed the step, findEarlierOutcome records a failure
+// in its place, so that it never can.
 func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
 	runs, err := h.earlier(ctx, s)
 	if err != nil {
@@ -102,13 +104,13 @@ func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *r
 	return out, false, nil
 }
 
-// earlier are the runs in whose name a step is made again, the last one first; none, unless its run
-// began by a retry or an import.
+// earlier returns the runs that the run of a step continues, the latest first. There are none
+// unless a retry or an import started the run.
 func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
 	if told := s.Earlier(); len(told) > 0 {
 		return told, nil
 	}
-	run, _ := s.Run() // it began before starts told
+	run, _ := s.Run() // an older build started it, which did not record the earlier runs
 
 	first, from := s.Origin()
 	for run != first {
@@ -119,7 +121,7 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 		}
 		d, err := h.backend.Describe(ctx, api.Target{Address: from.Address, Run: run})
 		switch from = d.Start.Source; {
-		case fault.Is(err, fault.NotFound): // deleted, or in the store that it was exported from
+		case fault.Is(err, fault.NotFound): // the run was deleted, or is in the store that it was exported from
 			return append(runs, first), nil
 		case err != nil:
 			return nil, err
@@ -131,7 +133,7 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 	return runs, nil
 }
 
-// outcomeOf names the outcome of a step.
+// outcomeOf returns the key under which the database has the outcome of a step.
 func (h *host) outcomeOf(s *replay.StepContext) userdb.Step {
 	run, address := s.Run()
 	return userdb.Step{Run: run, ID: s.ID(), Execution: address.Type + "/" + address.Key, Cluster: h.scope}

@@ -20,10 +20,10 @@ const (
 	orphaned = 30 * 24 * time.Hour
 )
 
-// sweep removes outcomes of transactional activities that no step can ask for again, from time to
-// time.
+// sweep removes, from time to time, outcomes of transactional activities that no step can need
+// again.
 func (a *App) sweep(ctx context.Context, db *userdb.Database) {
-	// processes that were started together need not sweep together
+	// Processes that start together should not sweep at the same time.
 	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute))
 	defer timer.Stop()
 	trouble := episode.New(a.host.logger, "old outcomes of transactional activities cannot be removed yet", "old outcomes of transactional activities are removed again").Source()
@@ -51,14 +51,16 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	}
 }
 
-// sweepOnce goes by the clock of the database or by wall, the clock of this process, whichever is
-// behind. One that is days ahead would remove what is still needed.
+// sweepOnce uses the clock of the database or wall, the clock of this process, whichever is behind.
+// A clock that is days ahead would remove outcomes that are still needed.
 //
-// A run is closed at a time of the engine. To compare that with the clock of the database is safe
-// however far the two are apart: an attempt may begin until that clock shows a day after its owner
-// last spoke, also a time of the engine, and the owner last spoke before the run was closed. So the
-// database refuses an attempt long before the outcome goes, unless its clock is set back by days in
-// between. A clock that was ahead, and is set right, is held back by the other one.
+// The time at which a run was closed comes from the clock of the engine. It is safe to compare it
+// with the clock of the database, no matter how far the two clocks are apart. The database refuses
+// an attempt once its clock is more than a day past the time, by the engine's clock, at which the
+// owner of the run last confirmed the attempt. The owner did that before the run was closed. So the
+// database refuses attempts long before the sweep removes the outcome, unless its clock is set back
+// by days in between. If one of the two clocks is ahead for a while, the other one holds the sweep
+// back.
 func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time) (int64, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -75,18 +77,18 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 		}
 		t, err := ref.api(a.host)
 		if err != nil {
-			return false, nil // the same
+			return false, nil // not one of ours either
 		}
 		d, err := a.host.decidingRun(ctx, t)
 		return isExpired(&d, err, userdb.Time(o.At), now)
 	})
 }
 
-// decidingRun is the run that decides about the outcomes of a run: the current one when this has
-// failed, for it may go on in its name.
+// decidingRun describes the run that decides how long the outcomes of a run are kept. For a run
+// that can be retried, that is the current run of its key, because the current run may continue it.
 func (h *host) decidingRun(ctx context.Context, t api.Target) (api.Description, error) {
 	d, err := h.backend.Describe(ctx, t)
-	if fault.Is(err, fault.NotFound) { // removed, but another one may go on in its name
+	if fault.Is(err, fault.NotFound) { // the run was removed, but another run may continue it
 		next, failed := h.backend.Describe(ctx, api.Target{Address: t.Address})
 		switch {
 		case failed == nil && slices.Contains(next.Start.Earlier, t.Run):
@@ -102,14 +104,15 @@ func (h *host) decidingRun(ctx context.Context, t api.Target) (api.Description, 
 	return h.backend.Describe(ctx, api.Target{Address: t.Address})
 }
 
-// mayBeRetried reports whether another run may make the steps of one again, in its name.
+// mayBeRetried reports whether another run may continue a run with this status and repeat its
+// steps.
 func mayBeRetried(s model.Status) bool {
 	return s == model.Failed || s == model.Canceled || s == model.Terminated
 }
 
-// isExpired decides about the outcomes of a run: they go when it has been closed for the retention
-// time and cannot be retried. The outcome of a step may be older and still be needed, when no
-// process was running to journal it.
+// isExpired reports whether the sweep may remove the outcomes of a run: the run has been closed for
+// the retention time and cannot be retried. The age of an outcome does not count, because an old
+// outcome may still wait for a process to journal it.
 func isExpired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):

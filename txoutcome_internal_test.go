@@ -162,8 +162,8 @@ func (c closedAt) Describe(context.Context, api.Target) (api.Description, error)
 	return api.Description{Current: true, Outcome: model.Outcome{Status: model.Completed, At: model.TimeOf(c.at)}}, nil
 }
 
-// The sweep removes an outcome when the run has been closed for a week by both clocks: that of the
-// database and that of the process. A wrong clock removes nothing too early.
+// The sweep removes an outcome when the run has been closed for a week by both clocks, that of the
+// database and that of the process. So one wrong clock does not remove it too early.
 func TestSweepGoesByTheClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -14,11 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// InTx is a Sender inside a database/sql transaction. What it sends takes effect when the
-// transaction commits, and never if it does not. A send returns only those refusals that are known
-// before the commit; a message that the engine refuses later becomes a dead letter
-// (App.DeadLetters). The database is that of the engine, or one for which the app was opened with
-// an Outbox.
+// InTx returns a Sender inside a database/sql transaction. Its messages take effect when the
+// transaction commits, and never if it does not. A send returns only errors that are known before
+// the commit. A message that the engine refuses later becomes a dead letter (App.DeadLetters). The
+// database must be that of the engine, or one for which the app has an Outbox.
 func (a *App) InTx(ctx context.Context, tx *sql.Tx) Sender {
 	return &txSender{app: a, ctx: ctx, exec: sqlTx{tx}.Exec}
 }
@@ -40,17 +39,17 @@ func InPgx[G pgxTag](ctx context.Context, a *App, tx interface {
 // txSender sends in a transaction of ordinary code.
 type txSender struct {
 	app     *App
-	ctx     context.Context //nolint:containedctx // it is one transaction's view of the App
+	ctx     context.Context //nolint:containedctx // a txSender belongs to one transaction
 	exec    userdb.Exec
 	dialect userdb.Dialect
 
 	mu   sync.Mutex
-	site *userdb.Site // where the transaction is; nil until the first look
+	site *userdb.Site // the database of the transaction; nil before the first look
 }
 
 func (s *txSender) sender() outlet { return s }
 
-// client is the same caller outside of the transaction.
+// client returns a Client with the same app and context, outside the transaction.
 func (s *txSender) client() Client { return Client{s.app, s.ctx} }
 
 func (s *txSender) host() *host { return s.app.host }
@@ -75,7 +74,7 @@ func (s *txSender) send(r api.Request, _ *stepOptions) error {
 	return s.put(r)
 }
 
-// put leaves a request in the transaction.
+// put writes a request into the inbox or the outbox, as part of the transaction.
 func (s *txSender) put(r api.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +102,8 @@ func (s *txSender) put(r api.Request) error {
 	}
 
 	if m.RequestID == "" {
-		// the relay may deliver it twice; a row of the inbox is there once
+		// The relay may deliver a message of an outbox twice, so it needs an id. The engine takes a
+		// row of its inbox only once.
 		m.RequestID = id.String()
 	}
 	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.scope, &m); err != nil {
@@ -116,7 +116,7 @@ func (s *txSender) put(r api.Request) error {
 	return nil
 }
 
-// look finds out where the transaction is, once.
+// look finds out, once, in which database the transaction is.
 func (s *txSender) look(inbox api.Inbox) error {
 	if s.site != nil {
 		return nil
@@ -132,8 +132,8 @@ func (s *txSender) look(inbox api.Inbox) error {
 	return err
 }
 
-// putInbox hands a message to the engine, whose database this seems to be. It reports false when it
-// is another engine's.
+// putInbox writes a message into the inbox in this database, if the inbox belongs to our engine. It
+// reports false if it belongs to another one.
 func (s *txSender) putInbox(inbox *api.Inbox, id model.RunID, m *model.Message, cluster string) (bool, error) {
 	shard := inbox.Layout.Shard(m.To)
 	kept := *m

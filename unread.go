@@ -18,16 +18,16 @@ func (a *App) Signals() Signals { return Signals{a} }
 
 // UnreadSignal is a signal that the code of an execution has not received.
 type UnreadSignal struct {
-	// ID names it for Describe, Skip and Drop. It changes when the execution
-	// continues as new.
+	// ID identifies the signal for Describe, Skip and Drop. It changes when the execution continues
+	// as new.
 	ID        string
-	Position  int // from 1, in the order in which the signals came
+	Position  int // from 1, in the order in which the signals arrived
 	Name      string
 	Since     time.Time
 	Bytes     int    // of its value
 	RequestID string // under which it was sent, if it has one
-	// Value is JSON, or nil when this app cannot decode it; ValueIs tells how it is stored. Only
-	// Describe has it.
+	// Value is JSON, or nil if this app cannot decode it. ValueIs says how it is stored. Only
+	// Describe fills them.
 	Value   []byte
 	ValueIs string
 }
@@ -38,30 +38,30 @@ func (s Signals) List(ctx context.Context, t Target) ([]UnreadSignal, error) {
 	return s.signals(ctx, t, api.SignalsRequest{Do: model.MailboxList})
 }
 
-// Describe tells of one signal that the code of an execution has not received, with its value.
+// Describe returns one signal that the code of an execution has not received, with its value.
 func (s Signals) Describe(ctx context.Context, t Target, id string) (UnreadSignal, error) {
 	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxShow, ID: id})
 }
 
-// Skip puts a signal behind the others of its name that the code has not received, and
-// returns it with its new ID. The reason is kept in the history. Skip waits a few seconds for
-// the code to wait for something. Code that still goes on then may be about to receive the signal,
-// and Skip returns ErrConflict. A signal that the code has received is ErrNotFound.
+// Skip moves a signal behind the other unread signals of its name and returns it with its new ID.
+// The history keeps the reason. Code that runs may be about to receive the signal, so Skip gives
+// the code a few seconds to reach a wait, and then returns ErrConflict. For a signal that the code
+// has already received, it returns ErrNotFound.
 func (s Signals) Skip(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
 	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
 }
 
-// Drop removes a signal that the code of an execution has not received: the code never
-// receives it. The reason is kept in the history. It returns the same errors as Skip.
+// Drop removes an unread signal, so that the code never receives it. The history keeps the reason.
+// Drop returns the same errors as Skip.
 func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 	_, err := s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
 	return err
 }
 
 // DropAll drops the signals of a name that the code of an execution has not received, oldest first,
-// and returns how many it dropped. Signals that arrive in the meantime may stay. The reason is kept
-// in the history. It drops them in pages: if it returns an error, the signals that it has counted
-// stay dropped, and it can be called again for the others. It returns ErrConflict as Skip does.
+// and returns how many it dropped. Signals that arrive in the meantime may stay. The history keeps
+// the reason. DropAll works page by page: if it returns an error, the signals that it has counted
+// are gone, and you can call it again for the others. It returns ErrConflict as Skip does.
 func (s Signals) DropAll(ctx context.Context, t Target, name, reason string) (dropped int, err error) {
 	to, err := t.target().api(s.app.host)
 	if err != nil {

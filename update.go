@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Update is the typed name of a request that changes an execution: validated, durable, and
-// answered.
+// Update is the typed name of a request to the code of an execution. The code can validate it and
+// answers it, and the engine stores it.
 type Update[I, O any] struct{ name string }
 
 // NewUpdate names an update.
@@ -30,7 +30,7 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 		Seal: h.sealer("output of update", u.name),
 		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
 			ctx := WorkflowCtx{x}
-			// the sender of an unreadable input gets the error
+			// If the input cannot be read, its sender gets the error.
 			in, err := decode[I](ctx, "input of update", u.name, p)
 			for _, v := range validate {
 				if err == nil {

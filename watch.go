@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Watch yields what changes, as it happens: executions, tasks, entities, workers and settings. It
-// goes on until ctx ends, which it yields as an error, or until the loop ends.
+// Watch yields changes of executions, tasks, entities, workers and settings as they happen. It
+// continues until ctx ends, and yields the error of ctx then, or until the loop ends.
 //
 //	for c, err := range app.Watch(ctx, perdure.WatchQuery{Classes: []string{"execution"}}) {
 //		if err != nil {
@@ -24,14 +24,14 @@ import (
 //
 // Changes of one execution come in order, after they are stored. The first change has the class
 // "feed" and the kind "begun": a program that reads a list now, and then applies the changes that
-// follow, misses nothing. Two more kinds of that class say what the feed cannot tell:
+// follow, misses nothing. Two more kinds of that class say which changes the feed does not have:
 //
 //   - "missed": changes were missed, because the loop was too slow, the cursor too old, or because
 //     executions have moved between processes. Read the list again.
-//   - "partial": other processes own some executions. The feed does not have their changes. It
-//     says "complete" when that is over.
+//   - "partial": other processes own some executions, and the feed does not have their changes. A
+//     change of the kind "complete" says when that is over.
 //
-// A slow loop delays nothing but itself.
+// A slow loop does not slow down the engine or other watchers.
 func (a *App) Watch(ctx context.Context, q WatchQuery) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		enough := errors.New("enough")
@@ -95,8 +95,8 @@ type WatchQuery struct {
 	// Queues selects tasks of these queues, and the queues themselves. Changes of tasks that do not
 	// say their queue are selected as well.
 	Queues []string
-	// Cursor continues behind a change of an earlier watch. It is useful for about a minute, and in
-	// the same process or server; otherwise the watch begins with "missed".
+	// Cursor continues after a change of an earlier watch. It works for about a minute, and only in
+	// the same process or server. Otherwise the watch starts with "missed".
 	Cursor string
 }
 
@@ -119,7 +119,7 @@ func (q *WatchQuery) request(tenant string) (api.WatchRequest, error) {
 	return r, nil
 }
 
-// Change is something that has become durable. It has no inputs and outputs.
+// Change is something that has become durable. It contains no inputs and outputs.
 type Change struct {
 	// Class is execution, task, entity, worker, setting, or feed for a notice of the feed itself.
 	Class string
@@ -132,25 +132,25 @@ type Change struct {
 	// is its step.
 	Ref  Ref
 	Step string
-	// Name is the activity of a task, or the name of an entity, a worker or a setting. Key is that
-	// of an entity. Of is the kind of a setting, or the workflow of a worker.
+	// Name is the activity of a task, or the name of an entity, a worker or a setting. Key is the
+	// key of an entity. Of is the kind of a setting, or the workflow of a worker.
 	Name, Key, Of string
-	// Queue of a task, where the change says it.
+	// Queue is the queue of a task; empty if the change does not have it.
 	Queue string
-	// Status of the execution or the task after the change.
+	// Status is the status of the execution or the task after the change.
 	Status Status
 	// Reason is the code of the reason why an execution waits or is blocked.
 	Reason string
 	// Locked says that a section holds the lock of an entity.
 	Locked bool
-	// Seq is the position of the last event of the execution, where the change says it.
+	// Seq is the position of the last event of the execution; 0 if the change does not have it.
 	Seq  int64
 	Time time.Time
-	// Cursor continues a watch behind this change; it is empty for some changes.
+	// Cursor continues a watch after this change. It is empty for some changes.
 	Cursor string
 }
 
-// changeOf returns a change for programs.
+// changeOf turns a change of the engine into one for programs.
 func changeOf(c *api.Change) Change {
 	out := Change{
 		Class: string(c.Class), Kind: string(c.Kind), Step: c.Task, Name: c.Name, Of: c.Of, Queue: c.Queue, Reason: string(c.Reason),

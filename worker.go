@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// joinTasks has the engine give us tasks of the activities whose code is here: all of them, because
-// calls and submissions may name a queue as well.
+// joinTasks registers this process as a worker for tasks of all activities whose code is here, even
+// those without a queue, because calls and submissions may name one.
 func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	cfg := &a.cfg.Tasks
 	handlers := map[string]pool.Handler{}
@@ -71,7 +71,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// watch tells the checks of a test of every attempt.
+// watch reports every attempt to the checks of a test.
 func (a *App) watch(h pool.Handler) pool.Handler {
 	c := a.cfg.Checks
 	if c == nil || c.Ran == nil {
@@ -95,7 +95,7 @@ func (a *App) watch(h pool.Handler) pool.Handler {
 	return h
 }
 
-// closeTasks takes no new tasks, waits for running tasks, and returns the others.
+// closeTasks accepts no new tasks, waits for running tasks, and gives back the others.
 func (a *App) closeTasks() error {
 	if a.tasks == nil {
 		return nil
@@ -105,7 +105,8 @@ func (a *App) closeTasks() error {
 	return a.tasks.Close(ctx)
 }
 
-// joinEntities has the engine give us calls of the entities and services whose code is here.
+// joinEntities registers this process as a worker for calls of the entities and services whose code
+// is here.
 func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
 
@@ -138,7 +139,7 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// closeEntities takes no new calls and waits for running calls.
+// closeEntities accepts no new calls and waits for running calls.
 func (a *App) closeEntities() error {
 	if a.entities == nil {
 		return nil
@@ -148,11 +149,11 @@ func (a *App) closeEntities() error {
 	return a.entities.Close(ctx)
 }
 
-// workerName tells this process from every other one, for people and in histories.
+// workerName returns a name that no other process has, for people and for histories.
 func workerName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // the rest of the name tells it apart
+		host = "unknown" // the rest of the name is unique
 	}
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent
-// use.
+// Workflow is the typed name of a workflow. It is safe for concurrent use and can be a package
+// variable.
 type Workflow[I, O any] struct {
 	name  string
 	fn    func(WorkflowCtx, I) (O, error)
-	bound bool // its code was given with its name
+	bound bool // defined together with its code, not declared
 	key   func(I) Key
 	opts  workflowOptions
 	at    string
 }
 
-// NewWorkflow defines a workflow whose code is here.
+// NewWorkflow defines a workflow together with its code.
 func NewWorkflow[I, O any](name string, fn func(WorkflowCtx, I) (O, error), opts ...WorkflowOption) *Workflow[I, O] {
 	w := &Workflow[I, O]{name: name, fn: fn, bound: true, at: callerPosition()}
 	w.apply(opts)
@@ -86,8 +86,9 @@ func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
 	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
 }
 
-// ContinueAsNew is an error that a workflow function returns to end this run and start the next one
-// with in, under the same key. Labels, states, unread signals and the execution timeout carry over.
+// ContinueAsNew returns an error. A workflow function returns that error to end this run and start
+// the next one with in, under the same key. Labels, states, unread signals and the execution
+// timeout carry over.
 func (w *Workflow[I, O]) ContinueAsNew(in I) error {
 	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
 }
@@ -104,7 +105,7 @@ func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bo
 	return d
 }
 
-// code is the function from encoded input to encoded output.
+// code returns the workflow as a function from encoded input to encoded output.
 func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	return func(x replay.Ctx, p model.Payload) (model.Payload, error) {
 		ctx := WorkflowCtx{x}
@@ -128,9 +129,9 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	}
 }
 
-// input decodes the input of a run. One that does not fit the type fails the run before it has done
-// anything. When the code has run before, another build could read the input, and the run is
-// blocked until such a build continues it.
+// input decodes the input of a run. An input that does not fit the type fails the run before it has
+// done anything. If the code of the run has started before, an earlier build could read the input.
+// Then the run is blocked until such a build continues it.
 func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err error) {
 	in, err = decode[I](ctx, "input of workflow", w.name, p)
 	switch {
@@ -143,17 +144,18 @@ func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err erro
 	return in, err
 }
 
-// nextRun asks for the next run. It is encoded where it is known by which app.
+// nextRun is the error that asks for the next run. encode runs later, when the app and its payload
+// settings are known.
 type nextRun struct {
 	workflow string
 	encode   func(*host) (model.Payload, error)
 }
 
-// Error says what was asked for; it is seen when the error is returned by something else than the
-// workflow function.
+// Error says what the code asked for. People see it if something other than the workflow function
+// returns the error.
 func (n *nextRun) Error() string { return "continue workflow " + n.workflow + " as new" }
 
-// begin is the error that begins the next run, or that of an input which cannot be stored.
+// begin returns the error that starts the next run, or the error of an input that cannot be stored.
 func (n *nextRun) begin(ctx WorkflowCtx) error {
 	p, err := n.encode(ctx.host())
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 func (ctx WorkflowCtx) host() *host { return ctx.x.Host().(*host) }
 
-// open reads for workflow code. What cannot be read blocks the execution, so that it goes on where
-// it was once it can.
+// open reads a stored value for workflow code. A value that cannot be read blocks the execution,
+// which continues where it was once the value can be read.
 func (ctx WorkflowCtx) open(kind, name string, p model.Payload) (model.Payload, error) {
 	out, err := ctx.host().open(ctx.x.Context(), patient, kind, name, p)
 	if err != nil {
@@ -22,8 +22,8 @@ func (ctx WorkflowCtx) open(kind, name string, p model.Payload) (model.Payload, 
 	return out, nil
 }
 
-// sealOutput gives the value that ends a run its stored form. A value that cannot be stored blocks
-// the run.
+// sealOutput returns the stored form of the value that ends a run. A value that cannot be stored
+// blocks the run.
 func (ctx WorkflowCtx) sealOutput(kind, name string, p model.Payload) model.Payload {
 	out, err := ctx.host().seal(ctx.x.Context(), patient, kind, name, p)
 	if err != nil {
@@ -87,8 +87,8 @@ func (ctx WorkflowCtx) send(r api.Request, o *stepOptions) error {
 	return err
 }
 
-// messageOf is a request as the message that a workflow records and sends. The engine stores
-// everything that a journal refers to, so a call is never kept in memory only.
+// messageOf turns a request into the message that a workflow records and sends. The engine stores
+// everything that a journal refers to, so it never keeps such a call in memory only.
 func messageOf(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
 	case *api.SignalRequest:
@@ -158,8 +158,8 @@ func (ctx WorkflowCtx) ask(r *api.UpdateRequest) (model.Payload, error) {
 	return ctx.x.Send(updateMessage(r), "", nil)
 }
 
-// sendable says what is wrong with a message. One that cannot be stored or looked up where it
-// arrives would hold up all that come behind it.
+// sendable says what is wrong with a message. A message that the receiver cannot store or look up
+// would hold up all messages after it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {
 		return err
@@ -173,7 +173,8 @@ func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	return ctx.host().limit(m.Kind.String(), m.Name, m.Input)
 }
 
-// sealer gives what a message carries its stored form; nil when it has it.
+// sealer returns a function that gives the value in a message its stored form, or nil if the value
+// already has it.
 func (ctx WorkflowCtx) sealer(m *model.Message) replay.Seal {
 	if m.Kind == model.MessageCancel || m.Failure != nil {
 		return nil
@@ -181,13 +182,13 @@ func (ctx WorkflowCtx) sealer(m *model.Message) replay.Seal {
 	return ctx.host().sealerOf(m)
 }
 
-// read looks at the state of another execution as a step, so that replay sees the same.
+// read reads a state value of another execution as a step, so that a replay gets the same value.
 func (ctx WorkflowCtx) read(ref Ref, name string) (model.Payload, bool, error) {
 	h := ctx.host()
 	return readOnce(ctx, "read state "+name, ref.String(), func(c context.Context) (model.Payload, bool, error) { return h.stateOf(c, ref, name) })
 }
 
-// entity looks at the state of an entity as a step, so that replay sees the same.
+// entity reads the state of an entity as a step, so that a replay gets the same state.
 func (ctx WorkflowCtx) entity(a model.Address) (model.Payload, bool, error) {
 	h := ctx.host()
 	return readOnce(ctx, "read entity", a.Type+"/"+a.Key, func(c context.Context) (model.Payload, bool, error) { return h.entity(c, a) })
@@ -222,7 +223,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 	return f.Payload(), nil
 }
 
-// poll looks at another execution as a step, so that replay sees the same.
+// poll reads the state of another execution as a step, so that a replay gets the same.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 	h := ctx.host()
 	started := ref.Run == "" && ctx.x.HasChild(ref.address(ctx.host()))

@@ -9,45 +9,46 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// WorkflowCtx is what workflow code may do. It is not a context.Context, so that code cannot pass
-// it to functions that have effects.
+// WorkflowCtx has the durable operations of workflow code. It is not a context.Context, so that
+// code cannot pass it to functions that have effects.
 type WorkflowCtx struct{ x replay.Ctx }
 
 func (ctx WorkflowCtx) sender() outlet { return ctx }
 
 func (ctx WorkflowCtx) caller() inlet { return ctx }
 
-// Self is the address of this execution.
+// Self returns the address of this execution.
 func (ctx WorkflowCtx) Self() Ref {
 	a, run := ctx.x.Self()
 	return Ref{Workflow: a.Type, Key: a.Key, Run: run.String()}
 }
 
-// Sleep waits until d has passed or the scope ends. The timer is durable: it goes on while no
+// Sleep waits until d has passed or the scope ends. The timer is durable: time also counts while no
 // process runs.
 func (ctx WorkflowCtx) Sleep(d time.Duration) error { return remote(ctx.x.Sleep(d)) }
 
-// Timer is a durable timer as a future.
+// Timer returns a durable timer as a future.
 func (ctx WorkflowCtx) Timer(d time.Duration) *Future[time.Time] {
 	f := &Future[time.Time]{f: ctx.x.Timer(d)}
 	f.value = func(_ WorkflowCtx, f *replay.Future) (time.Time, error) { return f.At().Std(), nil }
 	return f
 }
 
-// Attempt counts runs with the same input that follow each other because the run before failed
-// (RetryPolicy), from 1.
+// Attempt returns the number of this run among its attempts, from 1. A RetryPolicy starts another
+// run with the same input after a run has failed.
 func (ctx WorkflowCtx) Attempt() int { return ctx.x.Attempt() }
 
-// Now is the time of the last event that the code has seen. It is equal on replay.
+// Now returns the time of the last event that the code has seen. It is the same on replay.
 func (ctx WorkflowCtx) Now() time.Time { return ctx.x.Now() }
 
-// Rand is seeded by the execution and equal on replay.
+// Rand returns a random number generator that the execution seeds. Its numbers are the same on
+// replay.
 func (ctx WorkflowCtx) Rand() *rand.Rand { return ctx.x.Rand() }
 
-// UUID is equal on replay.
+// UUID returns a new id, which is the same on replay.
 func (ctx WorkflowCtx) UUID() string { return ctx.x.UUID() }
 
-// Log is silent on replay.
+// Log returns a logger that is silent on replay.
 func (ctx WorkflowCtx) Log() *slog.Logger {
 	if !ctx.x.Live() {
 		return silent
@@ -64,16 +65,16 @@ func (ctx WorkflowCtx) WithTimeout(d time.Duration) WorkflowCtx {
 	return WorkflowCtx{ctx.x.WithTimeout(d)}
 }
 
-// Detached returns a scope that the cancellation of the execution and outer deadlines do not end,
-// for clean-up.
+// Detached returns a scope for clean-up. Neither a cancellation of the execution nor an outer
+// deadline ends it.
 func (ctx WorkflowCtx) Detached() WorkflowCtx { return WorkflowCtx{ctx.x.Detached()} }
 
-// Err is ErrCanceled or ErrTimeout once the scope has ended.
+// Err returns ErrCanceled or ErrTimeout once the scope has ended.
 func (ctx WorkflowCtx) Err() error { return ctx.x.Err() }
 
-// OnInterrupt runs fn when the execution is cancelled, with the reason, beside the code that the
-// cancellation ends. Use it to notify a person, or to stop something outside. The steps of fn are
-// durable and not cancelled, and the execution ends only after fn.
+// OnInterrupt runs fn, with the reason, when the execution is cancelled. fn runs as a coroutine
+// next to the code that the cancellation ends. Use it to notify a person, or to stop something
+// outside. The steps of fn are durable and not cancelled, and the execution ends only after fn.
 func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error) {
 	if fn == nil {
 		panic(fault.New(fault.Invalid, "the function that OnInterrupt is given is nil"))
@@ -81,10 +82,10 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 	ctx.x.OnInterrupt(func(x replay.Ctx, reason string) error { return fn(WorkflowCtx{x}, reason) })
 }
 
-// WaitUpdates waits until every update that has begun is answered, later arrivals included.
-// Call it in the workflow function before it returns or continues as new, which refuses
-// updates whose handler still runs. Handlers must not call it: two of them would wait for each
-// other.
+// WaitUpdates waits until the handlers of all updates have answered, including updates that arrive
+// in the meantime. Call it in the workflow function before it returns or continues as new, because
+// the engine then refuses updates whose handlers still run. Handlers must not call it, because two
+// of them would wait for each other.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
 // OnFailure adds a compensation. When the workflow fails or is cancelled, its compensations run in
@@ -93,16 +94,16 @@ func (ctx WorkflowCtx) OnFailure(undo func(WorkflowCtx) error) {
 	ctx.x.Cleanup(true, func(x replay.Ctx) error { return undo(WorkflowCtx{x}) })
 }
 
-// Defer runs fn when the execution ends, in reverse order. Its steps are durable. A plain defer
-// also runs whenever the execution is unloaded from memory, so use plain defers for nothing that
-// has an effect.
+// Defer runs fn when the execution ends. Several functions run in reverse order. Their steps are
+// durable. A Go defer statement also runs whenever the execution leaves memory, so do not use it
+// for anything that has an effect.
 func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
 	ctx.x.Cleanup(false, func(x replay.Ctx) error { return fn(WorkflowCtx{x}) })
 }
 
 // Version returns which version of a change to the code this execution follows. An execution that
-// has passed this point keeps its version. One that was past this point before the change was made
-// gets min. All others get max, which is recorded.
+// has called Version for this change keeps its version. An execution that passed this point before
+// the code had the call gets min. All others get max, and the history records it.
 //
 // Branch on the version. When no execution follows an older version, raise min and remove the
 // branch. An execution that still follows an older version is then blocked with a reason.
@@ -110,22 +111,22 @@ func (ctx WorkflowCtx) Version(change string, min, max int) int {
 	return ctx.x.Version(change, min, max)
 }
 
-// HistoryLength is how many events the history of this run has so far, its start included. It is
-// equal on replay.
+// HistoryLength returns how many events the history of this run has so far, including its start. It
+// is the same on replay.
 func (ctx WorkflowCtx) HistoryLength() int64 { return ctx.x.HistoryLength() }
 
-// HistoryBytes is roughly how many bytes the history of this run takes so far. It is equal on
-// replay by the same build. Another build may count differently, so branch on ShouldContinueAsNew
-// instead.
+// HistoryBytes returns roughly how many bytes the history of this run takes so far. It is the same
+// on replay by the same build. Another build may count differently, so branch on
+// ShouldContinueAsNew instead.
 func (ctx WorkflowCtx) HistoryBytes() int { return ctx.x.HistoryBytes() }
 
 // ShouldContinueAsNew reports whether the history has reached half of its limit of events or bytes
-// (embedded.Config.MaxHistory). A run that reaches a limit cannot go on, and its callers get
-// ErrExhausted. So a workflow that lives long asks between two pieces of work, and returns
-// [Workflow.ContinueAsNew] when the answer is true. It is equal on replay, whatever the limits are
-// then.
+// (embedded.Config.MaxHistory). A run that reaches a limit cannot continue, and its callers get
+// ErrExhausted. So a long-lived workflow calls this between two pieces of work, and returns
+// [Workflow.ContinueAsNew] if it is true. The answer is the same on replay, even if the limits have
+// changed.
 func (ctx WorkflowCtx) ShouldContinueAsNew() bool { return ctx.x.ShouldContinue() }
 
-// SetLabel sets a label by which List finds this execution, or removes it when value is empty; see
-// Labels. The change is part of the same commit as the calls around it.
+// SetLabel sets a label by which List finds this execution, or removes it if value is empty; see
+// Labels. The engine commits the change together with the calls around it.
 func (ctx WorkflowCtx) SetLabel(name, value string) error { return public(ctx.x.SetLabel(name, value)) }

@@ -26,19 +26,20 @@ type pinnedOption struct{}
 
 func (pinnedOption) applyWorkflow(o *workflowOptions) { o.pinned = true }
 
-// Pinned lets only processes of the version that began an execution continue it
+// Pinned lets only processes of the version that started an execution continue it
 // (embedded.Config.Version), so that no deploy changes its code. Without such a process the
-// execution waits and says so; [Executions.Stranded] lists it. A run that continues as new may
-// begin on any version. A build in which the workflow is no longer pinned continues all executions.
+// execution waits with a reason, and [Executions.Stranded] lists it. The next run after a
+// continue-as-new may start on any version. A build in which the workflow is no longer pinned
+// continues all executions.
 func Pinned() WorkflowOption { return pinnedOption{} }
 
 type retainOption time.Duration
 
 func (r retainOption) applyWorkflow(o *workflowOptions) { o.retain = time.Duration(r) }
 
-// Retain keeps the runs of a workflow for d after their end, instead of embedded.Config.Retention:
-// at least a minute, or Forever. It applies to runs that end from then on, but not to terminated
-// runs, because they end without their code.
+// Retain keeps the runs of a workflow for d after their end, instead of embedded.Config.Retention.
+// d is at least a minute, or Forever. It applies only to runs that end after the option was set,
+// and not to terminated runs, because they end without their code.
 func Retain(d time.Duration) WorkflowOption { return retainOption(d) }
 
 // Forever is the retention time of runs that are never removed.

@@ -30,9 +30,8 @@ func wrongType(t *testing.T, what string, err error, says ...string) {
 	}
 }
 
-// Every call that takes an input answers one of the wrong type with an error. The error names the
-// callee, the type that its code reads, and the message of the decoder. No caller waits without
-// end.
+// Every call with an input of the wrong type returns an error. The error names the callee, the type
+// that its code reads, and the message of the decoder. No caller waits without end.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
 	var (

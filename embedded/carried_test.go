@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A run can continue as new however many signals its code has not taken, and the next run gets all
-// of them. They are more than SQLite takes in one row, which once blocked such a run.
+// A run can continue as new with any number of unread signals, and the next run gets all of them.
+// Here they are more than SQLite accepts in one row, which once blocked such a run.
 func TestContinueAsNewWithManySignals(t *testing.T) {
 	t.Parallel()
 	text := perdure.NewSignal[string]("text")

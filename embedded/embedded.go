@@ -43,8 +43,8 @@ type Config struct {
 	// Shards is the number of shards of a new store. It can never change; an existing store must
 	// have the same number. 0 is the default of the store.
 	Shards int
-	// Logger gets what an operator should know: leases, takeovers, trouble with the store. It gets
-	// no payloads. Nil logs nothing.
+	// Logger receives messages for operators: leases, takeovers, trouble with the store. They
+	// contain no payloads. Nil logs nothing.
 	Logger *slog.Logger
 	// Metrics is where this process registers its metrics until it closes, such as
 	// prometheus.DefaultRegisterer. Nil counts nothing. Apps that share a registry each need a
@@ -79,39 +79,40 @@ type Config struct {
 	MaxUnread int
 	// MaxLoadedBytes is how many bytes of histories stay in memory at once; 256 MiB. Waiting
 	// executions make room for others. An execution that finds no room waits until running steps
-	// have ended. One execution is always in memory, however large it is.
+	// have ended. One execution always fits, even a larger one.
 	MaxLoadedBytes int
-	// Payloads is how inputs, outputs and messages are stored: format, compression, encryption, and
-	// where large ones go. The zero value is JSON in the store. All processes that serve or call
-	// the same executions should have the same settings.
+	// Payloads says how inputs, outputs and messages are stored: format, compression, encryption,
+	// and where large values go. The zero value is JSON in the store. All processes that serve or
+	// call the same executions should have the same settings.
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// Tasks is how this process executes tasks, if it has the code of activities with a queue.
 	Tasks perdure.TaskConfig
-	// Retention is how long an execution is kept after its end, unless its workflow has
+	// Retention is how long the engine keeps an execution after its end, unless its workflow has
 	// perdure.Retain; 30 days, at least a minute, or perdure.Forever. Then its key may be used
-	// again. All processes of a cluster should have the same, because each removes what it owns.
-	// See docs/retention.md.
+	// again. All processes of a cluster should have the same value, because each process removes
+	// the executions that it owns. See docs/retention.md.
 	Retention time.Duration
 	// KeepDead is how long dead tasks are kept; 90 days. A negative time keeps them until an
 	// operator purges them.
 	KeepDead time.Duration
 	// KeepRequests is how long the engine remembers the answer to a request id; 24 h, which is also
 	// the minimum, because messages of transactions rely on it. A longer time keeps more rows.
-	// Processes of a cluster may differ; each forgets the requests of what it owns.
+	// Processes of a cluster may have different values; each forgets the requests to executions and
+	// entities that it owns.
 	KeepRequests time.Duration
-	// Version names the build of this program, such as a commit. Only processes of the version that
-	// began an execution continue it, if its workflow is Pinned.
+	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
+	// processes of the version that started an execution continue it.
 	Version string
 	// Name is the name of the app. Schedules remember which app applied them by this name.
 	Name string
 	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
-	// among the definitions. Without it they go on firing. It needs a Name.
+	// among the definitions. Without it they continue to fire. It needs a Name.
 	PruneSchedules bool
-	// NoSocket opens no socket. Otherwise an app on a file listens on a Unix socket beside the
-	// file, app.db-socket, that only the user of this process can open. Through it the command line
-	// operates the program while it runs: signal, cancel, pause, explain and all the rest.
+	// NoSocket opens no socket. Otherwise an app on a file listens on a Unix socket next to the
+	// file, app.db-socket, that only the user of this process can open. The command line uses it to
+	// operate the program while it runs: signal, cancel, pause, explain and all other commands.
 	NoSocket bool
 	// PeerListen is where the other processes of a cluster connect to this one, host:port or :port.
 	// Only a PostgreSQL store has a cluster. The default is a free port on the address from which
@@ -121,7 +122,7 @@ type Config struct {
 	// PeerAdvertise is the address at which the other processes reach PeerListen, host:port, for a
 	// process behind a proxy or in a container. The default is where the process listens.
 	PeerAdvertise string
-	// NoPeerLink opens no port for other processes, and no connection to them.
+	// NoPeerLink opens neither a port for other processes nor connections to them.
 	NoPeerLink bool
 	// Weight is the share of the executions and entities that this process should own, relative to
 	// the other processes of a cluster: a process with 200 owns about twice as much as one with
@@ -130,8 +131,8 @@ type Config struct {
 	// Groups are the shard groups that this process serves: it owns executions, entities and
 	// services whose names choose one of them, such as render@gpu, and "default" stands for all
 	// other names. The default is "default" alone. The database must have the groups, see
-	// docs/cluster.md. A store that is not in PostgreSQL has no groups, so that its process serves
-	// every name.
+	// docs/cluster.md. A store that is not in PostgreSQL has no groups: its process serves every
+	// name.
 	Groups []string
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
@@ -156,12 +157,13 @@ func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 }
 
 // Replay is perdure.Replay with the payload settings of the app. The history of an app that
-// encrypts needs its keys.
+// encrypts its payloads can be replayed only with the keys of the app.
 func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definition) error {
 	return attach.Replay(ctx, attach.Config{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}, r, defs...)
 }
 
-// errDeployCheck keeps a process that deploy-check started away from the store.
+// errDeployCheck is the error of Open in a process that deploy-check has started. Such a process
+// must not open the store.
 var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
 
 // retainAudit is how long a program keeps the audit log of a file that only it opens. On a shared
@@ -216,7 +218,8 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	return app, nil
 }
 
-// listen opens the socket beside a file. A program works without it, so a failure is only logged.
+// listen opens the socket next to a file. A program works without it, so listen only logs a
+// failure.
 func (c Config) listen(ctx context.Context, n *node.Node, cfg node.Config) (closeSocket func()) {
 	path, ok := node.SocketPath(cfg.URL)
 	if !ok || c.NoSocket {

@@ -191,7 +191,7 @@ func TestMetricsOfTasks(t *testing.T) {
 				return "", perdure.Snooze(time.Millisecond)
 			}
 		case to == "slow":
-			<-over // longer than its context: a report at the last moment would count as a failure
+			<-over // outlast the context: a report at the last moment would count as a failure
 			<-ctx.Done()
 			return "", ctx.Err()
 		case to == "held":

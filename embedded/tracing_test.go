@@ -91,7 +91,7 @@ func TestTraceOverProcesses(t *testing.T) {
 	provider, here := newTracing()
 	other, there := newTracing()
 	charge := perdure.NewActivity("charge", func(ctx context.Context, n int) (int, error) {
-		// as otelhttp would
+		// The same as otelhttp does.
 		_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("user").Start(ctx, "http call")
 		span.End()
 		return n, nil
@@ -364,7 +364,7 @@ func TestNoTrace(t *testing.T) {
 }
 
 // The program that starts an execution and the program that executes it are different clients of
-// one server. Their spans belong to one trace, also if the server itself creates no spans.
+// one server. Their spans belong to one trace, even if the server itself creates no spans.
 func TestTraceOverAServer(t *testing.T) {
 	t.Parallel()
 	provider, here := newTracing()

@@ -9,8 +9,8 @@ import (
 type Codec struct {
 	// Format encodes values. The default is JSON.
 	Format Format
-	// Chain is applied to the output of the format, in this order: compress, then encrypt, then
-	// offload. An offload must be the last.
+	// Chain is applied to the output of the format, in the order of the slice. Compress first, then
+	// encrypt, then offload. An offload must be the last.
 	Chain []Transform
 	// OldFormats and OldChain are no longer used for writing, or not by this app, but payloads that
 	// were written with them can be read. JSON and Msgpack can always be read.
@@ -40,14 +40,15 @@ type Transform interface {
 	// Digester is called once, when an app is opened. Perdure must recognise equal inputs (the
 	// second start of a key, a step that is replayed), so the store holds digests of them. A
 	// transform that hides data from readers of the store returns a keyed digest here. The digest
-	// must not give the data away and must never change, however keys rotate. A transform that
-	// hides nothing returns nil.
+	// must not reveal the data and must never change, even when keys rotate. A transform that hides
+	// nothing returns nil.
 	Digester(ctx context.Context) (func(data []byte) []byte, error)
 }
 
 // Meta describes data to a transform.
 type Meta struct {
-	// Encoding is what was done to the data before this transform, such as "json+zstd".
+	// Encoding names the format and the transforms that were applied before this one, such as
+	// "json+zstd".
 	Encoding string
 	// Cluster is the id of the store whose executions the data belongs to. It is empty when it is
 	// unknown, as in Open.

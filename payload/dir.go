@@ -17,7 +17,7 @@ func Dir(path string) Store { return dir{path} }
 
 type dir struct{ path string }
 
-// temporary begins the names of files that are being written.
+// temporary is the prefix of the names of files that are being written.
 const temporary = ".new-"
 
 // file returns the path of a blob. It refuses keys that Offload did not make, because they could

@@ -2,6 +2,6 @@
 
 package payload
 
-// syncFolder does nothing: a folder cannot be opened for that here, and the file system keeps names
-// in its journal.
+// syncFolder does nothing. On this system a program cannot open a folder to sync it, and the file
+// system keeps names in its journal.
 func syncFolder(string) error { return nil }

@@ -17,7 +17,7 @@ import (
 // Reading fails if the payload or its recorded encoding was changed in the store.
 //
 // It hides the content from readers of the store. It does not stop an attacker with write access
-// from replacing a payload by an older one of the same app.
+// from replacing a payload with an older one of the same app.
 func Encrypt(ring Keyring) Transform { return encryption{ring} }
 
 type encryption struct{ ring Keyring }
@@ -94,7 +94,7 @@ func messageKey(id string, key, salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// bound returns what is authenticated beside the content: the encoding and the key id.
+// bound returns what is authenticated in addition to the content: the encoding and the key id.
 func bound(m Meta, id string) []byte {
 	return fmt.Appendf(nil, "%d:%s%d:%s", len(m.Encoding), m.Encoding, len(id), id)
 }

@@ -156,8 +156,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// Digests never change, whatever the keys are, and differ by root. The literal one must stay as it
-// is: it is stored.
+// Digests do not depend on the keys and differ by root. The literal digest must never change,
+// because stores contain such digests.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	sum := func(k payload.Keyring) string {

@@ -92,7 +92,8 @@ func ExampleNewKeys() {
 	// keys [2026-11 2027-01], current 2027-01
 }
 
-// A sweep removes blobs without a reference, once they are so old that no commit can be on its way.
+// A sweep removes blobs without a reference, if they are so old that no commit that refers to them
+// can still be in flight.
 func ExampleOffload() {
 	folder, err := os.MkdirTemp("", "blobs")
 	if err != nil {

@@ -20,7 +20,7 @@ type Format interface {
 // TypeChecker is a Format that can tell, before anything is stored, that values of a type could not
 // be read back unchanged.
 type TypeChecker interface {
-	// CheckType returns why; nil when they can.
+	// CheckType returns the reason, or nil if values of the type can be read back unchanged.
 	CheckType(t reflect.Type) error
 }
 

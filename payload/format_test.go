@@ -62,8 +62,8 @@ func genOuter(t *rapid.T) outer {
 	}
 }
 
-// Every format reads back what it has written, and writes equal values equally, whatever the order
-// of maps.
+// Every format reads back what it has written, and writes equal values as equal bytes, in spite of
+// the random order of maps.
 func TestFormatsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {

@@ -18,9 +18,9 @@ type Keyring interface {
 	// Key returns the key of an id. ErrNoKey blocks the executions that need the key; Perdure
 	// treats other errors as temporary.
 	Key(ctx context.Context, id string) (key []byte, err error)
-	// Root returns the secret that digests are derived from. It is used for nothing else and must
-	// never change. With another root, a repeated start of a key looks like a start with another
-	// input, and steps that began before are not recognised.
+	// Root returns the secret that digests are derived from. It has no other use and must never
+	// change. With another root, a repeated start of a key looks like a start with another input,
+	// and a replay does not recognise steps that started before the change.
 	Root(ctx context.Context) ([]byte, error)
 }
 

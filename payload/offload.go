@@ -49,9 +49,9 @@ func (e *StoreError) Error() string { return fmt.Sprintf("%s blob %s: %v", e.Op,
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // Offload returns a Transform that puts data of threshold bytes and more into a store, before the
-// commit that refers to it. The database holds the reference, the length and the SHA-256; both are
-// checked when the blob is read. It must be the last of a chain, because the clean-up looks for the
-// references.
+// commit that refers to it. The database holds the reference, the length and the SHA-256. A read
+// checks the length and the SHA-256. It must be the last of a chain, because the clean-up looks for
+// the references.
 //
 // Blobs whose execution was deleted, or whose commit never happened, stay until App.SweepPayloads
 // removes them.
@@ -70,7 +70,7 @@ func Blobs(t Transform) (s Store, ok bool) {
 
 func (offload) Name() string { return "blob" }
 
-// A reference is text, so that it can be found in the bytes of any row that holds it.
+// A reference is text, so that References can find it in the bytes of any row.
 const (
 	referenceMark   = "perdure-blob:1:"
 	referenceFormat = referenceMark + "%s:%d:%s" // key, length, SHA-256

@@ -76,7 +76,7 @@ func unquoteBytes(data []byte) ([]byte, bool) {
 	return out[:n], err == nil
 }
 
-// appendEscape writes a character that cannot stand for itself.
+// appendEscape writes the escape of a character.
 func appendEscape(out []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
 	switch c {
@@ -110,11 +110,12 @@ func word(s string, i int) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// first returns the index of the first byte that has a mark. There is one.
+// first returns the index of the first byte that has a mark. At least one byte must have one.
 func first(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
-// below marks bytes that are smaller than n, by their highest bits. Bytes from 0x80 on may have a
-// mark too, and so may all bytes behind one that is smaller than n. The same is true of equal.
+// below marks bytes that are smaller than n, by their highest bits. The marks are only right up to
+// the first byte that is smaller than n: bytes from 0x80 on, and all bytes after a smaller one, may
+// have a mark too. The same is true of equal.
 func below(x uint64, n byte) uint64 { return x - uint64(n)*ones }
 
 // equal marks bytes that are c.
@@ -179,12 +180,12 @@ func unquote(data []byte) (string, bool) {
 	}
 }
 
-// plain returns the position of the first byte from i on that does not stand for itself: a control
+// plain returns the position of the first byte from i on that unquote cannot copy: a control
 // character, a quote or a backslash.
 func plain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		x := binary.LittleEndian.Uint64(s[i:])
-		// Parts of longer characters stand for themselves, so their marks do not count.
+		// unquote copies the bytes of longer characters, so their marks do not count.
 		if marks := (below(x, ' ') | equal(x, '"') | equal(x, '\\')) &^ x & highs; marks != 0 {
 			return i + first(marks)
 		}
@@ -230,8 +231,8 @@ func unescape(out *strings.Builder, s []byte) int {
 	return 2
 }
 
-// hexRune reads four hexadecimal digits. It does not read halves of pairs, which stand for longer
-// characters together.
+// hexRune reads four hexadecimal digits. It refuses surrogates, two of which together stand for one
+// character.
 func hexRune(s []byte) (r rune, ok bool) {
 	if len(s) < 4 {
 		return 0, false

@@ -46,7 +46,7 @@ func TestTextsAreEncodedAsByTheLibrary(t *testing.T) {
 	})
 }
 
-// Any bytes are read as a text, or refused, as by encoding/json.
+// unquote reads or refuses any bytes in the same way as encoding/json.
 func TestTextsAreDecodedAsByTheLibrary(t *testing.T) {
 	t.Parallel()
 	escape := rapid.OneOf(rapid.SampledFrom([]string{`\n`, `\"`, `\\`, `\/`, `\u0041`, `\u00E9`, `\ud834\udd1e`, `\ud834`, `\u12`, `\x`, `\`, `"`}), rapid.Custom(aText))

@@ -37,7 +37,7 @@ func (e *Env) Context() context.Context {
 	return ctx
 }
 
-// Settle waits until everything waits: for a timer, a signal, or the test. No time passes.
+// Settle waits until all code waits for a timer, a signal or the test. No virtual time passes.
 func (e *Env) Settle() { synctest.Wait() }
 
 // Advance lets time pass. It returns when everything that is due has happened, or when the process
@@ -53,8 +53,8 @@ func (e *Env) Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// Reason returns why an open execution does not move, such as "waits for signal paid". It is empty
-// when the execution is closed.
+// Reason returns why an open execution makes no progress, such as "waits for signal paid". It is
+// empty when the execution is closed.
 func (e *Env) Reason(of perdure.Target) string {
 	synctest.Wait()
 	info, err := e.App().Executions().Describe(context.Background(), of)
@@ -83,9 +83,9 @@ func (e *Env) History(of perdure.Target) string {
 	return ""
 }
 
-// Restart kills the process, whatever it is doing, and opens another one on the same store, at the
-// same time. Steps whose outcome was not committed run again; everything else is replayed. Pass
-// definitions to simulate a deploy: the new process serves these instead.
+// Restart kills the process at once and opens another one on the same store. No virtual time
+// passes. Steps whose outcome was not committed run again; everything else is replayed. Pass
+// definitions to simulate a deploy: the new process serves them instead of the old ones.
 func (e *Env) Restart(defs ...perdure.Definition) {
 	def := e.w.def
 	if len(defs) > 0 {

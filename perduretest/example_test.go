@@ -109,7 +109,7 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// A fake can fail first; the retries take their time.
+// A fake can fail first. The retries wait in virtual time.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(chargeStep)
@@ -138,7 +138,7 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// Restart kills the process, whatever it is doing. With definitions it is a deploy of other code.
+// Restart kills the process at once. With definitions, it simulates a deploy of other code.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(chargeStep)

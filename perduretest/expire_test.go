@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// A state expires at its time across a restart, no earlier, and not in a section that holds the
-// lock. Reads, lists and operations agree about it.
+// A state expires when its time is over, not earlier, even if the process restarts before. It does
+// not expire while a section holds the lock. Reads, lists and operations agree on whether it
+// exists.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	sessions := perdure.NewEntity[int]("session", perdure.IdleTTL(time.Hour), perdure.TTL(3*time.Hour))
@@ -49,7 +50,7 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 
-		// Each operation prolongs the state by an hour, and an operation that changes nothing does.
+		// Each operation prolongs the state by an hour, even one that changes nothing.
 		add("a", 1)
 		env.Advance(50 * time.Minute)
 		if n, err := touch.Call(env.With(), "a", 0); n != 1 || err != nil {
@@ -63,7 +64,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%+v, %v", info, err)
 		}
 
-		// The process dies, and another one keeps the time.
+		// The process dies, and the next one expires the state at the same time.
 		env.Restart()
 		env.Advance(time.Hour - time.Second)
 		is("a", 2, true)

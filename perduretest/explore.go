@@ -41,9 +41,9 @@ const (
 
 // Explore finds out what a crash can do to a program. It runs the scenario without a crash, and
 // then twice for every commit of that run: with a process that dies just before the commit, and
-// with one that dies just after it, without learning that it succeeded. The store does not change
-// between two commits, so these are all the moments that make a difference. Another process then
-// takes over and finishes the scenario.
+// with one that dies just after it, before it learns that the commit succeeded. The store does not
+// change between two commits, so no other moments make a difference. Another process then takes
+// over and finishes the scenario.
 //
 // Explore calls setup for every run. It must create new fakes each time, so that runs do not see
 // each other. Explore reports

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// The documentation says in bold: without a policy, a step, an activity or a task is repeated until
-// it succeeds, however often it fails or panics. Code of workflows, entities and services is not
-// repeated: the caller gets its error.
+// The documentation promises that without a policy, the engine retries a step, an activity or a
+// task until it succeeds, no matter how often it fails or panics. It does not retry the code of
+// workflows, entities and services: the caller gets the error.
 func TestNoPolicyRetriesForEver(t *testing.T) {
 	t.Parallel()
 	const failures = 40 // 1 s, doubled up to 1 min: more than half an hour

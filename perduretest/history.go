@@ -149,7 +149,7 @@ func value(p model.Payload) string {
 	return string(p.Data)
 }
 
-// reasons returns as text why open executions do not move.
+// reasons returns a text that says why open executions make no progress.
 func (w *world) reasons(app *perdure.App) string {
 	var b strings.Builder
 	n := 0

@@ -9,10 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/attach"
 )
 
-// Replay runs today's code against exported histories, without executing a step. It reads all files
-// that match a pattern (see fs.Glob), each in a subtest. It fails when the code would not do what
-// is recorded: a deploy of this code would block the running executions. Export some histories of
-// every kind with `perdure workflow export`, and keep them in the repository.
+// Replay runs the current code against exported histories, without executing a step. It reads all
+// files that match a pattern (see fs.Glob), each in a subtest. A subtest fails if the code does not
+// do what is recorded, which means that a deploy of this code would block running executions.
+// Export some histories of every kind with `perdure workflow export`, and keep them in the
+// repository.
 //
 // A pattern that matches no file fails the test, because a test that checks nothing must not
 // succeed.

@@ -20,7 +20,7 @@ var (
 	finish    = perdure.NewSignal[string]("finish")
 )
 
-// report notes its scheduled time. A slow report runs until it is cancelled.
+// report records its scheduled time. A slow report runs until it is cancelled.
 func report(ctx perdure.WorkflowCtx, in string) (string, error) {
 	at, ok := ctx.ScheduledFor()
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// told is a writer that passes on each text.
+// told is a writer that sends each text to a channel.
 type told struct{ texts chan string }
 
 func (w told) Write(p []byte) (int, error) {

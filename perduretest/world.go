@@ -19,8 +19,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// forever is the period of all periodic work of a node: a year of virtual time must not consist of
-// lease renewals and sweeps. There is one node, which dies only when the test kills it.
+// forever is the period of all periodic work of a node. Otherwise a test that lets a year pass
+// would mostly run lease renewals and sweeps. They are not needed, because there is one node, which
+// dies only when the test kills it.
 const forever = 100 * 365 * 24 * time.Hour
 
 const shards = 4
@@ -172,7 +173,7 @@ func (w *world) close() error {
 	return err
 }
 
-// mistake receives from the worker a mistake of the code.
+// mistake records a mistake of the code. The worker calls it.
 func (w *world) mistake(m replay.Mistake) {
 	text := fmt.Sprintf("execution %s/%s: %s", m.Address.Type, m.Address.Key, m.Text)
 	w.mu.Lock()

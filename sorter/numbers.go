@@ -6,13 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// MaxReceivers is how many receivers [Numbers] count for.
+// MaxReceivers is the largest number of receivers that [Numbers] can count for.
 const MaxReceivers = 100_000
 
 // Numbers number the messages of a sender, separately for each receiver. They use no clock. A
-// sender that can store them keeps them with what it sends. A sender that cannot begins with a
-// greater epoch whenever it starts, such as the time of its start. Receivers are compared byte by
-// byte.
+// sender that can store them keeps them together with what it sends. A sender that cannot store
+// them uses a greater epoch whenever it starts, such as the time of its start. Receivers are
+// compared byte by byte.
 type Numbers struct {
 	Sender string           `json:"sender"`
 	Epoch  int64            `json:"epoch,omitempty"`

@@ -27,11 +27,12 @@ type Limits struct {
 	// Window is how long a message waits for its predecessors; 30 minutes by default.
 	Window time.Duration
 	// Senders is how many senders the sorter remembers; 1,000 by default. It forgets a sender only
-	// to make room for another one, and only if nothing of it waits and it has been silent for
-	// Keep.
+	// to make room for another one, and only if no message of the sender waits and it has been
+	// silent for Keep.
 	Senders int
-	// Keep is how long a silent sender is remembered at least; a day by default. After a sender was
-	// forgotten, its earlier messages are no longer recognised as repeated.
+	// Keep is the shortest time for which the sorter remembers a silent sender; a day by default.
+	// After the sorter has forgotten a sender, it no longer recognises repetitions of its earlier
+	// messages.
 	Keep time.Duration
 	// Waiting and Bytes bound the messages that wait, of all senders; 1,000 and 256 KiB by default.
 	Waiting, Bytes int
@@ -48,8 +49,8 @@ func (l Limits) withDefaults() Limits {
 // MaxName bounds the name of a sender, in bytes.
 const MaxName = 256
 
-// Sorter is the memory of a receiver. The zero value is empty. Keep it in the state of an entity,
-// and leave its fields to the methods: they are exported for the encoders.
+// Sorter is the memory of a receiver. The zero value is empty. Keep it in the state of an entity.
+// Do not use its fields: they are exported only for encoders.
 type Sorter struct {
 	Senders map[string]*Sender `json:"senders,omitempty"`
 }
@@ -71,13 +72,14 @@ type Held struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// size is what counts against Limits.Bytes.
+// size returns the bytes that count against Limits.Bytes.
 func (h *Held) size() int { return 32 + len(h.Body) }
 
 // Receive takes a message and returns the messages to handle now, in order. An empty list says that
 // the message waits for its predecessors, or that it is dropped because it was delivered before,
-// was skipped, or belongs to an earlier epoch. It first delivers messages that have waited for the
-// window. On an error the message is not taken, and Receive returns only those.
+// was skipped, or belongs to an earlier epoch. The list starts with messages of any sender whose
+// window is over. If Receive returns an error, it has not accepted the message, and the list has
+// only the messages whose window is over.
 func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) {
 	ready := s.Flush(l, now)
 	if err := m.check(); err != nil {
@@ -92,10 +94,10 @@ func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) 
 	held := Held{Number: m.Number, Since: now, Body: m.Body}
 	switch {
 	case m.Epoch < from.Epoch || m.Epoch == from.Epoch && m.Number <= from.Last || m.Epoch == from.Epoch && from.has(m.Number):
-		from.Heard = later(from.Heard, now) // an unknown sender never comes here
+		from.Heard = later(from.Heard, now) // an unknown sender has no repeated messages
 		return ready, nil
 	case m.Number > 1 && (m.Epoch > from.Epoch || m.Number > from.Last+1):
-		// It will wait. Messages of an earlier epoch are delivered now and make room.
+		// The message will wait. Messages of an earlier epoch are delivered now and make room.
 		if err := s.room(l, from, &m, &held); err != nil {
 			return ready, err
 		}
@@ -116,8 +118,8 @@ func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) 
 	return from.release(ready, m.Sender, 0), nil
 }
 
-// Flush returns the messages that have waited for the window, and those behind them that no longer
-// wait for anything, in the order of their numbers for each sender.
+// Flush returns the messages whose window is over, and the messages after them whose predecessors
+// are now complete. The messages of each sender are in the order of their numbers.
 func (s *Sorter) Flush(l Limits, now time.Time) (ready []Message) {
 	window := l.withDefaults().Window
 	for _, name := range slices.Sorted(maps.Keys(s.Senders)) {
@@ -125,7 +127,7 @@ func (s *Sorter) Flush(l Limits, now time.Time) (ready []Message) {
 		over := 0
 		for i := range from.Waiting {
 			if !from.Waiting[i].Since.Add(window).After(now) {
-				over = i + 1 // the ones before it must not be overtaken
+				over = i + 1 // together with all messages before it, to keep the order
 			}
 		}
 		if over > 0 {
@@ -135,7 +137,7 @@ func (s *Sorter) Flush(l Limits, now time.Time) (ready []Message) {
 	return ready
 }
 
-// Due returns when Flush has something to return; false when nothing waits.
+// Due returns the time from which Flush returns messages. ok is false if no message waits.
 func (s *Sorter) Due(l Limits) (at time.Time, ok bool) {
 	window := l.withDefaults().Window
 	for _, from := range s.Senders {
@@ -227,8 +229,8 @@ func (f *Sender) hold(h Held) {
 	f.Waiting = slices.Insert(f.Waiting, i, h)
 }
 
-// release appends messages that no longer wait: the first ones, so many of them whatever they wait
-// for, and those behind them that have all their predecessors.
+// release appends messages that no longer wait to ready: the first messages even if predecessors
+// are missing, and then those whose predecessors are complete.
 func (f *Sender) release(ready []Message, name string, first int) []Message {
 	n := 0
 	for n < len(f.Waiting) && (n < first || f.Waiting[n].Number == f.Last+1) {

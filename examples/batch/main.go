@@ -40,8 +40,8 @@ type library struct {
 var store = perdure.DeclareActivity[upload, string]("store")
 
 // batch counts all documents at the same time. Each count is a step whose key is the name of the
-// document. So a result always belongs to its document, in whatever order the counts end and the
-// documents are listed.
+// document. So a result always belongs to its document, no matter in which order the counts end and
+// the documents are listed.
 func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error) {
 	counts := make([]*perdure.Future[int], len(docs))
 	for i, d := range docs {

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// account is what the table says about one account.
+// account is a row of the table of accounts.
 type account struct {
 	ID        string `json:"account_id"`
 	Transfers int64  `json:"transfer_count"`
@@ -101,7 +101,7 @@ func (s *accounts) routes(n *node, mux *http.ServeMux) {
 			if err != nil {
 				return 0, err
 			}
-			// The same transfer again is the same execution, and not a second transfer.
+			// A repeated transfer is the same execution, not a second transfer.
 			t.From = r.PathValue("id")
 			return execute(n, r, start[transfer, int64]{w, perdure.HashKey([]any{path, t}), t})
 		}))

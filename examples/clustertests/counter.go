@@ -10,8 +10,8 @@ import (
 // idle is how long an entity without calls stays in memory.
 const idle = 5 * time.Second
 
-// counters is an entity whose state is a number. Operations of one counter never overlap, on
-// whichever node they arrive.
+// counters is an entity whose state is a number. Operations of one counter never overlap, even if
+// they arrive at different nodes.
 type counters struct {
 	entity *perdure.Entity[int64]
 	add    *perdure.Operation[int64, int64]

@@ -21,7 +21,7 @@ type inbox struct {
 	Pings    int64     `json:"pings"`
 }
 
-// parcel is a message on its way.
+// parcel is a message to another entity.
 type parcel struct {
 	From    string `json:"from"`
 	Message string `json:"message"`
@@ -56,7 +56,7 @@ func newCross() *cross {
 
 func (s *cross) definitions() perdure.Group { return perdure.Group{s.entity} }
 
-// deliver has an entity receive a message.
+// deliver sends a message to an entity.
 func (s *cross) deliver(n *node, r *http.Request, to string, p parcel) (unit, error) {
 	_, err := persisted(n, r, target{"CrossEntity", to, "receive"}, func(c perdure.Client, id perdure.CallOption) (perdure.Void, error) {
 		return s.receive.Call(c, to, p, id)

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// routes are all routes of the application.
+// routes returns a handler with all routes of the application.
 func (n *node) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /health", answer(func(*http.Request) (any, error) { return map[string]string{"status": "ok"}, nil }))
@@ -26,7 +26,8 @@ func (n *node) routes() http.Handler {
 	return mux
 }
 
-// answer makes a handler of a function: its result as compact JSON, or status 500 with the error.
+// answer turns a function into a handler that replies with its result as compact JSON, or with
+// status 500 and the error.
 func answer[T any](f func(r *http.Request) (T, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, err := f(r)
@@ -58,7 +59,7 @@ func compact(v any) ([]byte, error) {
 // maxBody is the largest body of a request.
 const maxBody = 1 << 20
 
-// body reads the body of a request, whatever its content type.
+// body reads the body of a request and ignores its content type.
 func body[T any](r *http.Request) (v T, err error) {
 	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
@@ -92,8 +93,8 @@ func (unit) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 // target names what a request is for, in the log of requests.
 type target struct{ typ, id, tag string }
 
-// persisted makes a call that must happen once. When a node dies on the way, it repeats the call
-// under the same id, so that the entity makes it once.
+// persisted makes a call that must happen once. If a node dies during the call, it repeats the call
+// under the same id, so that the operation takes effect once.
 func persisted[O any](n *node, r *http.Request, to target, call func(c perdure.Client, id perdure.CallOption) (O, error)) (O, error) {
 	id := "http/" + uuid.NewString()
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
@@ -102,7 +103,7 @@ func persisted[O any](n *node, r *http.Request, to target, call func(c perdure.C
 	return logged(n, r, to, func() (O, error) { return call(n.app.With(r.Context()), perdure.RequestID(id)) })
 }
 
-// start is the start of a workflow under a key.
+// start has the workflow, the key and the input of a start.
 type start[I, O any] struct {
 	workflow *perdure.Workflow[I, O]
 	key      perdure.Key

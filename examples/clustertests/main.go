@@ -16,8 +16,8 @@
 //
 // ETCD_ENDPOINTS and GRPC_PORT are accepted and ignored: nodes find each other in the database.
 //
-// A request with the header Idempotency-Key is made once, however often it is sent and through
-// whichever node.
+// A request with the header Idempotency-Key takes effect once, no matter how often and through
+// which nodes a client sends it.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	postgres string
 	listen   string
@@ -105,8 +105,8 @@ func run(ctx context.Context, cfg config, listening func(address string)) error 
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Open requests end first. A request that waits for a long timer is cut off; its workflow
-		// goes on, and the client can ask again.
+		// Open requests end first. A request that waits for a long timer is cut off. Its workflow
+		// continues, and the client can ask again.
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if server.Shutdown(patience) != nil {

@@ -19,7 +19,7 @@ type order struct {
 	Amount int64  `json:"amount"`
 }
 
-// orderResult is what an order results in.
+// orderResult is the result of an order.
 type orderResult struct {
 	OrderID      string `json:"order_id"`
 	Reservation  string `json:"reservation_id"`

@@ -11,7 +11,7 @@ import (
 )
 
 // requestLog records the persisted requests of the application, for the debug routes. The engine
-// removes its own rows as soon as it needs them no longer.
+// removes its own rows as soon as it no longer needs them.
 type requestLog struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
@@ -72,7 +72,8 @@ func (l *requestLog) forgetIdle() {
 	}
 }
 
-// shardOf is the shard that the log shows for an entity: all types of one id have the same.
+// shardOf returns the shard that the log shows for an entity. Entities of all types with the same
+// id have the same shard.
 func shardOf(id string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // it never fails

@@ -41,7 +41,7 @@ type timerRequest struct {
 	DelayMS int64  `json:"delay_ms"`
 }
 
-// moment is a timer and the time of something that happens to it.
+// moment is a timer and the time at which something happens to it.
 type moment struct {
 	Timer pendingTimer
 	At    time.Time

@@ -9,7 +9,7 @@ type Order struct {
 	Cents    int
 }
 
-// What the two programs speak about. The worker binds code to these names; the client only calls
+// The contract of the two programs. The worker binds code to these names; the client only calls
 // them.
 var (
 	Checkout = perdure.DeclareWorkflow[Order, string]("checkout")

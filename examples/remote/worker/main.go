@@ -4,7 +4,7 @@
 //	go run ./examples/remote/worker      # in another one
 //	go run ./examples/remote/client      # and in a third
 //
-// Kill the worker while an order waits, and start it again: the order goes on.
+// Kill the worker while an order waits, and start it again: the order continues.
 package main
 
 import (
@@ -44,7 +44,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return app.Wait(ctx)
 }
 
-// checkout charges at once what is cheap, and asks first for what is not.
+// checkout charges a cheap order at once, and asks for an approval before it charges an expensive
+// one.
 func checkout(ctx perdure.WorkflowCtx, o shop.Order) (string, error) {
 	if o.Cents > 10_000 {
 		by, err := shop.Approved.Receive(ctx)
