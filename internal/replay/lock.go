@@ -62,7 +62,7 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 
 	defer func() {
 		// An unload does not end the section, and neither does a step whose body ended the
-		// goroutine: the code comes here again.
+		// goroutine: in both cases a replay reaches this point again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
 		}
@@ -255,8 +255,8 @@ func (x Ctx) mayWait(target model.Address) error {
 	return nil
 }
 
-// isRecorded reports whether the history has a message that the code is about to send. Builds
-// without a rule have recorded what the rule forbids, and such runs may continue.
+// isRecorded reports whether the history has a message that the code is about to send. Older builds
+// without a rule may have recorded what the rule forbids, and such runs may continue.
 func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {

@@ -151,7 +151,7 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	input, err := normalize(m.w.cfg.Host, e.Input)
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
-			// Perhaps the only problem is that it cannot be read.
+			// The input cannot be read. That may be the only problem.
 			m.blockAt(e, fmt.Sprintf("%s: %v", describeEvent(e), err))
 		}
 		return "", false

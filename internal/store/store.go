@@ -48,10 +48,11 @@ type Store interface {
 
 // Info describes an open store.
 type Info struct {
-	// Shards is the number of all shards. That of the default group is fixed when the store is
-	// created.
+	// Shards is the number of all shards. The number of shards of the default group is fixed when
+	// the store is created.
 	Shards int
-	// Groups are the shard groups beside the default one. Only a store that nodes share has any.
+	// Groups are the shard groups in addition to the default one. Only a store that nodes share has
+	// any.
 	Groups []model.Group
 	// Cluster is a random id of the store's contents.
 	Cluster string
@@ -160,8 +161,8 @@ type Recovery interface {
 
 	// LoadExpired returns closed runs of the shards that may be removed. A run either has its own
 	// time of removal (Outcome.Leaves) or follows the common rule. LoadExpired returns runs whose
-	// own time is before Now, and runs without an own time that were closed before ClosedBefore. An
-	// imported run that was closed before it was imported counts from the time of the import.
+	// own time is before Now, and other runs that were closed before ClosedBefore. An imported run
+	// that was closed before it was imported counts from the time of the import.
 	//
 	// Runs without an own time are not indexed, so they cost nothing while they exist. LoadExpired
 	// finds them by a walk over runs in the order of their key. That order is up to the store, but
@@ -218,7 +219,7 @@ type Recovery interface {
 
 // Mailroom lets a process that does not own a shard send requests to its owner through the store.
 type Mailroom interface {
-	// PutInbox stores requests. To put a request again with the same id has no effect while the
+	// PutInbox stores requests. Putting a request again with the same id has no effect while the
 	// request waits or its answer is remembered. The store does not take a row whose refusal it
 	// remembers (model.RefusedIDs): a late copy would take effect after the sender has seen the
 	// refusal.

@@ -285,7 +285,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 	for g := range s.of(tenant) {
 		for _, l := range g.limits {
 			if spec.Queue == model.InlineQueue && (l.Queue != "" || l.Per == PerQueue) {
-				continue // it is in no queue
+				continue // the task has no queue
 			}
 			if l.Per == PerName || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
 				continue
