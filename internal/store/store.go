@@ -164,12 +164,12 @@ type Recovery interface {
 	// own time is before Now, and other runs that were closed before ClosedBefore. An imported run
 	// that was closed before it was imported counts from the time of the import.
 	//
-	// Runs without an own time are not indexed, so they cost nothing while they exist. LoadExpired
-	// finds them by a walk over runs in the order of their key. That order is up to the store, but
-	// it has the runs of one shard ordered by id. One call looks at a bounded number of runs, up to
-	// the ids that are older than ClosedBefore (see OldestID): a run that was closed before that
-	// time also started before it. The walk skips open runs and other runs that stay. LoadExpired
-	// finds runs with an own time by an index, in every call.
+	// Runs without their own time are not indexed, so they cost nothing while they exist.
+	// LoadExpired finds them by a walk over runs in the order of their key. That order is up to the
+	// store, but it has the runs of one shard ordered by id. One call looks at a bounded number of
+	// runs, up to the ids that are older than ClosedBefore (see OldestID): a run that was closed
+	// before that time also started before it. The walk skips open runs and other runs that stay.
+	// LoadExpired finds runs that have their own time by an index, in every call.
 	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
 
 	// LoadExecution returns the current run of an address, or the given run if run is set. It
@@ -272,7 +272,6 @@ type Reader interface {
 	//
 	//   - messages that their cursor has passed
 	//   - remembered requests that are older than the bound or are named
-	//   - cursors of drained pairs of shards that cannot return
 	//   - dead letters whose id is older than the bound
 	//   - events of deleted runs, and the data and log lines of their tasks
 	//   - old log lines, old tombstones of settings, and old mail between nodes
