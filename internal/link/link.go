@@ -77,7 +77,7 @@ func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 // never made.
 func (o *Out[T]) Acknowledge(number uint64) error {
 	if number > o.last {
-		return fault.New(fault.Invalid, "frame %d is acknowledged, and the last one was %d", number, o.last)
+		return fault.New(fault.Invalid, "frame %d is acknowledged, but the last frame is %d", number, o.last)
 	}
 
 	n := 0
@@ -101,7 +101,7 @@ func (o *Out[T]) Acknowledge(number uint64) error {
 // returns the frames behind that number again.
 func (o *Out[T]) Resume(received uint64) error {
 	if first := o.last - uint64(len(o.frames)); received < first {
-		return fault.New(fault.Invalid, "the other side has taken %d frames, and had acknowledged %d", received, first)
+		return fault.New(fault.Invalid, "the other side says that it has taken %d frames, but it has acknowledged %d", received, first)
 	}
 	if err := o.Acknowledge(received); err != nil {
 		return err

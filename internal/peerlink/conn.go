@@ -396,7 +396,7 @@ func (c *conn) receive(it item) error {
 		}
 	case itemCredit:
 		if len(it.body) != 8 || it.number > uint64(c.usedItems) || binary.BigEndian.Uint64(it.body) > uint64(c.usedBytes) {
-			return fault.New(fault.Invalid, "node %s gives back credit that it has not got", c.peer)
+			return fault.New(fault.Invalid, "node %s gives back credit that it does not have", c.peer)
 		}
 		c.usedItems -= int(it.number)
 		c.usedBytes -= int(binary.BigEndian.Uint64(it.body))

@@ -135,7 +135,7 @@ func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.En
 	_, err = pgx.ForEachRow(rows, []any{&a.Tenant, &a.Type, &a.Key, &version, &changed, &locked, &body}, func() error {
 		n, err := model.DecodeEntity(a, version, changed, body)
 		if err == nil && n.Locked() != locked {
-			err = fmt.Errorf("entity %s: its columns do not say what its body says", a)
+			err = fmt.Errorf("entity %s: its columns contradict its body", a)
 		}
 		if err != nil {
 			bad(fault.New(fault.Corrupt, "%w", err))
