@@ -39,7 +39,7 @@ type ClientHost interface {
 	BatchClient() api.Client
 }
 
-// page is the outcome of a step: what became of the items of the page before, and the items of the
+// page is the outcome of a step: the results for the items of the page before, and the items of the
 // next page.
 type page struct {
 	Results batch.Progress `json:"results"`

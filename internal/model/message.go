@@ -24,7 +24,7 @@ const (
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 	MessageRequeue   MessageKind = 17 // an operation on a dead task; see DeadTask
-	MessageWrite     MessageKind = 20 // what a claim writes beside the history
+	MessageWrite     MessageKind = 20 // what a claim writes outside the history
 
 	// call operation Name of entity To with Input; the sender gets the result
 	MessageCall MessageKind = 21

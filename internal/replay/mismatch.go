@@ -207,7 +207,7 @@ func (m *machine) foresee(a *ask) {
 // ---- what is left over
 
 // mismatchAtEnd blocks the run because the code has not asked for something that is recorded,
-// although it has come to the end of the history.
+// although it has reached the end of the history.
 func (m *machine) mismatchAtEnd() {
 	e := m.firstEarly()
 	if text := m.drift(e); text != "" {

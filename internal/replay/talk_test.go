@@ -489,8 +489,8 @@ func TestQueryOfReleasedRun(t *testing.T) {
 	})
 }
 
-// Thousands of queries run beside steps. Each is answered once, none before the facts behind it are
-// recorded, and they do not delay the steps.
+// Thousands of queries run in parallel with steps. Each is answered once, none before the facts
+// behind it are recorded, and they do not delay the steps.
 func TestManyQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		n := 0

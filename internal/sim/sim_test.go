@@ -308,7 +308,7 @@ func TestKnownSeedsOfLimits(t *testing.T) {
 }
 
 // TestKnownSeedsOfPermits repeats seeds that have found a bug in the permits of claims whose end
-// cannot be stored, and in claims beside them.
+// cannot be stored, and in other claims at the same time.
 func TestKnownSeedsOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{

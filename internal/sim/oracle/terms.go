@@ -17,8 +17,8 @@ import (
 // failed run is followed by another attempt with the same input until the policy ends, and by none
 // after that (T3).
 
-// patienceAfterTimeout is how long an execution may go on after its time-out once all faults have
-// ended: a node may have to take over first.
+// patienceAfterTimeout is how long an execution may continue after its time-out once all faults
+// have ended: a node may have to take over first.
 const patienceAfterTimeout = 10 * kernel.Second
 
 // begins is the id of the timer that lets the code of a run begin.
