@@ -14,11 +14,11 @@ import (
 //   - Where nothing rests on the signal, it vanishes before it comes. The event of the drop says
 //     so.
 //   - Otherwise the code may have noticed the signal without taking it. It may have selected it, or
-//     another receive may have got a later signal because of it. Then the signal vanishes where it
-//     was dropped.
-//   - The code may take the signal before that place. The turn that told of this was lost, or it
-//     would be recorded and the signal could not have been dropped. So nothing rests on the event
-//     that had the code take it: the signal vanishes before that event.
+//     another receive may have got a later signal because of it. In that case the signal vanishes
+//     where it was dropped.
+//   - The replayed code may take the signal before that place. The turn that reported this was
+//     lost: otherwise it would be recorded, and the signal could not have been dropped. So nothing
+//     depends on the event that made the code take the signal, and the signal vanishes before it.
 //
 // Every replay finds the same places, because they follow from the history up to the drop.
 
