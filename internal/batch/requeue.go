@@ -94,7 +94,7 @@ func outcome(ctx context.Context, c api.Client, canary *Requeued) error {
 	if f := end.Outcome.Failure; f != nil {
 		why += ": " + f.Message
 	}
-	return fault.New(fault.Conflict, "the canary %s ended otherwise than completed (%s); nothing else was requeued", canary.Reply.Address, why)
+	return fault.New(fault.Conflict, "the canary %s did not complete (%s); nothing else was requeued", canary.Reply.Address, why)
 }
 
 // pace spaces requeues out.

@@ -23,8 +23,8 @@ const (
 	workers = 8
 	// itemTime is how long an act may take.
 	itemTime = 30 * time.Second
-	// maxTries is how often a batch acts on a page before it counts executions as failed that
-	// cannot be reached.
+	// maxTries is how often a batch acts on a page before it counts unreachable executions as
+	// failed.
 	maxTries = 5
 	// maxErrorText bounds the text of an error.
 	maxErrorText = 300
@@ -38,12 +38,12 @@ type work struct {
 	client     api.Client
 	tenant, id string
 	spec       *batch.Spec
-	// old says that the page is old, and so that histories must say what was done.
+	// old says that the page is old, so the batch must look into histories to see what was done.
 	old bool
 }
 
 // on returns the work on a page that was listed at a time. A clock that has gone back makes a page
-// old as well: then its age is not known.
+// old as well, because the age of the page is not known.
 func (w *work) on(listed time.Time) *work {
 	now := *w
 	age := time.Since(listed)
@@ -120,7 +120,7 @@ func (w *work) act(ctx context.Context, items []batch.Item, last bool) (batch.Pr
 	return p, nil
 }
 
-// isPassing reports whether an error may be gone at the next try.
+// isPassing reports whether the next try may succeed.
 func isPassing(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Unavailable, fault.Timeout, fault.Exhausted, fault.Canceled:
@@ -197,7 +197,7 @@ func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 }
 
 // leavesEvent reports whether a request of a verb leaves an event with its id in the history. The
-// other verbs end the run as the current one, or remove it, and so have no effect twice.
+// other verbs end the run or remove it, so a repetition has no effect.
 func leavesEvent(verb string) bool {
 	switch verb {
 	case api.BatchCancel, api.BatchSignal, api.BatchPause, api.BatchResume:

@@ -53,7 +53,8 @@ func items(keys ...string) (all []batch.Item) {
 	return all
 }
 
-// What an execution answers decides how it counts, and whether the page is tried again.
+// The answer of an execution decides how the batch counts it, and whether the batch tries the page
+// again.
 func TestAnswersOfExecutions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -164,8 +165,8 @@ func (p *past) Signal(context.Context, api.SignalRequest) error {
 	return nil
 }
 
-// The owners may have forgotten the request ids of an old page. Then the histories say which
-// executions have the signal, and only the others get it.
+// The owners may have forgotten the request ids of an old page. In that case the batch reads from
+// the histories which executions have the signal, and sends it only to the others.
 func TestOldPage(t *testing.T) {
 	t.Parallel()
 	run := model.RunID{1}.String()

@@ -5,9 +5,9 @@
 // outcome of the step before. Each act has a request id made of the ids of the batch and of the run
 // that it concerns. So a batch that a crash interrupts repeats at most one page, and the repetition
 // changes nothing twice. If the page is so old that owners may have forgotten the ids, the
-// histories of the executions say which of them have got the request. The cursor of the list moves
-// to older starts only, so a batch does not touch executions that start while it runs, and names
-// each execution by the run that was listed.
+// histories of the executions show which of them have received the request. The cursor of the list
+// moves to older starts only, so a batch does not touch executions that start while it runs, and
+// names each execution by the run that was listed.
 //
 // A batch acts with the rights of the caller that started it. The service has checked them, and
 // lets no other request and no code start a batch.
@@ -39,7 +39,7 @@ type ClientHost interface {
 	BatchClient() api.Client
 }
 
-// page is the outcome of a step: what became of the items of the page before, and the items of the
+// page is the outcome of a step: the results for the items of the page before, and the items of the
 // next page.
 type page struct {
 	Results batch.Progress `json:"results"`

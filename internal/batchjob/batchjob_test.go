@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Every verb does to all executions that the query selects what it does to one, on every store, in
-// process and over a connection.
+// A batch applies every verb to all executions that the query selects, as a single call does to one
+// execution. This holds on every store, in process and over a connection.
 func TestEveryVerb(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"memory", "sqlite", "postgres"} {
@@ -88,8 +88,8 @@ func everyVerb(w *world) {
 	}
 }
 
-// wantRequest checks that the history of a job has the request of a batch. A batch that was away
-// for long finds it there.
+// wantRequest checks that the history of a job has the request of a batch. A batch that was
+// interrupted for a long time finds the request there.
 func (w *world) wantRequest(key, batch string, kind model.EventKind) {
 	w.t.Helper()
 	page, err := w.client.History(w.ctx, api.HistoryRequest{Target: api.Target{Address: model.Address{Tenant: tenant, Type: "job", Key: key}}, After: -1})
@@ -201,8 +201,8 @@ func TestSenselessBatches(t *testing.T) {
 	}
 }
 
-// Only StartBatch starts batches: no other call, no code of users, and no worker of another process
-// gets at one.
+// Only StartBatch starts batches. No other call and no code of users can start one, and no worker
+// of another process gets one.
 func TestNothingElseStartsBatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")
@@ -323,7 +323,7 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 }
 
-// A batch leaves executions of Perdure itself alone, also itself.
+// A batch does not touch executions of Perdure itself, including its own.
 func TestBatchLeavesBuiltInsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")
@@ -373,7 +373,8 @@ func TestManyExecutionsTakeNoMoreMemory(t *testing.T) {
 	}
 }
 
-// A canceled batch ends between two pages. What it says to have done is done, and nothing else is.
+// A canceled batch ends between two pages. Its progress is exact: everything that it counts is
+// done, and nothing else.
 func TestCanceledBatchKeepsExactProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")

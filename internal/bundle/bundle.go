@@ -1,8 +1,8 @@
-// Package bundle holds what both ends of a stream of bundled calls share: how much goes into one
+// Package bundle has the code that both ends of a stream of bundled calls share: the limits of a
 // bundle, and the sender that makes the bundles.
 //
-// A bundle is never delayed to become larger. It takes along what became ready while the bundle
-// before it was sent.
+// A sender never delays a bundle to make it larger. A bundle takes the items that became ready
+// while the previous bundle was sent.
 package bundle
 
 import (
@@ -19,13 +19,13 @@ const (
 	MaxCall = 64 << 10
 	// MaxCalls is how many calls of one stream may wait for their answers.
 	MaxCalls = 1000
-	// MaxWaiting is how many bytes may wait to be sent. When an end of the stream has that many, it
-	// takes nothing further.
+	// MaxWaiting is how many bytes may wait to be sent. An end of the stream that has that many
+	// bytes accepts no further items.
 	MaxWaiting = 16 << 20
 )
 
-// Sender sends items in bundles, in the order in which they came. Post may be called by any number
-// of goroutines, Run by one.
+// Sender sends items in bundles, in the order in which they were posted. Any number of goroutines
+// may call Post, but only one may call Run.
 type Sender[T any] struct {
 	most int // bytes of a bundle with more than one item
 
@@ -41,7 +41,7 @@ type item[T any] struct {
 	size  int
 }
 
-// NewSender returns a sender for an other end that takes messages of at most so many bytes.
+// NewSender returns a sender for a receiver that accepts messages of at most largest bytes.
 func NewSender[T any](largest int) *Sender[T] {
 	return &Sender[T]{most: min(MaxBytes, largest/2), wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
@@ -58,7 +58,7 @@ func (s *Sender[T]) Post(value T, size int) {
 	}
 }
 
-// IsFull reports whether so many bytes wait that nothing should be added to them.
+// IsFull reports whether so many bytes wait that the caller should not add more.
 func (s *Sender[T]) IsFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,8 @@ func (s *Sender[T]) Run(ctx context.Context, send func([]T) error) error {
 		}
 		select {
 		case <-s.wake:
-			// What became ready at the same moment goes into the same bundle.
+			// Let other goroutines post first: items that become ready at the same moment go into
+			// the same bundle.
 			runtime.Gosched()
 		case <-ctx.Done():
 		}

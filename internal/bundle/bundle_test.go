@@ -83,7 +83,7 @@ func TestSizeOfBundles(t *testing.T) {
 	}
 }
 
-// A sender that is full says so, and who waits for room goes on when there is some.
+// A sender that is full says so. A caller that waits for room continues when there is room.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

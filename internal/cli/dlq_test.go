@@ -155,7 +155,7 @@ func TestDlqBesideANode(t *testing.T) {
 	if err != nil || got != "written to ann" {
 		t.Errorf("%q, %v", got, err)
 	}
-	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
+	do("did not complete", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
 }
 
 // If no node runs, every command that changes a PostgreSQL store gives up after its timeout. A

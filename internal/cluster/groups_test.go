@@ -143,8 +143,8 @@ func TestMovesOfGroupsAreMinimal(t *testing.T) {
 	}
 }
 
-// A node takes the free shards of its groups only, and leaves the shards of a group that no node
-// serves alone.
+// A node takes only the free shards of its own groups. It does not touch the shards of a group that
+// no node serves.
 func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 	t.Parallel()
 	v := view(0, members(1, 2), 0, 0, 0, 0, 0)

@@ -124,7 +124,7 @@ func (w *small) isServing(i int) bool {
 	return !n.dead && n.m.IsServing(w.mono(i)) && n.m.HasShard(0) && !n.m.IsLeaving(0)
 }
 
-// print returns a hash that tells states apart.
+// print returns a hash that distinguishes states.
 func (w *small) print() uint64 {
 	b := append(make([]byte, 0, 128), byte(w.now), byte(w.owner), byte(w.fates))
 	flag := func(f bool) {

@@ -43,14 +43,15 @@ func (c *Config) withDefaults() {
 
 // Membership is the state machine of one incarnation of a node. It is not safe for concurrent use.
 //
-// It uses two clocks: mono, the node's own monotonic clock, for its own lease; and store time, only
-// as it comes in views.
+// It uses two clocks. mono is the node's own monotonic clock, for its own lease. Store time comes
+// only from views.
 type Membership struct {
 	cfg      Config
 	epoch    int64
 	draining bool
-	// said and announced: the renewal in flight, and the last one that succeeded, say that the node
-	// stops. It gives up nothing before, so that the next owners know why it does.
+	// said: the renewal in flight says that the node stops. announced: the last successful renewal
+	// said so. The node gives up no shard before that, so that the next owners know why it gives
+	// them up.
 	said, announced bool
 	serves          []store.Served
 
@@ -89,7 +90,8 @@ type Actions struct {
 	GiveUp []model.ShardID
 	// Mail says that messages for our shards wait in the store.
 	Mail bool
-	// Lost is set when the node is no longer a member: everything that it does is void.
+	// Lost is set when the node is no longer a member: nothing that it does takes effect any
+	// longer.
 	Lost error
 }
 
@@ -243,8 +245,8 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 	return a
 }
 
-// liveMembers returns the nodes that live and do not stop. It adds dead nodes to the actions, to be
-// fenced.
+// liveMembers returns the nodes that are alive and are not stopping. It adds dead nodes to the
+// actions, so that the caller fences them.
 func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
 	var live []store.Member
 	for _, n := range m.view.Members {
@@ -283,7 +285,7 @@ func (m *Membership) ApplyAcquire(shards []store.AcquiredShard, err error) (a Ac
 			m.lost = err
 			a.Lost = err
 		}
-		// Otherwise the next view tells the result.
+		// Otherwise the next view shows the result.
 		return a
 	}
 	for _, s := range shards {

@@ -66,8 +66,8 @@ func shardIDs(ids ...int) (ss []model.ShardID) {
 
 var errAway = store.Errorf(store.Away, "renew", "injected")
 
-// The lease holds from the moment when its renewal was sent, not from the moment of the answer, and
-// a margin less than its length.
+// The lease counts from the moment when its renewal was sent, not from the moment of the answer.
+// The node relies on it for its length minus a margin.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -199,8 +199,8 @@ func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	return ids
 }
 
-// Shards of another node are not touched while it is registered, whatever is proposed. They are
-// after it was fenced.
+// A node does not touch the shards of another node while that node is registered, whatever is
+// proposed. It takes them after the other node was fenced.
 func TestShardsOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -374,8 +374,8 @@ func TestLostAcquireReply(t *testing.T) {
 		t.Errorf("owns %v", m.OwnedShards())
 	}
 
-	// It does so even if they are no longer proposed for it: it must take them to be able to free
-	// them.
+	// It does so even if the shards are no longer proposed for it: it must take them to be able to
+	// free them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
 	m.ApplyAcquire(nil, errAway)
@@ -391,8 +391,8 @@ func TestLostAcquireReply(t *testing.T) {
 	}
 }
 
-// A node whose lease has expired by the store's clock is fenced, once at a time; its shards are
-// taken when it is.
+// A node whose lease has expired by the store's clock is fenced, with one call at a time. Its
+// shards are taken after that.
 func TestFencesExpiredNodes(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -448,7 +448,7 @@ func TestFencesProvenDead(t *testing.T) {
 	}
 }
 
-// A draining node gives everything up and takes nothing; others do not count on it.
+// A draining node gives everything up and takes nothing. Other nodes do not propose shards for it.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

@@ -14,8 +14,8 @@ type Move struct {
 	From, To model.NodeID
 }
 
-// Plan returns which shards of a view should move, in order. It is what the nodes of the view work
-// toward by themselves. They give a shard up in order before another node takes it.
+// Plan returns which shards of a view should move, in order. The nodes of the view make these moves
+// by themselves. A node gives a shard up in order before another node takes it.
 func Plan(v *store.View) (moves []Move) {
 	proposed := assign(v, livingIn(v))
 	registered := map[model.NodeID]int64{}
@@ -57,7 +57,7 @@ func takersOf(live []store.Member, group string) (out []store.Member) {
 	return out
 }
 
-// livingIn returns the nodes of a view whose lease has not expired and that do not stop.
+// livingIn returns the nodes of a view whose lease has not expired and that are not stopping.
 func livingIn(v *store.View) (live []store.Member) {
 	for _, n := range v.Members {
 		if n.Expires >= v.Now && !n.Draining {
@@ -91,10 +91,10 @@ func MayDrain(v *store.View, node model.NodeID) string {
 	return ""
 }
 
-// takers returns the nodes that shards are distributed to: the ones that can run the most, without
-// the ones that an operator has drained. If all of them are drained, they keep the shards: no shard
-// may be left without an owner. A node of an older build does not know about drains, so while there
-// is one, orders to drain wait.
+// takers returns the nodes that shards are distributed to: the nodes that can run the most, except
+// the nodes that an operator has drained. If all of them are drained, they keep the shards: no
+// shard may be left without an owner. A node of an older build does not know about drains, so while
+// there is one, orders to drain wait.
 func takers(live []store.Member) []store.Member {
 	capable := mostCapable(live)
 	if hasOlder(capable) {
@@ -109,8 +109,8 @@ func takers(live []store.Member) []store.Member {
 
 // mostCapable returns the nodes that can run the most: the nodes that run user workflows; without
 // any, the nodes that execute tasks; and so on. The owner of a run should have its code. A process
-// that only executes tasks lends its slots to the owners. A process that only starts and submits
-// would keep its runs from the nodes that can run them.
+// that only executes tasks lends its slots to the owners. A process that only starts executions and
+// submits tasks would keep its runs from the nodes that can run them.
 func mostCapable(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {

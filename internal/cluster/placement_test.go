@@ -195,7 +195,7 @@ func drained(v store.View, ns ...int) store.View {
 // It stays a member and renews its lease.
 func TestDrainedNode(t *testing.T) {
 	t.Parallel()
-	// With fewer shards, the rest of them could go to the other node also without the order.
+	// With fewer shards, all of them might belong to the other node even without the order.
 	shards := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	owned := func(now time.Duration, ms []store.Member, by int) store.View {
 		return view(now, ms, slices.Repeat([]int{by}, len(shards))...)

@@ -20,8 +20,8 @@ const (
 // leaves, or joins again with another weight, only its own shards move. Without nodes, every
 // proposal is zero.
 //
-// While a node of an older build is among them, which has weight 0 and knows no weights, all count
-// the same. Otherwise that node and the others would not agree.
+// A node of an older build has weight 0 and does not know weights. While such a node is among them,
+// all nodes count the same. Otherwise that node and the others would not agree.
 func Propose(shards int, nodes []store.Member) []model.NodeID {
 	proposed := make([]model.NodeID, shards)
 	distribute(proposed, 0, nodes)

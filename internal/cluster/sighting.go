@@ -32,11 +32,11 @@ func (m *Membership) remainingLease(n *store.Member) time.Duration {
 	return left
 }
 
-// Doubt says whether the store's clock has jumped. Then a lease that has expired by that clock does
-// not count as expired until its node has not renewed it for the length of a lease, by this node's
-// own clock. Otherwise the first node that renews after a jump would fence all others. The same
-// applies to a smaller jump by, if it is longer than the time between the end of a lease by the
-// store's clock and its end by the clock of its node.
+// Doubt says whether the store's clock has jumped. In that case a lease that has expired by the
+// store's clock counts as expired only when its node has not renewed it for the length of a lease,
+// by this node's own clock. Otherwise the first node that renews after a jump would fence all
+// others. by is the size of a smaller jump. The same applies to it, if it is longer than the time
+// between the end of a lease by the store's clock and its end by the clock of its node.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
@@ -48,7 +48,7 @@ func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL 
 
 // watch notes the leases of others.
 func (m *Membership) watch(mono time.Duration) {
-	// A wrong clock may also have written what was written since its last view.
+	// Leases that were written since the last view may also come from the wrong clock.
 	if m.doubt || m.doubted {
 		m.unsure = mono + m.cfg.TTL
 	}
@@ -56,7 +56,7 @@ func (m *Membership) watch(mono time.Duration) {
 
 	// A lease that was written since the last view ends later than that view plus a lease, unless
 	// the store's clock went back in between. If it is over already, this node has not looked for
-	// longer than a lease, and cannot tell what the clock did in that time.
+	// longer than a lease, and does not know what the clock did in that time.
 	least := max(m.lastView.Add(m.cfg.TTL), m.view.Now)
 	defer func() { m.lastView = m.view.Now }()
 
@@ -95,8 +95,8 @@ func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,
-// because the store's clock went back. No renewal gave it that much time, and it has not renewed
-// since. By its own clock it has stopped serving.
+// because the store's clock went back. No renewal gives a node that much time, and the node has not
+// renewed its lease since. By its own clock it has stopped serving.
 func (m *Membership) isAbandoned(mono time.Duration, n *store.Member) bool {
 	s := m.seen[n.ID]
 	silence := s.lasts + ages*m.cfg.TTL

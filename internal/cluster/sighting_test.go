@@ -207,8 +207,9 @@ func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	}
 }
 
-// As before, with a clock that was behind by less than a lease: the lease that the other node has
-// written by it is not over yet when the clock is right again, and ends five seconds too early.
+// As before, but the clock was behind by less than a lease. The lease that the other node has
+// written by that clock is not over yet when the clock is right again, but it ends five seconds too
+// early.
 func TestSmallJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

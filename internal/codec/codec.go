@@ -257,8 +257,7 @@ func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Pa
 	return c.sealSummed(ctx, "request", a, plain)
 }
 
-// sealSummed is Seal with a sum of the plain value, if the sealed bytes do not tell whether it
-// equals another.
+// sealSummed is Seal with a sum of the plain value, if the sealed bytes cannot be compared.
 func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, plain model.Payload) (model.Payload, error) {
 	p, err := c.Seal(ctx, plain)
 	if err != nil || p.Encoding == plain.Encoding {

@@ -14,8 +14,8 @@ import (
 )
 
 // After its i-th failure a task may begin again exactly when its policy says:
-// initial·coefficient^(i−1) later, at most the longest pause; with jitter, within that share of it.
-// It may not begin a moment earlier (E23).
+// initial·coefficient^(i−1) later, but at most the longest pause later. Jitter changes the pause by
+// at most its share. The task may not begin a moment earlier (E23).
 func TestRetriesBeginExactlyInTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

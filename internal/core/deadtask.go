@@ -14,8 +14,8 @@ type StoredDeadTask struct {
 }
 
 // hasChanged reports whether a dead task has been requeued since the sender of the order looked at
-// it. The count alone does not tell: after an undone requeue and another one the count is the same.
-// Then the run that the sender has seen is no longer the last one.
+// it. The count alone does not show it: if one requeue was undone and another followed, the count
+// is the same as before. In that case the sender names a run that is no longer the last one.
 func (l *StoredDeadTask) hasChanged(o *model.DeadTaskOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
@@ -103,7 +103,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	// A task that stood alone: the new run has the same key.
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
-		// a client that submits the task again does so with the input that it had
+		// a client that repeats its submission sends the original input
 		s.Origin = body.Input.Digest()
 	}
 
@@ -149,8 +149,8 @@ func (x *Execution) undo(d *Decision, m *model.Message, dead *StoredDeadTask, no
 	}
 }
 
-// unmark resets a dead task to its state before the requeue that began the run. It leaves a dead
-// task alone that has changed since.
+// unmark resets a dead task to its state before the requeue that began the run. It does not touch a
+// dead task that has changed since that requeue.
 func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	if dead == nil || dead.Count == 0 || dead.Body.Requeued.Run != o.Run {
 		return
@@ -160,8 +160,8 @@ func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Next: dead.Count - 1, Body: body}
 }
 
-// purge removes a dead task. The sender of the order knows whether a requeued run at another
-// address has ended; the count tells whether there was another requeue since.
+// purge removes a dead task. The sender of the order has checked that a requeued run at another
+// address has ended. The count shows whether another requeue followed.
 func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	switch {
 	case dead == nil: // it is gone already

@@ -248,8 +248,8 @@ func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A requeue that is undone and made again has the same count. A client that has seen the first one
-// end must not confuse the two.
+// If a requeue is undone and another one follows, the count is the same. A client that has seen the
+// first requeue end must not confuse the two.
 func TestOrdersThatAreOutOfDate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,7 +13,7 @@ type Limits struct {
 	Events  int64 // events in the history of one run
 	Signals int   // signals of one name that the code has not taken; also updates without an answer
 	// Bytes bounds the history of one run. Unread bounds the signals, updates and promises that its
-	// code has not dealt with. Zero means no bound.
+	// code has not read. Zero means no bound.
 	Bytes, Unread int
 	// Timers, Tasks and Locks bound the open timers and open tasks of one run, and the locks of one
 	// section.
@@ -54,9 +54,10 @@ type Decision struct {
 	Mark *Mark
 	// Retry is a step whose back-off is over: the worker runs it again.
 	Retry string
-	// Begins says that the start time of the run has come: its code may run.
+	// Begins says that the start time of the run has arrived, so its code may run.
 	Begins bool
-	// Diverged says that the worker ran ahead of news. The rest of its turn was dropped.
+	// Diverged says that the worker ran ahead of events that it had not seen. The rest of its turn
+	// was dropped.
 	Diverged bool
 	// Answer goes to the sender of the input. Pending says that there is no answer yet: the code
 	// gives it later, as a Reply.

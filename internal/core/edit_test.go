@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// editor edits one entity at a time that it says.
+// editor edits one entity at the times that a test chooses.
 type editor struct {
 	*testing.T
 	n *core.Entity
@@ -65,7 +65,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("version %s: %+v", third, e.n.Row)
 	}
 
-	// Its time is over, so there is no state to replace.
+	// The state has expired, so there is no state to replace.
 	late := model.Time(1).Add(time.Hour)
 	if d := e.edit("3", "late", late); refusal(d.Refusal()) != "conflict" || d.Entity == nil || !d.Entity.Gone {
 		t.Errorf("edit of an expired state: %v, %+v", d.Refusal(), d.Entity)

@@ -11,10 +11,10 @@ import (
 
 // Entity is an entity or a service in the memory of its owner: its row and its mailbox.
 //
-// Calls are made in the order in which they arrived, some of them together. The request of a lock
-// is a barrier among them: the lock is granted when everything before it has been made. Until the
-// section that asked for it ends, nothing behind the barrier is made, except the calls of that
-// section. Views change nothing and do not wait for their turn.
+// Workers make the calls in the order in which they arrived, sometimes several in one hand-over. A
+// lock request is a barrier: the entity grants the lock when all calls before the request are done.
+// Until the section that asked for the lock ends, workers make only the calls of that section.
+// Views change nothing and do not wait for their turn.
 type Entity struct {
 	// Row is the entity with everything that has been decided. The store may have an older version.
 	Row model.Entity
@@ -47,7 +47,7 @@ type Item struct {
 
 	made bool // a worker has it
 	held bool // it must not be made yet, see Arrival
-	// likewise, and neither may a view, or a call that came later
+	// like held, and it also keeps views and later calls waiting
 	early bool
 	lost  bool // it must not be made again, see Return
 
@@ -69,27 +69,28 @@ func (it *Item) HasBegun() bool { return it.made }
 // a failure instead.
 func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
-// Arrival says how a message came to an entity.
+// Arrival describes how a message arrived at an entity.
 type Arrival struct {
 	// Stored gives the item a row, so that it survives a crash. Its sender relies on that.
 	Stored bool
 	// Held keeps the item from workers until Begin says that its row is stored. The row of a call
-	// that is made at most once is a warning: an owner that finds the row after a crash must assume
-	// that the call may have been made.
+	// that is made at most once is a warning: an owner that finds it after a crash must assume that
+	// a worker may have made the call.
 	Held bool
 	// Early says that the sender of the call is not durable yet. The entity then holds the call,
-	// even if it is a view, and it makes later calls after it.
+	// even if it is a view, and all later calls wait behind it.
 	Early bool
 	View  bool
 	Tag   any
 	// Room is how many calls may wait, and Bytes how many bytes of them; 0 bytes is MailboxBytes. A
 	// call that runs is not counted.
 	Room, Bytes int
-	// Life is how long a state lives that the message creates, and StateVersion the version of its
+	// Life is how long a state that the message creates is kept. StateVersion is the version of its
 	// type.
 	Life         Life
 	StateVersion int
-	// Stalled is why no further call may wait although there is room; empty when it may.
+	// Stalled is why the entity accepts no further call although there is room; empty when it
+	// accepts calls.
 	Stalled string
 }
 
@@ -149,15 +150,15 @@ func (n *Entity) fasten(it *Item) {
 	}
 }
 
-// MailCount returns the number of calls and requests of locks in the mailbox.
+// MailCount returns the number of calls and lock requests in the mailbox.
 func (n *Entity) MailCount() int { return len(n.mail) }
 
 // Mail returns the items of the mailbox, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }
 
-// Line returns how many calls and requests of locks wait for their turn, and since when the first
-// of them does. Calls of a service that are being made do not count, because others do not wait for
-// them. Views do not count, because they do not wait.
+// Line returns how many calls and lock requests wait for their turn, and since when the first of
+// them waits. Running calls of a service do not count, because other calls do not wait for them.
+// Views do not count, because they do not wait.
 func (n *Entity) Line() (waiting int, since model.Time) {
 	stateless := n.Row.Address.Stateless()
 	for _, it := range n.mail {
@@ -276,9 +277,9 @@ func (n *Entity) full(m *model.Message, a Arrival) bool {
 	return waiting >= a.Room || size+m.Size() > a.maxBytes() && waiting > 0
 }
 
-// countQueued returns how many calls and requests of locks wait, and how many bytes they have. One
-// call of a hand-over runs, and the others wait for it. Views run beside everything else. A call
-// that waits for its own row runs next.
+// countQueued returns how many calls and lock requests wait, and how many bytes they have. One call
+// of a hand-over runs, and the others wait for it. Views run in parallel with everything else. A
+// call that waits for its own row runs next.
 func (n *Entity) countQueued() (waiting, size int) {
 	running, idle := n.busy, n.busy == 0
 	for _, it := range n.mail {
@@ -426,7 +427,7 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	}
 
 	if i == 0 {
-		n.mail[0] = nil // most calls go from the front, and the others need not move for that
+		n.mail[0] = nil // most removed calls are at the front, so the others need not move
 		n.mail = n.mail[1:]
 	} else {
 		n.mail = slices.Delete(n.mail, i, i+1)
@@ -461,7 +462,7 @@ func (n *Entity) Begin(m *model.Message) {
 	}
 }
 
-// bars reports whether an item that must not be made yet keeps those behind it waiting.
+// bars reports whether an item that must not be made yet keeps the items behind it waiting.
 func (n *Entity) bars(it *Item) bool {
 	return it.early && !it.View && !n.Row.Address.Stateless() && !LockedOut(&n.Row, it.Message)
 }
@@ -473,8 +474,8 @@ func (n *Entity) NeedsSettle() bool {
 
 // Settle answers calls that are lost, and grants the lock to the section whose turn it is. Deliver
 // and Apply grant locks themselves. Settle is needed when the calls before the request disappeared
-// in another way: they were only in memory and got lost by a crash or by Forget, or they turned out
-// to be views.
+// in another way: they were only in memory and were lost in a crash or by Forget, or they turned
+// out to be views.
 func (n *Entity) Settle(now model.Time) Decision {
 	var d Decision
 	before := n.Row
@@ -596,8 +597,8 @@ func (n *Entity) HasNext() bool {
 	return false
 }
 
-// HasViews reports whether Views would return a call. Calls that no longer are views wait for their
-// turn, as after Views.
+// HasViews reports whether Views would return a call. As in Views, calls that are no longer views
+// wait for their turn.
 func (n *Entity) HasViews(view func(name string) bool) (found bool) {
 	if n.views == 0 {
 		return false
@@ -632,8 +633,8 @@ func (n *Entity) hand(items []*Item) []*Item {
 }
 
 // Views returns the views that have not begun and that are still views for the worker that will
-// make them. Calls that no longer are views wait for their turn. Views are made on the durable
-// state, beside everything else.
+// make them. Calls that are no longer views wait for their turn. Views read the durable state, in
+// parallel with everything else.
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
@@ -669,8 +670,8 @@ func (n *Entity) Return(items []*Item) (gone []*Item) {
 	return gone
 }
 
-// Keep takes over calls that are only in memory, after the entity was read again. They come behind
-// the stored items.
+// Keep takes over calls that are only in memory, after the lane has read the entity again. They go
+// behind the stored items.
 func (n *Entity) Keep(items []*Item) {
 	for _, it := range items {
 		it.made = false
@@ -679,8 +680,8 @@ func (n *Entity) Keep(items []*Item) {
 }
 
 // Forget drops a call that is only in memory and has not begun, because its caller no longer waits.
-// It finds the call by tag, or by its request, which another caller may have made before. It
-// reports whether there was one.
+// It finds the call by its tag, or by its request, which another caller may have sent earlier. It
+// reports whether there was such a call.
 func (n *Entity) Forget(tag any, request string) bool {
 	it := n.find(func(it *Item) bool {
 		return it.Seq == 0 && !it.made && (it.Tag == tag || request != "" && it.Message.RequestID == request)
@@ -715,8 +716,8 @@ func (n *Entity) endHandOver(items []*Item) {
 }
 
 // Apply applies a worker's report on a hand-over. version is the version of the row when the items
-// were handed over. Apply reports false and changes nothing when the row is no longer the one that
-// the calls were made on. Calls that did something forbidden have failed in the report afterwards.
+// were handed over. Apply reports false and changes nothing when the row has changed since the
+// hand-over. Apply changes r: calls that did something forbidden are failures in it afterwards.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
@@ -772,14 +773,15 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 }
 
 // ofHolder reports whether all calls come from the section that has the lock. The version of the
-// row does not prove that: if a commit failed, the same version may have been made again in another
-// order, with a lock.
+// row does not prove that: after a failed commit, the entity may reach the same version again in
+// another order, with a lock.
 func (n *Entity) ofHolder(items []*Item) bool {
 	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.isHeldBy(sectionOf(it.Message)) })
 }
 
 // Current returns an item as the entity knows it now; nil when the entity does not have it. The
-// item may have been delivered again and have another position, or have been read again.
+// item may have another position because it was delivered again, or be another object because it
+// was read again.
 func (n *Entity) Current(it *Item) *Item {
 	m := it.Message
 	if o := n.findRequest(m); o != nil || it.Seq == 0 {

@@ -56,7 +56,7 @@ func (d *desk) release(section string) {
 	d.hand(&model.Message{Kind: model.MessageRelease, To: d.h.n.Row.Address, From: link(1, section)})
 }
 
-// run makes everything that can be made now, and returns what.
+// run makes all calls that can be made now, and returns their names.
 func (d *desk) run() string {
 	before := len(d.h.made)
 	for d.begin(d.h, 10) {
@@ -245,7 +245,7 @@ func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	d.want("told after a crash", d.takeSent(), "grant s")
 }
 
-// Views are made at once, beside everything else, and change nothing (L10).
+// Views are made at once, in parallel with everything else, and change nothing (L10).
 func TestEntityViewsWaitForNobody(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

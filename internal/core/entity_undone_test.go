@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A call was made on a version that was undone and made again, this time with a lock. Its result is
-// not applied inside the section of another run (L24).
+// A call was made on a version that was undone. The entity has reached the same version again, this
+// time with a lock. The result of the call is not applied inside the section of another run (L24).
 func TestResultOfAVersionThatWasMadeAgain(t *testing.T) {
 	t.Parallel()
 	to := model.Address{Tenant: "default", Type: "entity:account", Key: "a"}

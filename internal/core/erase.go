@@ -6,18 +6,18 @@ import (
 )
 
 // Erase removes an entity whose row may be unreadable. Steps and clients that wait for an answer to
-// calls in its mailbox, or for its lock, get the reason. The section that holds the lock is not
-// told, because only the row says which section that is. The entity refuses its further calls, as
-// it does after an operator has taken the lock.
+// calls in its mailbox, or for its lock, get the reason. The section that holds the lock gets no
+// message, because only the row says which section that is. The entity refuses its further calls,
+// as it does after an operator has taken the lock.
 //
-// Erase returns the one-way calls: their senders were promised that they are not lost.
+// Erase returns the one-way calls, because the engine has promised their senders not to lose them.
 func Erase(mailbox []model.MailboxItem, why string) (d Decision, unheard []*model.Message) {
 	d.Erased = true
 	f := &model.Failure{Kind: fault.NotFound.String(), Message: why}
 	for i := range mailbox {
 		it := &mailbox[i]
 		switch m := &it.Message; {
-		case it.Damaged != nil: // unreadable: who waits for it is unknown
+		case it.Damaged != nil: // unreadable, so its caller is unknown
 		case m.Kind == model.MessageLock:
 			d.Messages = append(d.Messages, answerMessage(m.From, model.Answer{Failure: f}))
 		case m.OneWay:

@@ -22,11 +22,11 @@ type Execution struct {
 	unread int // bytes of signals, updates and unheard
 
 	fed int64 // position that the code has been fed up to, as this owner knows
-	// position from which on that is all that is to know: the state was read from the store when
-	// the run had as many events
+	// position from which on fed is exact: the next position when this owner read the run from the
+	// store
 	since int64
 	acted int64 // position of the last event that the code asked for
-	quiet int64 // position of the pause that holds, 0 when none does
+	quiet int64 // position of the pause that is in force; 0 when the run is not paused
 
 	// Last is the time of the last event.
 	Last model.Time
@@ -55,7 +55,7 @@ type Execution struct {
 	states   []model.Event  // the last value of each state
 	watchers []model.Link
 	labels   []model.Label    // sorted by name; never changed in place
-	fired    []firing         // timers that fired and that the code may not have seen
+	fired    []firing         // timers that have fired but that the code may not have seen
 	tasks    []*Task          // open tasks, in the order in which they were scheduled
 	taskOf   map[string]*Task // the same tasks by id, once there are many
 

@@ -22,13 +22,14 @@ func (l Life) end(created, now model.Time) (at model.Time) {
 	return at
 }
 
-// HandOver is what the operations of one hand-over share, if the state expires or the entity keeps
-// a log.
+// HandOver holds what the operations of one hand-over share. A hand-over has one if the state
+// expires or the entity keeps a log.
 type HandOver struct {
 	Life Life
-	// Fresh says that the state had expired when the calls were handed over: the worker got none.
+	// Fresh says that the state had expired at the hand-over, so the worker got no state.
 	Fresh bool
-	// Log is how many operations the entity keeps, and LogInputs whether with their inputs.
+	// Log is how many operations the entity keeps in its log. LogInputs says whether it keeps their
+	// inputs too.
 	Log       int
 	LogInputs bool
 }
@@ -41,15 +42,15 @@ func Attach(items []*Item, h HandOver) {
 }
 
 // prolong decides when the state expires after operations that were made as one hand-over. Without
-// a note at the hand-over, the state does not expire.
+// a HandOver, the state does not expire.
 func (n *Entity) prolong(h *HandOver, now model.Time) {
 	if h != nil && n.Row.Exists {
 		n.Row.Expires = h.Life.end(n.Row.Created, now)
 	}
 }
 
-// expire removes the state when its time is over, unless an operation runs or a section holds the
-// lock. Then the decision that ends the operation or the section does it.
+// expire removes the state when its time is over. While an operation runs or a section holds the
+// lock, the state stays; the decision that ends the operation or the section removes it.
 func (n *Entity) expire(now model.Time) {
 	if n.busy == 0 && n.Row.Expired(now) {
 		n.clearState()
@@ -80,7 +81,8 @@ func sameLog(a, b []model.OperationRecord) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Ring applies the timer of the entity. A timer that is not the one of the row is out of date.
+// Ring applies the timer of the entity. It ignores a timer that the row does not name, because that
+// timer is out of date.
 func (n *Entity) Ring(id string, now model.Time) Decision {
 	var d Decision
 	if n.Row.Alarm == 0 || id != alarmID(n.Row.Alarm) {
@@ -92,8 +94,9 @@ func (n *Entity) Ring(id string, now model.Time) Decision {
 	return d
 }
 
-// arm gives the row a timer for the time when its state expires. While the state is prolonged, the
-// timer stays as it is: when it fires too early, it is set again. So operations do not pay for it.
+// arm gives the row a timer for the time when its state expires. An operation that prolongs the
+// state leaves the timer as it is, so that it does not pay for a write. A timer that fires too
+// early is set again.
 func (n *Entity) arm(d *Decision, now model.Time) {
 	r := &n.Row
 	stop, start := r.Alarm != 0 && r.Expires == 0, r.Expires != 0 && (r.Alarm == 0 || r.Expires < r.Alarm)

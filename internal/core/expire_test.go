@@ -29,7 +29,7 @@ func newMortal(t *testing.T, life core.Life) *mortal {
 	return &mortal{T: t, n: core.NewEntity(a, nil, nil), life: life, now: 1, timers: map[string]model.Time{}, fired: map[string]bool{}, row: model.Entity{Address: a}}
 }
 
-// take stores what a decision writes, as guarded as the store does.
+// take stores what a decision writes, with the same guards as the store.
 func (m *mortal) take(d core.Decision) {
 	m.Helper()
 	for _, id := range d.StopTimers {

@@ -6,10 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskReasons returns what the code of a run waits for. Where it waits for a task, the reason of
-// that task takes the place of the wait. A wait names only the kind of its task, so waits and tasks
-// of a kind are matched in the order in which they were scheduled. A wait stays as it is if why has
-// no reason for its task.
+// TaskReasons returns what the code of a run waits for. It replaces a wait for a task by the reason
+// why that task waits. A wait names only the kind of its task, so waits and tasks of a kind are
+// matched in the order in which they were scheduled. A wait stays as it is if why has no reason for
+// its task.
 func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Reason, bool)) []model.Reason {
 	reasons := slices.Clone(waits)
 	next := map[string]int{} // per kind: the first task that no wait has been matched with

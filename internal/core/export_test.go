@@ -9,8 +9,8 @@ import (
 )
 
 // Diff describes how two states of a run differ; empty when they do not. Timers are compared as a
-// set. It does not compare what is only in memory: which firings the code has not seen, and which
-// back-offs its worker has been woken for.
+// set. It does not compare facts that are only in memory: the firings that the code has not seen,
+// and the back-offs that its worker has been woken for.
 func Diff(a, b *Execution) string {
 	if (a == nil) != (b == nil) {
 		return fmt.Sprintf("one is nil: %v, %v", a == nil, b == nil)
@@ -111,7 +111,8 @@ func SectionsOf(x *Execution) (all []SectionFacts) {
 // IsGranted reports whether the section has all its locks.
 func (s *SectionFacts) IsGranted() bool { return len(s.Epochs) == len(s.Locks) }
 
-// AskedEntities returns the entities that hold a lock for it, or that it has asked for one.
+// AskedEntities returns the entities that are locked for the section, and the entity that it has
+// asked for a lock.
 func (s *SectionFacts) AskedEntities() []model.Address {
 	return s.Locks[:min(len(s.Epochs)+1, len(s.Locks))]
 }

@@ -2,9 +2,9 @@ package core
 
 import "github.com/perdure/perdure/internal/model"
 
-// Fate is what has become of a claim, read from the events that follow the claim in the store. Any
-// reader can find it out: the owner of a run, for a report of a claim that it no longer remembers,
-// and the node of a worker whose run another node owns by now.
+// Fate is how a claim ended, read from the events that follow the claim in the store. Any reader
+// can compute it: the owner of a run, when it receives a report for a claim that it no longer
+// remembers, or the node of a worker whose run belongs to another node by then.
 type Fate struct {
 	// Over says that the claim is no longer held. Reported says that the report of its worker ended
 	// it.
@@ -47,7 +47,8 @@ func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Reported = alone && ref.ID == model.TaskStep && o.Status != model.Terminated && o.Seen == ref.Claim
 }
 
-// HasFate reports whether the state alone tells what becomes of a report for the claim.
+// HasFate reports whether the state is enough to answer a report for the claim, without reading the
+// store.
 func (x *Execution) HasFate(ref *model.ClaimRef) bool {
 	if x == nil || x.Start.Run != ref.Run {
 		return false

@@ -109,9 +109,9 @@ func (p *lockPlay) finish(a model.Address, how int) {
 
 const waysToFinish = 6
 
-// checkApplied checks what the states of the entities tell: every call was made at most once and in
-// the order of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were
-// not (L3, L5).
+// checkApplied checks the states of the entities: every call was made at most once and in the order
+// of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were not (L3,
+// L5).
 func (p *lockPlay) checkApplied() {
 	where := map[string]model.Address{}
 	for _, a := range p.addresses() {
@@ -297,8 +297,8 @@ func (p *lockPlay) redeliver(m model.Message) {
 	p.same("a grant that comes again", before, p.seat(m.To).x)
 }
 
-// foreign releases a lock in the name of a section that does not hold it: another section, another
-// run, another execution (L30).
+// foreign sends a release in the name of a section that does not hold the lock: another section,
+// another run, another execution (L30).
 func (p *lockPlay) foreign(h *house) {
 	row := h.n.Row
 	if !row.Locked() {

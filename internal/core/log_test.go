@@ -44,8 +44,8 @@ func (y *diary) names() (all []string) {
 	return all
 }
 
-// The log has the last operations, also operations that failed or changed nothing. It is stored
-// with the row, and goes with the state.
+// The log has the last operations, also operations that failed or changed nothing. It is stored in
+// the row, and is removed together with the state.
 func TestOperationLog(t *testing.T) {
 	t.Parallel()
 	y := &diary{T: t, n: core.NewEntity(model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}, nil, nil), hand: core.HandOver{Log: 3}}

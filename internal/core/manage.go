@@ -13,8 +13,8 @@ func (n *Entity) Find(id string) *Item {
 	return n.find(func(it *Item) bool { return model.ItemID(it.Seq, it.At, it.Message) == id })
 }
 
-// manage applies an operator's request to the mailbox. Calls that a worker has begun stay: their
-// code runs, and how far it has come is unknown.
+// manage applies an operator's request to the mailbox. It does not touch calls that a worker has
+// begun: their code runs, and the entity does not know how far it is.
 func (n *Entity) manage(d *Decision, m *model.Message) {
 	if m.Name == model.MailboxList {
 		after, ok := model.ParseMailboxMark(m.ID)

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FindSignal is the signal that an operator means; nil when the code has taken it or never had it.
+// FindSignal returns the signal that an operator means; nil when the code has taken it or never had
+// it.
 func (x *Execution) FindSignal(id string) *model.Event {
 	for i := range x.signals {
 		if e := &x.signals[i]; model.SignalID(x.Start.Run, e) == id {
@@ -18,7 +19,7 @@ func (x *Execution) FindSignal(id string) *model.Event {
 	return nil
 }
 
-// LookAtSignals answers an operator who only looks, by what is stored.
+// LookAtSignals answers an operator who only reads signals.
 func (x *Execution) LookAtSignals(m *model.Message) (model.Answer, error) {
 	var d Decision
 	x.answerRead(&d, m)
@@ -26,7 +27,7 @@ func (x *Execution) LookAtSignals(m *model.Message) (model.Answer, error) {
 	return d.Answer, d.Refusal()
 }
 
-// unreadSignals is what an operator sees of the signals that the code has not taken.
+// unreadSignals returns the signals that the code has not taken, as an operator sees them.
 func (x *Execution) unreadSignals() *model.Calls {
 	c := &model.Calls{Total: len(x.signals)}
 	for i := range x.signals[:min(len(x.signals), model.MailboxListed)] {
@@ -36,7 +37,8 @@ func (x *Execution) unreadSignals() *model.Calls {
 	return c
 }
 
-// answerRead answers an operator who only looks. It reports false when the message asks for more.
+// answerRead answers an operator who only reads signals. It reports false when the message asks for
+// a change.
 func (x *Execution) answerRead(d *Decision, m *model.Message) bool {
 	switch m.Name {
 	case model.MailboxList:
@@ -57,14 +59,14 @@ func (x *Execution) answerRead(d *Decision, m *model.Message) bool {
 	return true
 }
 
-// unknownOrder says that this build cannot do what an operator asks. The request comes from a
-// process with a newer build.
+// unknownOrder returns the text of the refusal of a request that this build does not know. The
+// request comes from a process with a newer build.
 func unknownOrder(m *model.Message) string {
 	return fmt.Sprintf("the process that owns %s does not know the order %q, because it runs an older build: "+
 		"nothing has changed; upgrade that process, or use another order", m.To, m.Name)
 }
 
-// notUnread says that a signal is not there.
+// notUnread returns the text of the refusal when the signal does not exist.
 func (x *Execution) notUnread(m *model.Message) string {
 	return fmt.Sprintf("%s has no unread signal %s: its code may have taken it already", m.To, m.ID)
 }
@@ -114,7 +116,7 @@ func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, 
 	d.Answer.Output = (&model.Calls{Calls: []model.Call{left}, Total: len(x.signals)}).Encode()
 }
 
-// dropOf is the event that drops a signal.
+// dropOf returns the event that drops a signal.
 func (x *Execution) dropOf(signal *model.Event, m *model.Message) model.Event {
 	return model.Event{
 		Kind: model.EventSignalDropped, Name: signal.Name, Ref: signal.Seq, Seen: x.mayBeNoticed(signal.Seq), RequestID: m.RequestID,
@@ -152,14 +154,14 @@ func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim
 	d.Answer.Output = dropped.Encode()
 }
 
-// mayBeNoticed reports whether something durable may rest on the signal at a position being there,
-// although the code has not taken it: the code may have selected it, or has left it to the next
-// receive. Then a replay must show it to the code up to its drop. Otherwise the replayed code never
-// learns of it.
+// mayBeNoticed reports whether the history may depend on the signal at a position although the code
+// has not taken it. The code may have selected it, or left it to the next receive. In that case a
+// replay must show the signal to the code until the event that drops it. Otherwise the replayed
+// code never sees the signal.
 //
-// What the code has been fed is known since this owner has the run. For earlier signals, one that
-// came during the pause that still holds was not noticed, nor was one after which the code has
-// neither recorded anything nor waits for a timer.
+// This owner knows what the code has been fed since the owner took over the run. The code cannot
+// have noticed an earlier signal in two cases: the signal arrived during the current pause, or the
+// code has recorded nothing since then and waits for no timer.
 func (x *Execution) mayBeNoticed(seq int64) bool {
 	switch {
 	case x.fed >= seq:

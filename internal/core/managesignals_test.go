@@ -78,7 +78,7 @@ func (k *signalDesk) names() (names string) {
 	return strings.TrimSpace(names)
 }
 
-// turn is one in which the code has seen so much, and takes these signals.
+// turn applies a turn in which the code has seen events up to a position and takes these signals.
 func (k *signalDesk) turn(seen int64, takes ...int64) {
 	k.t.Helper()
 	t := &model.Turn{Run: k.x.Start.Run, Seen: seen}
@@ -92,7 +92,7 @@ func (k *signalDesk) turn(seen int64, takes ...int64) {
 	k.x, k.all = x, append(k.all, d.Events...)
 }
 
-// reload has another owner read the run from the store.
+// reload lets another owner read the run from the store.
 func (k *signalDesk) reload() {
 	k.t.Helper()
 	x, err := core.Recover(k.x.Start, k.x.Outcome, k.all, k.x.Timers())
@@ -209,8 +209,7 @@ func TestManagedSignals(t *testing.T) {
 	}
 }
 
-// The event of a drop says whether something durable may rest on the signal. It never denies that
-// wrongly.
+// The event of a drop says whether the history may depend on the signal. It never says no wrongly.
 func TestDropsSayWhatWasNoticed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -260,7 +260,7 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 		return
 	}
 	e := model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID}
-	// Signals that the code never takes must not keep out the promise that it waits for.
+	// Signals that the code never takes must not block the promise that it waits for.
 	lim.Unread += lim.Unread / 4
 	if x.admit(d, &e, lim) {
 		x.append(d, now, e)
@@ -275,8 +275,8 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who})
 }
 
-// bounce tells the step that sent a message that it cannot be served. A client gets the same from
-// the Answer.
+// bounce tells the step that sent a message that the message cannot be served. A client learns it
+// from the Answer.
 func (d *Decision) bounce(m *model.Message, o model.Outcome) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch:
@@ -334,8 +334,8 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	if x != nil {
 		d.Replaces, s.Replaced = x.Start.Run, x.Start.Run
 		if again := m.Task != nil && m.Task.Same != nil; again && m.Input.Equal(x.Start.Input) {
-			// This submits the same task again. A client that repeats the submission does so with
-			// the input that the task had at first.
+			// This start submits the same task again. A client that repeats the submission sends
+			// the original input.
 			s.Origin = x.Start.Origin
 		}
 	}

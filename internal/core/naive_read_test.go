@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file is what the naive model finds out by reading the history of a run.
+// This file has what the naive model finds out by reading the history of a run.
 
 func (r *naiveRun) open() bool { return r.status == model.Running }
 

@@ -41,7 +41,7 @@ func TestEntityRefusesAnOldResult(t *testing.T) {
 	}
 }
 
-// A call that fails sends nothing; the calls beside it do.
+// A call that fails sends nothing; the other calls of its hand-over do.
 func TestFailedCallSendsNothing(t *testing.T) {
 	t.Parallel()
 	n, items, version := handedEntity(t, "one", "two")

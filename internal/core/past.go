@@ -77,9 +77,9 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	return next, d
 }
 
-// claimUpdates keeps the sender of an update in a past only if that sender still waits: the run
-// that gives way has not answered the update, so the next run will. All other senders have their
-// answer, or wait for the run that the past was copied from.
+// claimUpdates keeps the sender of an update in a past only if that sender still waits for an
+// answer of the next run, because the run that gives way has not answered the update. All other
+// senders have their answer, or wait for the run that the past was copied from.
 func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	for i := range past {
 		e := &past[i]
@@ -89,7 +89,7 @@ func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	}
 }
 
-// contains reports whether the same update is among others, at whatever position.
+// contains reports whether updates contains u, at any position.
 func contains(updates []model.Event, u *model.Event) bool {
 	return (u.RequestID != "" || u.Watcher.ID != "") && slices.ContainsFunc(updates, func(o model.Event) bool {
 		return o.Name == u.Name && o.RequestID == u.RequestID && o.Watcher == u.Watcher
@@ -150,7 +150,7 @@ func (x *Execution) successorStart(s model.Start) model.Start {
 	}
 	s.RequestID, s.Parent, s.OnParentClose = x.Start.RequestID, x.Start.Parent, x.Start.OnParentClose
 	s.Terms = x.Start.Terms
-	s.Expires = expiry(&s) // it has its whole time and all attempts again
+	s.Expires = expiry(&s) // the new run starts with its full time-out and all its attempts
 	if !x.Open() {
 		return s
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // The clock of the node that begins a fork is behind the clock of the node that made the past. New
-// events are not older than the past, nor than its beginning when none of it was kept. Otherwise
-// the code would see time go back.
+// events are not older than the past, or than the begin of the past if none of its events was kept.
+// Otherwise the code would see time go back.
 func TestPastOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	for _, kept := range [][]model.Event{nil, {{Kind: model.EventStepCompleted, ID: "a", At: 2000}}} {

@@ -9,7 +9,7 @@ import (
 
 // MisuseOf returns why a message may not use its request id: the id was used for another request
 // before. It returns nil when the message is the same request again. The client must learn of its
-// mistake. The answer to the first request would make it believe that this request was done.
+// mistake: the answer to the first request would make it believe that this request was done.
 func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	use := m.Use()
 	if first.Same(use) {
@@ -44,8 +44,8 @@ func refusedID(text string) *model.Failure {
 }
 
 // answerNamesRun reports whether the answer to a message names the run that the message was
-// restricted to. It does not for an update, which a later run may answer, or for a message that
-// begins a run.
+// restricted to. The answers to an update, which a later run may give, and to a message that begins
+// a run do not.
 func answerNamesRun(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:

@@ -134,7 +134,7 @@ func bytesOf(events []model.Event) (n int) {
 	return n
 }
 
-// Large is the size of a history from which on operators are warned: four fifths of the limit.
+// Large is the size of a history at which operators get a warning: four fifths of the limit.
 func (lim Limits) Large() int { return lim.Bytes / 5 * 4 }
 
 // Warning returns a warning about a history that comes close to the limit; nil when it does not.

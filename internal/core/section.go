@@ -21,8 +21,8 @@ type section struct {
 // isGranted reports whether the section has all its locks.
 func (s *section) isGranted() bool { return len(s.epochs) == len(s.locks) }
 
-// askedEntities returns the entities that hold a lock for the section, or that it has asked for
-// one.
+// askedEntities returns the entities that are locked for the section, and the entity that it has
+// asked for a lock.
 func (s *section) askedEntities() []model.Address {
 	return s.locks[:min(len(s.epochs)+1, len(s.locks))]
 }
@@ -81,8 +81,8 @@ func (x *Execution) self(id string) model.Link {
 	return model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: id}
 }
 
-// lock begins a section. A step that has asked does not ask again. The order in which the worker
-// lists the entities does not matter.
+// lock begins a section, unless the step has begun it before. The order in which the worker lists
+// the entities does not matter.
 func (x *Execution) lock(d *Decision, e model.Event, now model.Time) {
 	if x.section(e.ID) != nil {
 		return
@@ -106,8 +106,8 @@ func (x *Execution) unlock(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// releaseSection tells every entity that the section has asked that the section is over. An entity
-// that is not locked for it, and where it does not wait, ignores that.
+// releaseSection sends the end of the section to every entity that the section has asked for a
+// lock. An entity ignores the message if the section neither holds its lock nor waits for it.
 func (x *Execution) releaseSection(d *Decision, s *section) {
 	if s == nil {
 		return

@@ -69,8 +69,8 @@ func (x *Execution) signalsOf(name string) (n int) {
 // code continues as new, these signals begin the history of the next run and must leave it room.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
-// floodReason returns why the run may not hold further signals; empty when it may. Each name has a
-// bound of its own, so that signals that the code never takes do not keep out others.
+// floodReason returns why the run may not hold further signals; empty when it may. Each name has
+// its own bound, so that signals that the code never takes do not block signals of other names.
 func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 	for i := range further {
 		name, n := further[i].Name, 0
@@ -94,8 +94,8 @@ func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 func (lim Limits) bytesPerName() int { return lim.Unread / 4 * 3 }
 
 // nameFullReason returns why the run may not hold the bytes of further signals of their names;
-// empty when it may. It counts only when much waits. The bound for all messages decides about a
-// name without signals.
+// empty when it may. It adds up bytes only when much waits. For a name without unread signals, only
+// the bound of all messages applies.
 func (x *Execution) nameFullReason(further []model.Event, lim Limits) string {
 	if lim.Unread == 0 || x.unread+bytesOf(further) <= lim.bytesPerName() {
 		return ""

@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A call may kill its process: by os.Exit, by memory, by a signal. A stored call survives that, and
-// the next owner would make it again and die too. So all calls that may have been running when an
-// owner died are suspects: the next owner stores a mark on each suspect before it makes the call.
-// It makes suspects alone, one at a time. If there are too many for that, it marks and makes them
-// together, and the owner after it makes the marked ones alone.
+// A call may kill its process: it calls os.Exit, uses too much memory, or sends a signal. A stored
+// call survives that, and the next owner would make it again and die too. So all calls that may
+// have been running when an owner died are suspects: the next owner stores a mark on each suspect
+// before it makes the call. It makes suspects alone, one at a time. If there are too many for that,
+// it marks and makes them together, and the owner after it makes the marked ones alone.
 //
 // A call is set aside when two owners have died while they made it alone. One such death proves
 // nothing, because an innocent call may be running when an operator kills the process.
@@ -20,14 +20,15 @@ import (
 const maxLone = 2
 
 // firstHand is how many calls of an entity may have been running when its owner died. An entity
-// gets further calls only after it has made one hand-over, which has at most this many calls. An
-// owner that died before it had committed earlier hand-overs may have been further. Then the next
-// owner commits those first, and the call is among the first ones when that owner dies.
+// hands over further calls only after the first hand-over, which has at most this many calls, is
+// done. An owner may have died in a later hand-over, before it had committed the earlier ones. In
+// that case the next owner commits the earlier ones, and the guilty call is among the first ones
+// when that owner dies.
 const firstHand = 64
 
 // loneDeaths is how many owners have marked a call and then made it alone. Older builds did not
-// count that: their first mark meant that the call was made together with others, their second that
-// it was made alone.
+// count that: their first mark meant that the owner made the call together with others, and their
+// second mark that it made the call alone.
 func loneDeaths(m *model.Message) int {
 	return max(m.Lone, min(m.Deaths-1, 1), 0)
 }
@@ -67,8 +68,8 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 }
 
 // Pardon examines the stored calls of an entity whose last owner gave it up in order. That owner
-// did not die, so its mark on a call is wrong. It must be removed before the call is made;
-// otherwise it would count when this node dies.
+// did not die, so its mark on a call is wrong. The mark must be removed before the call is made;
+// otherwise it would count against the call when this node dies.
 func (n *Entity) Pardon(self model.NodeID) {
 	n.suspects = true
 	for _, it := range n.mail {
@@ -76,7 +77,7 @@ func (n *Entity) Pardon(self model.NodeID) {
 		switch {
 		case it.Seq == 0 || it.lost || m.Kind != model.MessageCall || m.Deaths == 0 || m.By == model.NodeID{}:
 		case m.By == self:
-			it.alone = loneDeaths(m) > 0 // its own mark says so
+			it.alone = loneDeaths(m) > 0 // the mark of this node says so
 		default:
 			it.suspect, it.pardoned = true, true
 		}
@@ -118,8 +119,8 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	return items, false
 }
 
-// Note marks each call before it is made, in case the process dies of it. Calls that have reached
-// the limit are set aside: Note answers them and returns them with their failures.
+// Note marks each call before it is made, in case the call kills the process. Calls that have
+// reached the limit are set aside: Note answers them and returns them with their failures.
 func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decision, aside []*Item, why []*model.Failure) {
 	before := n.Row
 	for _, it := range items {
@@ -151,8 +152,8 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 	return d, aside, why
 }
 
-// poisonFailure returns the failure of a call that is set aside. Its first death is presumed: that
-// owner died before any mark was stored.
+// poisonFailure returns the failure of a call that is set aside. The text counts one death more
+// than the marks: the first owner died before any mark was stored.
 func poisonFailure(m *model.Message) *model.Failure {
 	return &model.Failure{
 		Kind: fault.Internal.String(), Type: model.FailurePoison,

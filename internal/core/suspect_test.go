@@ -75,8 +75,8 @@ func names(items []*core.Item) string {
 }
 
 // If there are few, an owner marks and makes the calls that it finds after a crash one at a time. A
-// call that two owners have died with while they made it alone is set aside. No call is made before
-// its mark is stored, and none out of order.
+// call is set aside when two owners have died while they made it alone. No call is made before its
+// mark is stored, and none out of order.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -109,8 +109,8 @@ func TestSuspects(t *testing.T) {
 	lonely(t, n, node(4), "c")
 }
 
-// If there are too many suspects, the worker gets them together first, and they are marked. A call
-// that is made alone once when its process dies is not set aside.
+// If there are too many suspects, the worker gets them together first, and they are marked. If a
+// process dies once while it makes a call alone, the call is not set aside.
 func TestSuspectsTogetherFirst(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -160,7 +160,7 @@ func TestSuspectsOfOlderBuilds(t *testing.T) {
 	}
 }
 
-// An owner that gave the entity up in order did not die of the call that it had marked. The next
+// An owner that gave the entity up in order was not killed by the call that it had marked. The next
 // owner removes the mark before it makes the call.
 func TestPardon(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 	return begun
 }
 
-// book records what was sent and answered, beside the executions.
+// book records what was sent and answered, independently of the executions.
 type book struct {
 	w     *world
 	calls map[model.Link]*call    // by the step that sent the message

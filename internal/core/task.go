@@ -15,7 +15,7 @@ import (
 const maxLost = 3
 
 // maxEnded bounds how many ended claims a run remembers, so that a repeated report gets the same
-// answer. For older claims the store tells; see Fate.
+// answer. The store has the answer for older claims; see Fate.
 const maxEnded = 64
 
 // attemptBytes estimates the events of an attempt without its outcome.
@@ -183,7 +183,8 @@ func (x *Execution) noteTask(e *model.Event) {
 
 // byReport reports whether the event that ends a claim records what its worker reported. Any other
 // event has taken the claim away, and a later report of its worker is ignored. The failure in the
-// event does not tell: an activity may return the failure of another task whose worker was lost.
+// event does not show the difference: an activity may return the failure of another task whose
+// worker was lost.
 func byReport(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventAttemptFailed, model.EventStepFailed:
@@ -201,7 +202,7 @@ func (x *Execution) rememberEnded(id string, claim int64) {
 	x.endedClaims = append(x.endedClaims, endedClaim{id, claim})
 }
 
-// schedule opens a task. A step that has asked does not ask again.
+// schedule opens a task, unless the step has opened it before.
 func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
 	if x.Task(e.ID) != nil {
 		return
@@ -354,7 +355,7 @@ func (t *Task) isExpired(what string, now model.Time) bool {
 		return t.Spec.Total > 0 && now > t.Scheduled.Add(t.Spec.Total)
 	case model.TimeoutToClose:
 		return t.Held && t.Spec.ToClose > 0 && now > t.Since.Add(t.Spec.ToClose)
-	case model.TimeoutSilence: // the queue receives the heartbeats and knows when the last one came
+	case model.TimeoutSilence: // the queue receives the heartbeats and knows the time of the last one
 		return t.Held && t.Spec.Silence > 0 && now > t.Since.Add(t.Spec.Silence)
 	case model.FailureLost:
 		return t.Held

@@ -72,8 +72,8 @@ func (r *taskRun) schedule(t interface {
 
 // This holds whatever happens to tasks, in whatever order: one holder at a time, tokens that only
 // grow, at most the allowed attempts, one outcome, and one dead task exactly when that is a
-// failure. The state can be recovered from the history, and the history tells what has become of
-// every claim (E16–E19, E24, E25, E31, E37, I3).
+// failure. The state can be recovered from the history, and the history shows how every claim ended
+// (E16–E19, E24, E25, E31, E37, I3).
 func TestTasksHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -297,8 +297,8 @@ func TestReportedLossIsNone(t *testing.T) {
 	}
 }
 
-// A task that was asked to stop, and whose worker never reports that, is cancelled whatever ends it
-// at last. It needs no operator.
+// A task that was asked to stop, and whose worker never reports, ends as cancelled, whatever ends
+// it. It does not become a dead task for operators.
 func TestCanceledTaskDoesNotDie(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{model.TimeoutTotal, model.TimeoutToClose, model.FailureLost, "no room"} {

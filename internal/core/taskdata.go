@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Written is how far a task has written beside the history of its run. The zero value has written
-// nothing.
+// Written counts what a task has written outside the history of its run. The zero value belongs to
+// a task that has written nothing.
 type Written struct {
 	Claim int64          // the last claim that wrote
 	Seq   int64          // the number of the last item of that claim

@@ -43,8 +43,8 @@ func (a *applied) add(c *core.TaskChange) {
 	}
 }
 
-// Claims write items one after the other. Calls are repeated, as a whole or with more items behind,
-// late or early, mixed with calls of claims that are over. The store has each item once, in order.
+// Claims write items one after the other. Writes are repeated, unchanged or with further items,
+// late or early, mixed with writes of claims that are over. The store has each item once, in order.
 func TestWritesAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

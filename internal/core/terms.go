@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Timers that belong to a run and not to its code. No id of the code ends like this.
+// Timers that belong to a run and not to its code. No id of a timer of the code ends with \x1f.
 const (
 	beginTimer  = "begin\x1f"
 	expireTimer = "expire\x1f"
@@ -30,8 +30,8 @@ func BirthTimers(s *model.Start) (timers []Timer) {
 	return timers
 }
 
-// Withheld returns why workers may not continue the run: it is paused, or its start time has not
-// come. It returns nil when they may. A withheld run stays parked, whatever arrives.
+// Withheld returns why workers may not continue the run: it is paused, or its start time is in the
+// future. It returns nil when they may. A withheld run stays parked, whatever arrives.
 func (x *Execution) Withheld() *model.Reason {
 	switch {
 	case x.Paused != nil:
@@ -42,11 +42,11 @@ func (x *Execution) Withheld() *model.Reason {
 	return nil
 }
 
-// isBeforeStart reports whether the start time of the run has not come, that is, its timer is still
-// open.
+// isBeforeStart reports whether the run still waits for its start time, which means that its timer
+// is open.
 func (x *Execution) isBeforeStart() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
 
-// early returns when the code of the run begins, and why not now.
+// early returns why the code has not begun: the start time, and the failure of the attempt before.
 func (x *Execution) early() *model.Reason {
 	r := &model.Reason{Code: model.WaitStart, Until: x.Start.Begins}
 	if x.Start.Cause != nil {
@@ -87,7 +87,8 @@ func expiry(s *model.Start) model.Time {
 	return max(s.At, s.Begins).Add(s.Terms.Timeout)
 }
 
-// start lets the code of a run begin, because its start time has come. A paused run stays parked.
+// start lets the code of a run begin, because its start time has arrived. A paused run stays
+// parked.
 func (x *Execution) start(d *Decision) {
 	x.stopTimer(d, beginTimer)
 	x.Parked = x.Paused != nil

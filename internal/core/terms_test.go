@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file is what the naive model knows about the times of executions.
+// This file has what the naive model knows about the times of executions.
 
 func naiveTerms(s *model.Start, t *model.Terms) {
 	if t == nil {
@@ -36,7 +36,7 @@ func naiveTerms(s *model.Start, t *model.Terms) {
 	}
 }
 
-// isBeforeStart reports whether the start time of the run has not come.
+// isBeforeStart reports whether the run still waits for its start time.
 func (r *naiveRun) isBeforeStart() bool {
 	_, waits := r.timers["begin\x1f"]
 	return waits
@@ -89,8 +89,8 @@ func (p *play) failure(t *rapid.T, end *model.Close) {
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
 }
 
-// A run that waits for its start time says so, and its state is what the store has, whatever
-// arrives.
+// A run that waits for its start time says so. Whatever arrives, its state in memory equals its
+// state in the store.
 func TestWaitingRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)

@@ -135,8 +135,8 @@ func (w *town) step() string {
 	return fmt.Sprintf("step%d", w.n)
 }
 
-// letsGo checks that the decision that ends a section tells every entity that the section has asked
-// (L28, L32).
+// letsGo checks that the decision that ends a section sends a release to every entity that the
+// section has asked (L28, L32).
 func (w *town) letsGo(before, after *core.Execution, d *core.Decision) {
 	if before == nil {
 		return
@@ -267,8 +267,8 @@ func (w *town) end(h *house, i, results int) {
 	w.commit(h, &d)
 }
 
-// crashHouse lets another node take over an entity from the store. That takes a moment: without a
-// row, only the clock makes tokens grow.
+// crashHouse lets another node take over an entity from the store. The take-over advances the
+// clock: without a row, only the clock makes tokens grow.
 func (w *town) crashHouse(h *house) {
 	w.now = w.now.Add(time.Millisecond)
 	h.n = core.NewEntity(h.n.Row.Address, h.row, slices.Clone(h.mailbox))
@@ -291,9 +291,9 @@ func (w *town) sections() map[model.Link]core.SectionFacts {
 	return all
 }
 
-// exclusive checks that every lock that a run believes to have is held for it, under the token that
-// it knows. So no two sections have the same entity (L22), and a section continues only when it has
-// all its locks (L23).
+// exclusive checks that every lock that a run believes it has is really held for it, under the
+// token that it knows. So no two sections have the same entity (L22), and a section continues only
+// when it has all its locks (L23).
 func (w *town) exclusive() {
 	for link, s := range w.sections() {
 		for i, epoch := range s.Epochs {

@@ -18,7 +18,8 @@ func retryTimer(id string, attempt int) string {
 	return fmt.Sprintf("%s%d\x1f%s", retryPrefix, attempt, id)
 }
 
-// RetryOf returns the step whose back-off a timer is; false when the timer belongs to the code.
+// RetryOf returns the step that the timer of a back-off belongs to; false when the timer belongs to
+// the code.
 func RetryOf(timer string) (step string, ok bool) {
 	if len(timer) < len(retryPrefix) || timer[:len(retryPrefix)] != retryPrefix {
 		return "", false
@@ -378,8 +379,7 @@ func (x *Execution) withdraw(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// ask starts a child, or asks another execution for its outcome. A step that has asked does not ask
-// again (I5).
+// ask starts a child, or asks another execution for its outcome. A step asks only once (I5).
 func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	e := c.Event
 	if x.child(e.ID) >= 0 {

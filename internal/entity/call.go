@@ -21,8 +21,8 @@ type Type struct {
 type Handler struct {
 	// View passes a copy of the state to the code. Changes of the copy are dropped.
 	View bool
-	// Limit is how long a call may take; zero for no limit. Then the context of the call ends. If
-	// the code does not return a little later, the worker abandons the call.
+	// Limit is how long a call may take; zero for no limit. After that time the context of the call
+	// ends. If the code does not return a little later, the worker abandons the call.
 	Limit time.Duration
 	// Run makes a call. state is the value that State.New or State.Decode returned, for the code to
 	// change; nil for services. The returned payload has its stored form.
@@ -33,9 +33,9 @@ type Handler struct {
 type State struct {
 	// New returns the state of an entity that does not exist yet.
 	New func() any
-	// Open reverses Seal. It fails if that is impossible, now and later.
+	// Open reverses Seal. An error means that it is impossible, also later.
 	Open func(ctx context.Context, p model.Payload) (model.Payload, error)
-	// Decode and Encode are the inverse of each other. Equal states have equal encodings.
+	// Decode and Encode are inverses of each other. Equal states have equal encodings.
 	Decode func(plain model.Payload) (any, error)
 	Encode func(state any) (model.Payload, error)
 	// Seal gives an encoded state its stored form. It may take long: it keeps trying while a blob
@@ -69,7 +69,7 @@ type Call struct {
 func (c *Call) Context() context.Context { return c.ctx }
 
 // Stream begins a stream of items for the caller, and returns at once. The code of the stream runs
-// beside all calls.
+// in parallel with all calls.
 func (c *Call) Stream(id string, code StreamFunc) error {
 	if c.streams == nil || c.streams.outlet == nil {
 		return fault.New(fault.Unavailable, "%s of %s: this process has no way to send the items of a stream", c.Name, c.Entity)

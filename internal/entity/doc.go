@@ -14,8 +14,8 @@
 //   - A call of an operation that this build does not have, or on a state that it cannot read,
 //     fails with an error that says so, and changes nothing.
 //   - The report has a new state only if the encoded state has changed.
-//   - A call may begin a stream of items for its caller. The code of the stream runs beside the
-//     calls, takes no slot, and waits while the caller is behind.
+//   - A call may begin a stream of items for its caller. The code of the stream runs in parallel
+//     with the calls, takes no slot, and waits while the caller is behind.
 //
 // Package perdure decides what states and inputs consist of (types, payload settings, limits of
 // size). Durability is the engine's task: a hand-over takes effect when the engine commits the

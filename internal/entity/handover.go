@@ -15,8 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// longTogether is how long calls are made for one commit. Quick calls share it. A slow one does not
-// keep the callers before it waiting, nor put their work at risk.
+// longTogether is how long a worker makes calls for one commit. Quick calls share a commit. A slow
+// call ends it, so that earlier callers do not wait for the slow call and their work is not at
+// risk.
 const longTogether = 20 * time.Millisecond
 
 // handover is a set of Operations while their calls are made.
@@ -48,7 +49,7 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		if h.ctx.Err() == nil { // otherwise it is unknown whether the state can be read
+		if h.ctx.Err() == nil { // otherwise the worker closes, and it is unknown whether the state can be read
 			h.results = allUnmade(h.o, f)
 		}
 		return

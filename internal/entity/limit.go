@@ -69,8 +69,8 @@ func (l *limits) lookIn(d time.Duration) {
 	}
 }
 
-// interrupt ends the context of a call, if its code runs: the one with this index in the hand-over,
-// or whichever runs. It reports whether it did.
+// interrupt ends the context of the running call if it has this index in the hand-over, or if the
+// index is AnyCall. It reports whether it did.
 func (l *limits) interrupt(call int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,7 +51,7 @@ type streams struct {
 	count  int
 	closed bool
 	wg     sync.WaitGroup
-	ctx    context.Context //nolint:containedctx // that of all streams; ends when the worker closes
+	ctx    context.Context //nolint:containedctx // the context of all streams; ends when the worker closes
 	stop   context.CancelCauseFunc
 }
 
@@ -61,7 +61,8 @@ func newStreams(cfg *Config) *streams {
 	return s
 }
 
-// begin starts a stream beside the calls: it takes no slot. The code runs until it returns.
+// begin starts a stream, which takes no slot. Its code runs in parallel with the calls until it
+// returns.
 func (s *streams) begin(entity model.Address, id string, code StreamFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +110,8 @@ func (s *streams) wait(ctx context.Context) error {
 	}
 }
 
-// outflow sends the items of one stream. The code adds items, and a pump sends what is there while
-// the code goes on.
+// outflow sends the items of one stream. The code adds items, and a pump sends them while the code
+// continues.
 type outflow struct {
 	outlet Outlet
 	entity model.Address
@@ -215,7 +216,7 @@ func (o *outflow) end(why error) {
 	signal(o.room)
 }
 
-// signal wakes the other side, or leaves word that it need not wait.
+// signal wakes the other side, or lets its next wait return at once.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -245,8 +246,8 @@ func (o *outflow) pump(ctx context.Context) error {
 	}
 }
 
-// sendItems sends items. It tries again for a while if the owner cannot be reached: the owner skips
-// the items that it has, and a new owner says that the stream is not there.
+// sendItems sends items. It tries again for a while if the owner cannot be reached. The owner skips
+// the items that it already has. A new owner answers that it does not have the stream.
 func (o *outflow) sendItems(ctx context.Context, r model.ItemsSend) (int64, error) {
 	for until := time.Now().Add(patience); ; {
 		last, err := o.outlet.SendItems(ctx, r)

@@ -95,8 +95,9 @@ func (s *streaming) read(id string) (items []string, f *model.Failure, err error
 	}
 }
 
-// A worker that cannot reach the owner for a while sends its items when it can: those that it has
-// at the beginning, and those that come while it tries to say that its code still runs.
+// A worker that cannot reach the owner for a while sends its items later. It sends both the items
+// that it had at first and the items that the code added while the worker tried to say that the
+// code still runs.
 func TestStreamWaitsForTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]time.Duration{"at the beginning": 0, "while the code is silent": 5 * time.Second} {
@@ -205,7 +206,8 @@ func TestStreamsOfAWorker(t *testing.T) {
 	})
 }
 
-// A worker that closes does not wait without end for code that ignores its context, and says so.
+// A worker that closes does not wait forever for code that ignores its context, and reports such
+// code.
 func TestStreamThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,7 @@ type count struct {
 	Passed map[string]bool `json:",omitempty"`
 }
 
-// mute is an error that panics when it is asked for its text.
+// mute is an error whose Error method panics.
 type mute struct{ text *string }
 
 func (m mute) Error() string { return *m.text }
@@ -279,7 +279,7 @@ func TestServicesHaveNoState(t *testing.T) {
 	}
 }
 
-// If a state cannot get its stored form, no call has led to it.
+// If a state cannot be converted to its stored form, all calls that led to it fail.
 func TestUnsealableState(t *testing.T) {
 	t.Parallel()
 	code := counters(nil)
@@ -430,7 +430,7 @@ func TestCloseGivesBack(t *testing.T) {
 	})
 }
 
-// Close does not wait without end for code that does not return.
+// Close does not wait forever for code that does not return.
 func TestCloseGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mode is what a past is cut for.
+// Mode says for what purpose a past is cut.
 type Mode uint8
 
 // Modes.
@@ -129,8 +129,8 @@ func Whole(h *model.History) *Plan {
 	}}
 }
 
-// earlierRuns returns the runs in whose name the next run continues: this one, and the runs in
-// whose name it continued itself.
+// earlierRuns returns the runs that may have executed the steps of the next run before: this run,
+// and the runs before it that shared its idempotency keys.
 func earlierRuns(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
@@ -140,7 +140,7 @@ func earlierRuns(s *model.Start) []model.RunID {
 	return runs
 }
 
-// seeds returns the runs whose random numbers the events up to a position were made with.
+// seeds returns the runs whose random numbers the code drew up to a position.
 func seeds(s *model.Start, at int64) []model.Seed {
 	var out []model.Seed
 	last := int64(0)
@@ -189,7 +189,8 @@ func (c *cutter) place() (int64, error) {
 		at = c.beforeFailure()
 	}
 
-	// An edit moves the default place. It must lie before a place that the caller has named.
+	// An edit moves the default place of the cut. If the caller has named a place, the edit must be
+	// before it.
 	for i := range c.r.Edits {
 		p, err := c.editedPosition(&c.r.Edits[i])
 		if err != nil {
@@ -382,7 +383,8 @@ func (c *cutter) child(i int) error {
 
 	if again {
 		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
-			// The child obeys only the run that started it, so a cancel must name that run.
+			// The child accepts a cancel only from the run that started it, so a cancel must name
+			// that run.
 			e.Watcher.Run = c.h.Start.Run
 		}
 		c.plan.Again = append(c.plan.Again, *e)
@@ -393,8 +395,8 @@ func (c *cutter) child(i int) error {
 	return nil
 }
 
-// keepSent decides about a message whose answer is not kept. Its receiver answers only to the
-// source.
+// keepSent decides about a message whose answer is not kept. Its receiver sends the answer only to
+// the source.
 func (c *cutter) keepSent(i int) {
 	id := c.events[i].ID
 	if id == c.failed { // a retry sends it again

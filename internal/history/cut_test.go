@@ -229,7 +229,7 @@ func TestCutRefuses(t *testing.T) {
 	}
 }
 
-// A past keeps the random numbers that it was made with, through any number of forks and retries.
+// A past keeps the random numbers that its code drew, through any number of forks and retries.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	run := func(n byte) model.RunID { return model.RunID{15: n} }

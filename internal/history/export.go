@@ -71,7 +71,8 @@ func read(ctx context.Context, b api.Client, start *model.Start, each func(*mode
 		more = page.More && len(page.Events) > 0
 	}
 
-	// If the run was deleted while it was read, events are missing. Describe fails then.
+	// If the run was deleted while it was read, events are missing. Describe detects that: it
+	// fails.
 	_, err := b.Describe(ctx, req.Target)
 	return end, err
 }

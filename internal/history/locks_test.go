@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/history"
 )
 
-// No run continues where its source had entities locked. The refusal says where the lock is, and
-// which positions are possible, also where several locks overlap.
+// A cut at a place where the source had entities locked is refused. The refusal says where the lock
+// is and which positions are possible, also where several locks overlap.
 func TestCutInsideOfALock(t *testing.T) {
 	t.Parallel()
 

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits of a file. A run may begin with less: see core.Limits.
+// Limits of a file. The limits of the past of a run are lower: see core.Limits.
 const (
 	MaxLine   = 16 << 20 // bytes
 	MaxEvents = 100_000

@@ -32,20 +32,21 @@ type Relations struct {
 	MoreChildren bool
 	LastChild    int64
 	// Forks are executions of the same workflow that began with the past of the execution, the
-	// newest first. PartForks says that not all executions that could be one were searched.
+	// newest first. PartForks says that the search has not looked at all executions that could be
+	// forks.
 	Forks     []api.Description
 	PartForks bool
 }
 
 // Child is an execution that the code of a run has started.
 type Child struct {
-	// Position is that of the event that started it, and Step the id of the step.
+	// Position is the position of the event that started it, and Step is the id of the step.
 	Position int64
 	Step     string
 	Address  model.Address
 	At       model.Time
 	// Status is how it ended; 0 if the run has not learned of its end, as far as its history was
-	// read. A run does not learn how a child ends that it has abandoned.
+	// read. A run does not learn how a child that it has abandoned ends.
 	Status  model.Status
 	Failure *model.Failure
 	Ended   model.Time
@@ -105,7 +106,7 @@ func (r *Relations) readChildren(ctx context.Context, b api.Client, after int64)
 		}
 		return nil
 	})
-	// The search for others begins where this one ended.
+	// The next search begins where this one ended.
 	if walk.to < walk.Total && !r.MoreChildren {
 		r.MoreChildren, r.LastChild = true, walk.to-1
 	}

@@ -1,8 +1,9 @@
 // Package link exchanges numbered frames over streams that break.
 //
-// Each side of a session has an Out and an In. Out numbers what leaves and keeps it until the other
-// side has acknowledged it. In drops what has come before. After a broken stream both sides say how
-// far they have come, and Out sends the rest again: nothing is lost and nothing is taken twice.
+// Each side of a session has an Out and an In. Out numbers the frames that it sends and keeps them
+// until the other side has acknowledged them. In drops frames that have arrived before. After a
+// broken stream each side says which frame it has received last, and Out sends the rest again. So
+// no frame is lost and no frame is taken twice.
 //
 // Both are plain state: no goroutine, no clock, no lock.
 package link
@@ -11,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Out is what leaves. The zero value is empty.
+// Out holds the outgoing items of a session. The zero value is empty.
 type Out[T any] struct {
-	waiting      []item[T] // in no frame yet
+	waiting      []item[T] // not yet part of a frame
 	waitingBytes int
 	frames       []frame[T] // sent or to be sent, not acknowledged, in the order of their numbers
 	frameBytes   int
@@ -33,7 +34,7 @@ type frame[T any] struct {
 	size   int
 }
 
-// Add puts an item behind all others. Size is what it takes on the wire, about.
+// Add puts an item behind all others. size is about how many bytes it takes on the wire.
 func (o *Out[T]) Add(value T, size int) {
 	o.waiting = append(o.waiting, item[T]{value, size})
 	o.waitingBytes += size
@@ -64,7 +65,7 @@ func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	}
 	clear(o.waiting[:n])
 	if o.waiting = o.waiting[n:]; len(o.waiting) == 0 {
-		o.waiting = nil // frees what the slice has grown to
+		o.waiting = nil // free the memory of a slice that has grown
 	}
 	o.waitingBytes -= size
 	o.frames, o.frameBytes = append(o.frames, f), o.frameBytes+size
@@ -76,7 +77,7 @@ func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 // never made.
 func (o *Out[T]) Acknowledge(number uint64) error {
 	if number > o.last {
-		return fault.New(fault.Invalid, "frame %d is acknowledged, and the last one was %d", number, o.last)
+		return fault.New(fault.Invalid, "frame %d is acknowledged, but the last frame is %d", number, o.last)
 	}
 
 	n := 0
@@ -96,11 +97,11 @@ func (o *Out[T]) Acknowledge(number uint64) error {
 	return nil
 }
 
-// Resume goes on over a new stream: the other side has taken all frames up to a number, and Next
-// returns those behind it again.
+// Resume continues over a new stream. The other side has taken all frames up to a number, and Next
+// returns the frames behind that number again.
 func (o *Out[T]) Resume(received uint64) error {
 	if first := o.last - uint64(len(o.frames)); received < first {
-		return fault.New(fault.Invalid, "the other side has taken %d frames, and had acknowledged %d", received, first)
+		return fault.New(fault.Invalid, "the other side says that it has taken %d frames, but it has acknowledged %d", received, first)
 	}
 	if err := o.Acknowledge(received); err != nil {
 		return err
@@ -124,11 +125,11 @@ func (o *Out[T]) All() []T {
 // Backlog returns how many items are kept, and their bytes.
 func (o *Out[T]) Backlog() (items, bytes int) { return o.count, o.waitingBytes + o.frameBytes }
 
-// In is what arrives. The zero value has taken nothing.
+// In counts the incoming frames of a session. The zero value has taken none.
 type In struct{ taken uint64 }
 
-// Take tells whether the items of a frame are to be taken. A frame that was taken before is not; a
-// frame that leaves a gap is an error, because the stream keeps the order.
+// Take reports whether the caller must take the items of a frame. It reports false for a frame that
+// was taken before. A frame that leaves a gap is an error, because the stream keeps the order.
 func (i *In) Take(number uint64) (fresh bool, err error) {
 	switch {
 	case number <= i.taken:
@@ -140,5 +141,5 @@ func (i *In) Take(number uint64) (fresh bool, err error) {
 	return true, nil
 }
 
-// Taken is the number of the last frame that was taken.
+// Taken returns the number of the last frame that was taken.
 func (i *In) Taken() uint64 { return i.taken }

@@ -15,7 +15,7 @@ type Config struct {
 	MaxFrame int
 	// MaxItems and MaxBytes bound what is kept for the other side; 100,000 items and 64 MiB.
 	MaxItems, MaxBytes int
-	// AckAfter is how long a received frame may go without an acknowledgement when there is nothing
+	// AckAfter is how long a received frame may wait for its acknowledgement when there is nothing
 	// else to send; 100 ms.
 	AckAfter time.Duration
 }
@@ -67,8 +67,8 @@ func New[I, O any](cfg Config) *Session[I, O] {
 	return &Session[I, O]{cfg: cfg, news: make(chan struct{}, 1), received: make(chan struct{}, 1)}
 }
 
-// Send adds an item. It blocks while the other side has not taken enough of the earlier ones, and
-// fails when ctx or the session has ended.
+// Send adds an item. It blocks while there is no room, because the other side has not taken enough
+// of the earlier items. It fails when ctx or the session has ended.
 func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
 	for {
 		s.mu.Lock()
@@ -95,7 +95,7 @@ func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
 	}
 }
 
-// Post is Send that never blocks: an item that has no room is refused as Exhausted.
+// Post is like Send but never blocks: without room it refuses the item with the kind Exhausted.
 func (s *Session[I, O]) Post(v O, size int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +110,8 @@ func (s *Session[I, O]) Post(v O, size int) error {
 	return nil
 }
 
-// hasRoom tells whether an item may be kept. One item always may, however large it is. The caller
-// holds the lock.
+// hasRoom reports whether there is room for an item. There is always room for a single item,
+// however large it is. The caller holds the lock.
 func (s *Session[I, O]) hasRoom(size int) bool {
 	items, bytes := s.out.Backlog()
 	return items == 0 || items < s.cfg.MaxItems && bytes+size <= s.cfg.MaxBytes
@@ -123,8 +123,8 @@ func (s *Session[I, O]) add(v O, size int) {
 	ring(s.news)
 }
 
-// Received is the number of the last frame that was taken. A side that opens a new stream tells it
-// to the other.
+// Received returns the number of the last frame that was taken. A side that opens a new stream
+// sends it to the other side.
 func (s *Session[I, O]) Received() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,14 +174,14 @@ func (s *Session[I, O]) wakeWaiting() {
 	}
 }
 
-// Run exchanges frames over a stream until it breaks or ctx ends, and returns why. Received is what
-// the other side said it has taken; what is behind it is sent again.
+// Run exchanges frames over a stream until it breaks or ctx ends, and returns why. received is the
+// last frame that the other side says it has taken; Run sends the frames behind it again.
 //
-// Take gets the items, one after the other, and may block. It must take every item of a frame, also
-// when the stream has broken in the meantime: the other side does not send the frame again. An
-// error of take means that the other side breaks the protocol, and ends the session.
+// Run passes the items to take, one after the other. take may block. It must accept every item of a
+// frame, even if the stream has broken by then, because the other side does not send the frame
+// again. An error of take means that the other side breaks the protocol, and ends the session.
 //
-// Run waits until the reader of the stream before has returned, so that stream must have ended.
+// Run waits until the reader of the previous stream has returned, so that stream must have ended.
 func (s *Session[I, O]) Run(ctx context.Context, st Stream[I, O], received uint64, take func(I) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -199,8 +199,8 @@ func (s *Session[I, O]) Run(ctx context.Context, st Stream[I, O], received uint6
 	return context.Cause(ctx)
 }
 
-// begin waits for the reader of the stream before, and goes back to what the other side has not
-// taken. The reader closes the channel when it ends.
+// begin waits for the reader of the previous stream, and goes back to the first frame that the
+// other side has not taken. The reader of the new stream closes the returned channel when it ends.
 func (s *Session[I, O]) begin(ctx context.Context, received uint64) (chan struct{}, error) {
 	for {
 		s.mu.Lock()
@@ -216,7 +216,7 @@ func (s *Session[I, O]) begin(ctx context.Context, received uint64) (chan struct
 				return nil, err
 			}
 			s.wakeWaiting()
-			s.acked = s.in.Taken() // the other side has just been told
+			s.acked = s.in.Taken() // this side has just told the other one
 			s.reading = make(chan struct{})
 			ring(s.news)
 			return s.reading, nil
@@ -231,7 +231,7 @@ func (s *Session[I, O]) begin(ctx context.Context, received uint64) (chan struct
 	}
 }
 
-// read takes what arrives.
+// read receives frames and passes their items to take.
 func (s *Session[I, O]) read(ctx context.Context, st Stream[I, O], take func(I) error) error {
 	for {
 		number, acknowledged, items, err := st.Receive()
@@ -239,7 +239,7 @@ func (s *Session[I, O]) read(ctx context.Context, st Stream[I, O], take func(I) 
 			return err
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // what arrives now is sent again over the next stream
+			return context.Cause(ctx) // the other side sends frames that arrive now again over the next stream
 		}
 
 		fresh, err := s.arrive(number, acknowledged, len(items))
@@ -261,7 +261,7 @@ func (s *Session[I, O]) read(ctx context.Context, st Stream[I, O], take func(I) 
 	}
 }
 
-// arrive counts a frame, and what it acknowledges.
+// arrive notes a frame that has arrived, and the frames that it acknowledges.
 func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +286,8 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 	return fresh, err
 }
 
-// write sends what there is, and an acknowledgement when nothing else carries it in time.
+// write sends items as they are added. It sends an acknowledgement on its own if no frame carries
+// it in time.
 func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

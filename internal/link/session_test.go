@@ -104,7 +104,8 @@ func TestSessionOutlivesStreams(t *testing.T) {
 	}
 }
 
-// A side that sends faster than the other one takes waits, and what must not wait is refused.
+// A side that sends faster than the other side takes must wait. An item that must not wait is
+// refused.
 func TestSessionIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ type Change struct {
 	// Of is the kind of a setting, or the type of code of a worker.
 	Of    string
 	Queue string // of a task; empty where the change does not say
-	// Status of the run after the change; zero for what has no status.
+	// Status of the run after the change; zero if the subject of the change has no status.
 	Status Status
 	Reason ReasonCode // why the run waits or is blocked
 	Locked bool       // of an entity: a section holds its lock
@@ -88,8 +88,8 @@ type ChangeFilter struct {
 	Statuses []Status
 	// Kinds selects what has happened.
 	Kinds []ChangeKind
-	// Queues selects changes of tasks of these queues, and of the queues themselves. A change of a
-	// task that does not say its queue is selected as well: the watcher may read too much, and
+	// Queues selects changes of tasks of these queues, and of the queues themselves. It also
+	// selects changes of tasks that do not name their queue: the watcher may read too much, but
 	// misses nothing.
 	Queues []string
 }
@@ -137,8 +137,8 @@ type ChangePage struct {
 	Changes []Change
 	// Cursor is the place behind the changes. A later watch continues there.
 	Cursor string
-	// Gap says that changes before this page were missed. The watcher must read its lists again,
-	// and continues with the changes that follow.
+	// Gap says that changes before this page were missed. The watcher must read its lists again.
+	// Then it continues with the changes that follow.
 	Gap bool
 	// Partial says that other processes own executions and entities. The feed does not have their
 	// changes.

@@ -53,7 +53,7 @@ func DecodeMessage(body []byte) (Message, error) {
 	return m, nil
 }
 
-// startBody is what a Start stores beside its columns.
+// startBody is the part of a Start that has no columns of its own.
 type startBody struct {
 	Input         Payload           `cbor:"1,keyasint,omitzero"`
 	RequestID     string            `cbor:"2,keyasint,omitempty"`
@@ -105,7 +105,7 @@ func knownEvents(events []PastEvent, what string) error {
 	return nil
 }
 
-// outcomeBody is what an Outcome stores beside its columns.
+// outcomeBody is the part of an Outcome that has no columns of its own.
 type outcomeBody struct {
 	Output  Payload  `cbor:"1,keyasint,omitzero"`
 	Failure *Failure `cbor:"2,keyasint,omitempty"`

@@ -8,13 +8,13 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// ErrNewer says that a stored value is of a kind that this build does not know: a newer build has
-// written it, and a newer build can read it.
+// ErrNewer says that a stored value has a kind that this build does not know, because a newer build
+// wrote it.
 var ErrNewer = errors.New("a newer version of Perdure has written it")
 
 // Damaged is the stored body of a message that this build cannot read, byte for byte. The store
 // returns it in place of the message, so that the owner can move it aside and continue with the
-// messages behind it. A store that is given one writes Raw as the body.
+// messages behind it. A store writes Raw as the body of such a message.
 type Damaged struct {
 	Raw []byte
 	// Why is the reason, for operators.
@@ -77,8 +77,8 @@ func Unreadable(err error) Reason {
 	if errors.Is(err, ErrNewer) {
 		code = WaitNewer
 	}
-	// It does not matter which read has met the damage: the owner loads a run, and a client that
-	// looks at it loads its events.
+	// The reason must not depend on which read found the damage: the owner loads a run, but a
+	// client that looks at the run loads its events.
 	text := err.Error()
 	for _, read := range []string{"load run: ", "load events: ", "load execution: "} {
 		text = strings.TrimPrefix(text, read)

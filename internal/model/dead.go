@@ -23,9 +23,9 @@ type DeadTask struct {
 	// with LeftOut others in between. See Add.
 	Failed  []FailedAttempt `cbor:"7,keyasint,omitempty"`
 	LeftOut int             `cbor:"8,keyasint,omitempty"`
-	// Failure is why the task failed. Fingerprint is what it has in common with similar failures,
-	// see [Failure.Fingerprint]. It is stored, so that a later build that computes it differently
-	// still finds the row.
+	// Failure is why the task failed. Fingerprint is the same for similar failures, see
+	// [Failure.Fingerprint]. It is stored, so that a later build that computes it differently still
+	// finds the row.
 	Failure     *Failure `cbor:"9,keyasint,omitempty"`
 	Fingerprint string   `cbor:"10,keyasint,omitempty"`
 	// Requeued is the last requeue.
@@ -71,14 +71,14 @@ func (d *DeadTask) Add(a FailedAttempt) {
 	d.LeftOut++
 }
 
-// cut returns at most the first bytes of a text, without a partial character at its end.
+// cut returns the first bytes of a text, at most this many, without a partial character at the end.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
 	const ellipsis = "…"
 	end := most - len(ellipsis)
-	for range utf8.UTFMax - 1 { // more of them in a row are not a character
+	for range utf8.UTFMax - 1 { // a longer sequence is not a character
 		if !utf8.RuneStart(s[end]) {
 			end--
 		}
@@ -105,15 +105,15 @@ type DeadTaskOrder struct {
 	Do DeadTaskVerb `cbor:"1,keyasint"`
 	// Ref is the dead task.
 	Ref TaskRef `cbor:"2,keyasint,omitzero"`
-	// Count is how often it has been requeued, as far as the sender knows. Of several senders at
-	// the same time, only one has the right count.
+	// Count is how often it has been requeued, as far as the sender knows. If several senders act
+	// at the same time, only the first one has the right count.
 	Count int64 `cbor:"3,keyasint,omitempty"`
 	// Input of the requeued task; nil for the original one.
 	Input *Payload `cbor:"4,keyasint,omitempty"`
 	// Run is the run that the last requeue has begun, as far as the sender knows.
 	Run RunID `cbor:"5,keyasint,omitzero"`
-	// Damaged says that the sender cannot read the dead task that it removes. The address in Ref is
-	// then only one of the right shard.
+	// Damaged says that the sender cannot read the dead task that it removes. The sender does not
+	// know its address then, and Ref has some address of the right shard.
 	Damaged bool `cbor:"6,keyasint,omitempty"`
 }
 

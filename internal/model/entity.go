@@ -118,8 +118,8 @@ func DecodeEntity(a Address, version int64, changed Time, body []byte) (Entity, 
 	return n, nil
 }
 
-// MailboxItem is a message that waits for an entity: a call or the request of a lock. Seq orders
-// the items of an entity.
+// MailboxItem is a message that waits for an entity: a call or a lock request. Seq orders the items
+// of an entity.
 type MailboxItem struct {
 	Seq     int64
 	At      Time // when it arrived
@@ -135,8 +135,8 @@ type EntityOffer struct {
 	Types  []EntityType
 	// Slots is how many hand-overs of calls the worker takes at a time; 0 for any number.
 	Slots int
-	// Held are the entities whose calls the worker still makes for an owner that has lost it. They
-	// have no run.
+	// Held are the entities whose calls the worker still makes for an owner that has lost the
+	// connection to it. They have no run.
 	Held []HeldRun
 	// Remote is as in Offer.
 	Remote RemoteMember
@@ -162,8 +162,8 @@ type EntityType struct {
 	// StateVersion is the version of the states that the worker writes. It reads that version and
 	// earlier ones; 0 is 1.
 	StateVersion int
-	// Log is how many operations of a key the engine keeps, and LogInputs whether with their
-	// inputs.
+	// Log is how many operations of a key the engine keeps. LogInputs says whether it keeps their
+	// inputs too.
 	Log       int
 	LogInputs bool
 }
@@ -191,8 +191,8 @@ type OperationCall struct {
 	Input Payload
 	// Trace is the trace context of the caller; empty when it is not traced.
 	Trace string
-	// Number identifies the call among those of its entity, also for the next owner; 0 for a call
-	// that is gone with its owner.
+	// Number identifies the call among the calls of its entity, also for the next owner; 0 for a
+	// call that is lost with its owner.
 	Number int64
 }
 
@@ -200,11 +200,11 @@ type OperationCall struct {
 type Interruption struct {
 	Entity     Address
 	Generation uint64 // of the hand-over
-	// Call is the index of the call in the hand-over, or AnyCall for the one that runs.
+	// Call is the index of the call in the hand-over, or AnyCall for the running one.
 	Call int
 }
 
-// AnyCall is the call of a hand-over that runs.
+// AnyCall stands for the call of a hand-over that is running.
 const AnyCall = -1
 
 // Operated is the worker's report on Operations.

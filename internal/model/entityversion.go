@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// EntityVersion names one state of an entity. The number alone is not enough: it begins again when
-// the row was removed in between.
+// EntityVersion names one state of an entity. The number alone is not enough: it starts again when
+// the row has been removed.
 type EntityVersion struct {
 	Number int64
-	// Changed is the time of the change; zero if the reader does not care.
+	// Changed is the time of the change; zero if the reader compares only the number.
 	Changed Time
 }
 

@@ -77,7 +77,7 @@ type Start struct {
 	Input   Payload
 	// RequestID deduplicates a repeated start of the same key; may be empty.
 	RequestID string
-	// Parent is the step that started this run and gets its outcome; zero when a client did.
+	// Parent is the step that started this run and gets its outcome; zero when a client started it.
 	Parent Link
 	// OnParentClose is decided by the parent. It is stored here only for operators.
 	OnParentClose ParentClosePolicy
@@ -96,17 +96,18 @@ type Start struct {
 	// Began is the journal time of event 0 when the past comes from another run; zero when it is
 	// At.
 	Began Time
-	// Seeds are the runs whose random numbers the past was made with, in order of position. Behind
-	// the last of them the run uses its own.
+	// Seeds are the runs whose random numbers the code drew in the past, in order of position.
+	// Behind the last of them the run uses its own.
 	Seeds []Seed
-	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they
-	// have their own.
+	// Identity is the run whose idempotency keys the steps keep. A retry sets it. It is zero when
+	// the steps have their own keys.
 	Identity RunID
 	// Replaced is the closed run whose key this run took under a reuse policy, without continuing
 	// it; zero when there was no such run.
 	Replaced RunID
-	// Earlier are the runs in whose name this run makes its steps, latest first; that of Identity
-	// comes last. They may have been removed since.
+	// Earlier are the runs that may have executed the steps of this run before, under the same
+	// idempotency keys, latest first; the run of Identity comes last. They may have been removed
+	// since.
 	Earlier []RunID
 	// Source is where the past comes from; zero without a past.
 	Source Source
@@ -140,6 +141,6 @@ type Outcome struct {
 	// Next is the run that follows after continue-as-new.
 	Next RunID
 	// Leaves is when the run may be removed, if its workflow has its own retention time; zero when
-	// that of the engine applies.
+	// the retention time of the engine applies.
 	Leaves Time
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// fill sets every field, so that a new field which the encoder lacks is noticed. The generators are
-// written by hand too.
+// fill sets every field, so that a test notices a new field that the encoder lacks. The generators
+// cannot do that, because they are written by hand too.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

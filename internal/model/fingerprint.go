@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Fingerprint is the same for failures of the same kind and type whose messages differ only in
-// details that change from case to case: numbers, ids, hex, times, addresses of hosts and people,
-// quoted texts, and the length of lists of these. It is 16 hex digits.
+// Fingerprint returns 16 hex digits that are the same for similar failures: failures of the same
+// kind and type whose messages differ only in details. Details are numbers, ids, hex, times,
+// addresses of hosts and people, quoted texts, and the length of lists of these.
 //
 // It helps an operator who looks at a thousand failures to see the three problems behind them. Two
-// problems may share a fingerprint, so no code may rely on its being unique.
+// problems may share a fingerprint, so no code may rely on it being unique.
 func (f *Failure) Fingerprint() string {
 	if f == nil {
 		f = &Failure{}
@@ -43,7 +43,7 @@ func pattern(message string) string {
 			rest = rest[size:]
 		case r == '"' || r == '`' || r == '\'' || r == '“' || r == '‘' || r == '«':
 			n := quotedLength(rest, r, size)
-			if n == 0 { // it is never closed: a character like others
+			if n == 0 { // the quote is never closed: an ordinary character
 				p.text(rest[:size])
 				n = size
 			} else {

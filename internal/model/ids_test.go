@@ -10,7 +10,7 @@ import (
 )
 
 // The shard of an address is part of the stored format. If this test fails, the function is wrong,
-// not the test: a store that was written with the old one cannot be read with the new one.
+// not the test: a store that was written with the old function cannot be read with the new one.
 func TestShardNeverChanges(t *testing.T) {
 	t.Parallel()
 

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// JSONPayload is a stored payload inside JSON: JSON as it is, text as text, so that a reference to
-// a blob is found in it, and everything else in base64.
+// JSONPayload writes a stored payload inside JSON. JSON is written as it is. Text is written as
+// text, so that a search finds references to blobs in it. Everything else is base64.
 type JSONPayload struct{ Payload }
 
 type payloadForm struct {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of labels. They are part of the contract: a store that was filled under wider limits could
-// not be read under these.
+// Limits of labels. They never become narrower: a build with narrower limits could not read a store
+// that has larger labels.
 const (
 	MaxLabels     = 32  // of one run
 	MaxLabelName  = 64  // bytes

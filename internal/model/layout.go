@@ -9,8 +9,8 @@ import (
 // DefaultGroup is the shard group of every name that chooses no other one.
 const DefaultGroup = "default"
 
-// Bounds of shard groups: how many a store may have beside the default one, and the bytes of a
-// name.
+// Bounds of shard groups: how many a store may have in addition to the default one, and the bytes
+// of a name.
 const (
 	MaxGroups    = 64
 	maxGroupName = 32
@@ -25,8 +25,8 @@ type Group struct {
 	Shards int
 }
 
-// Layout says which shards belong to which group, and so to which shard an address belongs. It is a
-// function of what the store keeps, so that every process decides alike, with or without the code
+// Layout says which shards belong to which group, and so to which shard an address belongs. It
+// depends only on what the store keeps, so all processes agree, whether or not they have the code
 // of the address.
 //
 // The name of a workflow, entity or service chooses a group with its ending: render@gpu belongs to
@@ -38,8 +38,8 @@ type Layout struct {
 	groups []Group
 }
 
-// NewLayout returns the layout of a store with a number of shards in total. The groups are the ones
-// beside the default group, in the order in which they were added.
+// NewLayout returns the layout of a store with this total number of shards. The groups are all
+// groups except the default one, in the order in which they were added.
 func NewLayout(shards int, groups []Group) Layout {
 	for i := range groups {
 		shards -= groups[i].Shards
@@ -159,7 +159,7 @@ func ParseGroups(text string) ([]Group, error) {
 	return groups, nil
 }
 
-// CheckGroupName says what is wrong with the name of a shard group that a store adds.
+// CheckGroupName returns what is wrong with the name of a new shard group; nil when it is valid.
 func CheckGroupName(name string) error {
 	if name == DefaultGroup {
 		return fmt.Errorf("every store has the shard group %s: it cannot be added", DefaultGroup)

@@ -19,7 +19,7 @@ const (
 	MailboxDropNamed = "drop-named"
 	// replace the state of the entity by Input, if its version is the one that ID names
 	MailboxEdit = "edit"
-	// interrupt the running call ID, or whichever calls run when ID is empty
+	// interrupt the running call ID, or all running calls when ID is empty
 	MailboxInterrupt = "interrupt"
 )
 
@@ -89,7 +89,7 @@ func ParseMailboxMark(cursor string) (k MailboxMark, ok bool) {
 	return MailboxMark{position, Time(at), parts[2]}, err == nil && err2 == nil && err3 == nil && found && position >= 0
 }
 
-// Page cuts the list after so many calls; 0 does not cut it. The cursor continues behind the cut.
+// Page cuts the list after limit calls; 0 does not cut it. The cursor continues behind the cut.
 func (c *Calls) Page(limit int) {
 	if limit <= 0 || limit >= len(c.Calls) {
 		return

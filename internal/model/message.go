@@ -24,7 +24,7 @@ const (
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 	MessageRequeue   MessageKind = 17 // an operation on a dead task; see DeadTask
-	MessageWrite     MessageKind = 20 // what a claim writes beside the history
+	MessageWrite     MessageKind = 20 // what a claim writes outside the history
 
 	// call operation Name of entity To with Input; the sender gets the result
 	MessageCall MessageKind = 21
@@ -92,7 +92,7 @@ type Message struct {
 	Node NodeID `cbor:"14,keyasint,omitzero"`
 	// Labels of the run that a start begins, sorted by name.
 	Labels []Label `cbor:"18,keyasint,omitempty"`
-	// Past is the past of a run that does not begin at the beginning.
+	// Past is the past of the run that a start begins; nil for a run without a past.
 	Past *Past `cbor:"20,keyasint,omitempty"`
 	// Runs are the runs to delete.
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
@@ -123,12 +123,13 @@ type Message struct {
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
-	// Deaths is how many processes may have died of a call that waits in a mailbox. By is the node
+	// Deaths is how many processes a call that waits in a mailbox may have killed. By is the node
 	// that counted last, before it made the call itself.
 	Deaths int    `cbor:"45,keyasint,omitempty"`
 	By     NodeID `cbor:"46,keyasint,omitzero"`
-	// Asked is a digest of a client's request, in messages that are built from a history or a dead
-	// task that was read. The same request, made again, may result in another message.
+	// Asked is a digest of a client's request. It is set in messages that are built from stored
+	// data, a history or a dead task, because a repetition of the same request may result in a
+	// different message.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
 	// Drawn says that the engine generated the request id, so that no other request can have it. It
 	// is not stored.
@@ -139,7 +140,7 @@ type Message struct {
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
-	// Lone is how many of Deaths were counted by a node that was to make the call alone.
+	// Lone is how many of Deaths were counted by a node that was about to make the call alone.
 	Lone int `cbor:"64,keyasint,omitempty"`
 	// Exported is a fingerprint of the entity row that a forced delete has exported. The owner
 	// removes no other row. It is empty in messages of older builds.
@@ -147,7 +148,7 @@ type Message struct {
 	// Linked is the connection between two nodes that has carried a copy of the request before. The
 	// sender does not know whether the owner got that copy. It is zero if there is none.
 	Linked RunID `cbor:"66,keyasint,omitzero"`
-	// Watches says that Node also wants a hint when the execution ends that a start begins or
+	// Watches says that Node also wants a hint at the end of the execution that a start begins or
 	// finds.
 	Watches bool `cbor:"67,keyasint,omitempty"`
 }

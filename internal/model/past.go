@@ -7,8 +7,8 @@ type History struct {
 	Outcome Outcome
 }
 
-// Past is the past of a run that does not begin at the beginning: a fork, a retry, a reset or an
-// import. Its events become Start.Carried of the new run, with their original times.
+// Past is the past of a run that a fork, a retry, a reset or an import begins. Its events become
+// Start.Carried of the new run, with their original times.
 type Past struct {
 	Events []PastEvent `cbor:"1,keyasint,omitempty"`
 	// Began, Seeds, Identity, Earlier, Source and Origin are copied to the start.
@@ -18,7 +18,7 @@ type Past struct {
 	Source   Source `cbor:"5,keyasint,omitzero"`
 	Origin   []byte `cbor:"6,keyasint,omitempty"`
 	// Next is the position of the next event of the open run to be replaced; 0 when it was closed.
-	// If the run has continued since, events would be lost, so the start is refused.
+	// If the run has more events by now, they would be lost, so the owner refuses the start.
 	Next int64 `cbor:"7,keyasint,omitempty"`
 	// Status and the next fields are the end of a run that is stored as closed; zero for a run that
 	// continues.
@@ -86,7 +86,7 @@ type Source struct {
 func (s Source) IsZero() bool { return s == Source{} }
 
 // Zero returns the journal time of event 0: when the run began or, if it has the past of another
-// run, when that one began.
+// run, when the other run began.
 func (s *Start) Zero() Time {
 	if s.Began != 0 {
 		return s.Began
@@ -113,11 +113,12 @@ func (s *Start) SeedAt(position int64) RunID {
 	return s.IdentityRun()
 }
 
-// Blank returns an event that keeps the place of one that was left out of a past, so that the
-// events behind it keep their positions. No step waits for it. It keeps the names of the original.
+// Blank returns an event that takes the position of an event that was left out of a past, so that
+// the events behind it keep their positions. No step waits for it. It keeps the names of the
+// original.
 func Blank(e *Event) Event {
 	return Event{Seq: e.Seq, At: e.At, Kind: EventWatched, ID: e.ID, Name: e.Name, Target: e.Target}
 }
 
-// Blank reports whether the event only keeps the place of one that was left out.
+// Blank reports whether the event only takes the position of an event that was left out.
 func (e *Event) Blank() bool { return e.Kind == EventWatched && e.Watcher == Link{} }

@@ -23,10 +23,10 @@ type Payload struct {
 const sumMark = ";sum="
 
 // WithSum returns the payload with a sum that represents its content in comparisons. The input of
-// an execution has one when its bytes do not tell whether it equals another: they are compressed,
-// encrypted or stored elsewhere. The sum is the Digest of the plain content, or a keyed digest
-// where the content is hidden. It is part of the encoding because it must go wherever the payload
-// goes, and few payloads have one.
+// an execution has a sum if its bytes are compressed, encrypted or stored elsewhere, because
+// comparing such bytes does not show whether two inputs are equal. The sum is the Digest of the
+// plain content, or a keyed digest where the content is hidden. It is part of the encoding because
+// it must go wherever the payload goes, and few payloads have one.
 func (p Payload) WithSum(sum []byte) Payload {
 	p.Encoding = p.Form() + sumMark + base64.RawURLEncoding.EncodeToString(sum)
 	return p
@@ -56,9 +56,9 @@ func (p Payload) Equal(q Payload) bool {
 	return p.Encoding == q.Encoding && bytes.Equal(p.Data, q.Data) || (p.sum() != nil || q.sum() != nil) && bytes.Equal(p.Digest(), q.Digest())
 }
 
-// Comparable reports whether the bytes, or a sum, tell whether two payloads are equal. A payload
-// that was compressed, encrypted or offloaded without a sum may differ from another one although
-// both hold the same value.
+// Comparable reports whether the bytes or the sum of the payload show whether it equals another
+// one. A payload that was compressed, encrypted or offloaded without a sum may differ from another
+// one although both hold the same value.
 func (p Payload) Comparable() bool {
 	return !strings.Contains(p.Encoding, "+") || strings.Contains(p.Encoding, sumMark)
 }
@@ -95,7 +95,7 @@ func (f *Failure) Error() string { return f.Message }
 // FailureMisused is the Type of the refusal of a request whose id belongs to another request.
 const FailureMisused = "perdure.MisusedRequestID"
 
-// FailureBusy is the type of the refusal of an order that has to wait for the code of a run: the
+// FailureBusy is the Type of the refusal of an order that has to wait for the code of a run. The
 // same request may succeed later.
 const FailureBusy = "perdure.Busy"
 

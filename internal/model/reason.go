@@ -111,8 +111,8 @@ type Reason struct {
 	Attempt int        `cbor:"4,keyasint,omitempty"`
 	Detail  string     `cbor:"5,keyasint,omitempty"`
 
-	// Where says which processes lack or have what it waits for. It is computed for each
-	// explanation and never stored.
+	// Where names the processes that lack, or have, the code that it waits for. It is computed for
+	// each explanation and never stored.
 	Where string `cbor:"-"`
 }
 

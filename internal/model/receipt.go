@@ -13,8 +13,8 @@ const DrawnIDs = "~"
 const MaxEra = 32
 
 // DrawnID returns an id for a request whose caller gave none. Random must never have been used
-// before. Era is the era in which the client draws the id, as the server has told it; empty if
-// the client does not know one. See lane/eras.go.
+// before. Era is the era that the server last sent to the client; empty if the client does not know
+// one. See lane/eras.go.
 func DrawnID(random, era string) string {
 	if era == "" {
 		return DrawnIDs + random

@@ -25,9 +25,8 @@ type Reference struct {
 	Name    string
 }
 
-// Stands reports whether the reference names something that stands on its own: something that other
-// executions may wait for as well. A signal, a promise, an update and a step belong to their
-// execution.
+// Stands reports whether the reference names something that other executions may wait for as well.
+// A signal, a promise, an update and a step belong to their execution.
 func (r *Reference) Stands() bool {
 	switch r.Kind {
 	case RefSignal, RefPromise, RefUpdate, RefStep:

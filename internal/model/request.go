@@ -14,13 +14,14 @@ type Use struct {
 	Kind   MessageKind `cbor:"1,keyasint"`
 	Name   string      `cbor:"2,keyasint,omitempty"`
 	OneWay bool        `cbor:"3,keyasint,omitempty"`
-	// Sum is a digest of the content; empty when the bytes do not tell whether two contents are
-	// equal.
+	// Sum is a digest of the content; empty when a payload in it cannot be compared, see
+	// Payload.Comparable.
 	Sum []byte `cbor:"4,keyasint,omitempty"`
 }
 
 // Use returns what the message uses its request id for. It returns nil for messages that need no
-// comparison: no other request can have the id, or the id itself says what the message is about.
+// comparison, because no other request can have the id, or because the id itself says what the
+// message is about.
 func (m *Message) Use() *Use {
 	if m.RequestID == "" || m.Drawn || m.Kind == MessageReport {
 		return nil
@@ -70,7 +71,7 @@ func (m *Message) sum() []byte {
 	return sum[:useBytes]
 }
 
-// summer collects what is digested, in a form that keeps its parts apart.
+// summer collects the content for the digest, in a form that keeps the parts apart.
 type summer struct {
 	buf   []byte
 	blind bool // a payload cannot be compared
@@ -91,8 +92,8 @@ func (s *summer) payload(p *Payload) {
 	s.buf = append(s.buf, p.Digest()...)
 }
 
-// Same reports whether two uses are the same request. An unknown use, because an older build stored
-// the answer, equals every other.
+// Same reports whether two uses are the same request. A nil use is unknown, because an older build
+// stored the answer, and equals every other use.
 func (u *Use) Same(other *Use) bool {
 	if u == nil || other == nil {
 		return true
@@ -122,9 +123,9 @@ func (u *Use) String() string {
 const (
 	UpdateIDs = "\x1fupdate "
 	CallIDs   = "\x1fcall "
-	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row that does
-	// not take its request id: the id belongs to another request, or the owner has no room now and
-	// the same request may be sent again.
+	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row. The
+	// refusal cannot be stored under the request id, because that id belongs to another request, or
+	// because the owner has no room now and the sender may repeat the request.
 	RefusedIDs = "\x1frefused "
 )
 

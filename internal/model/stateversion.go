@@ -16,7 +16,7 @@ func (p Payload) StateVersion() int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return MaxStateVersion + 1 // not ours, so no code can read it
+		return MaxStateVersion + 1 // this build did not write it, so no code can read it
 	}
 	return n
 }
@@ -41,5 +41,5 @@ func (p Payload) Bare() Payload {
 	return p
 }
 
-// ReadsState reports whether a worker with this offer knows a version of the state.
+// ReadsState reports whether a worker with this offer can read a version of the state.
 func (t *EntityType) ReadsState(version int) bool { return version <= max(1, t.StateVersion) }

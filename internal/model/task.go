@@ -140,8 +140,8 @@ func (t *TaskSpec) Check(called SettingNames) error {
 	return errors.Join(problems...)
 }
 
-// Bounds returns which numbers of a spec are out of bounds. Code that computes with a spec relies
-// on that check.
+// Bounds returns an error that names the numbers of a spec that are out of bounds. Code that
+// computes with a spec relies on that check.
 func (t *TaskSpec) Bounds() error { return errors.Join(t.bounds(nil)...) }
 
 func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
@@ -208,7 +208,7 @@ type Retry struct {
 	Jitter      int64 `cbor:"5,keyasint,omitempty"`
 	// Final are kinds and types of failures that end the retries.
 	Final []string `cbor:"6,keyasint,omitempty"`
-	// Given says that a call or a submission brought the policy. It replaces the policy of the
+	// Given says that the policy comes from a call or a submission. It replaces the policy of the
 	// activity.
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
@@ -268,7 +268,7 @@ func (r *Retry) Pause(failed int, u float64) time.Duration {
 	return time.Duration(d)
 }
 
-// Worth reports whether a failure that ends the given attempt allows another one.
+// Worth reports whether another attempt may follow the given attempt, which ended with the failure.
 func (r *Retry) Worth(attempt int, f *Failure) bool {
 	if f.Permanent || (r.MaxAttempts > 0 && attempt >= r.MaxAttempts) {
 		return false
@@ -340,7 +340,7 @@ type Claim struct {
 	// Canceled says that the task was asked to stop before it began here.
 	Canceled bool `cbor:"11,keyasint,omitempty"`
 	// Parent is the step that started the run of the task and gets its outcome; zero when a client
-	// did.
+	// started it.
 	Parent Link `cbor:"14,keyasint,omitzero"`
 }
 
@@ -358,7 +358,7 @@ type TaskReport struct {
 	Returned bool          `cbor:"5,keyasint,omitempty"`
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
 	// By is the name of the remote worker that reports. Its session sets it. It is empty if the
-	// node answers for the report: see SpeaksFor.
+	// node vouches for the report: see SpeaksFor.
 	By string `cbor:"7,keyasint,omitempty"`
 }
 
@@ -376,7 +376,7 @@ type TaskOffer struct {
 	// Limits and Breakers are the names that the code of the activities uses. Operators see them;
 	// nothing else depends on them.
 	Limits, Breakers []string
-	// Held are the claims that the worker holds from an owner that has lost it.
+	// Held are the claims that the worker holds from an owner that has lost the connection to it.
 	Held []ClaimRef
 }
 

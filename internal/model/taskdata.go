@@ -1,6 +1,6 @@
 package model
 
-// Bounds of what tasks write beside their history.
+// Bounds of what tasks write outside their history.
 const (
 	MaxTaskItems      = 256      // items of one write
 	MaxTaskStates     = 256      // names with a value, of one task
@@ -54,15 +54,15 @@ type TaskItem struct {
 	Level int16    `cbor:"4,keyasint,omitempty"` // of a line, as log/slog has them
 	Text  string   `cbor:"5,keyasint,omitempty"` // of a line
 	// At is when the task wrote it, by the clock of its worker; zero for now. The stored time is
-	// never before that of the item in front of it, and never in the future.
+	// never before the time of the previous item, and never in the future.
 	At Time `cbor:"6,keyasint,omitempty"`
 }
 
 // Size estimates the bytes that the item takes in memory and on disk.
 func (i *TaskItem) Size() int { return 64 + len(i.Name) + i.Value.Size() + len(i.Text) }
 
-// TaskWrite is what a claim writes beside the history of its run. It is applied as a whole or not
-// at all.
+// TaskWrite is what a claim writes outside the history of its run. The owner applies all of it or
+// nothing.
 type TaskWrite struct {
 	Ref ClaimRef `cbor:"1,keyasint"`
 	// First is the number of the first item; the others follow it. Each claim starts to count at 1.

@@ -28,7 +28,7 @@ func ValidTenant(name string) bool {
 }
 
 // TenantScope returns the text that separates the rows of a tenant from rows of other tenants in a
-// table that several clusters share. The default tenant has the cluster alone, as older builds
+// table that several clusters share. For the default tenant it is only the cluster, as older builds
 // wrote it.
 func TenantScope(cluster, tenant string) string {
 	if tenant == DefaultTenant || cluster == "" {

@@ -22,7 +22,7 @@ type Terms struct {
 	Retry *Retry `cbor:"4,keyasint,omitempty"`
 }
 
-// Kept returns the part of the terms that later runs have as well; nil when that is nothing.
+// Kept returns the part of the terms that also applies to later runs; nil when there is none.
 func (t *Terms) Kept() *Terms {
 	if t == nil || t.Timeout == 0 && t.Retry == nil {
 		return nil
@@ -60,8 +60,8 @@ func (t *Terms) Check() error {
 // Tries returns which attempt of its execution the run is, from 1.
 func (s *Start) Tries() int { return max(s.Attempt, 1) }
 
-// Awake returns the earliest time that code of the run can see: when its history begins or, if its
-// start was postponed, when its code does.
+// Awake returns the earliest time that code of the run can see: the begin of its history or, if its
+// start was postponed, its start time.
 func (s *Start) Awake() Time { return max(s.Zero(), s.Begins) }
 
 // TimeoutExecution is the type of the failure of an execution that took longer than its terms
@@ -69,7 +69,7 @@ func (s *Start) Awake() Time { return max(s.Zero(), s.Begins) }
 const TimeoutExecution = "timeout.execution"
 
 // TimedOut reports whether the execution ended because it took longer than its terms allow. Its
-// code was not asked.
+// code could not prevent that.
 func (o *Outcome) TimedOut() bool {
 	return o.Status == Failed && o.Failure != nil && o.Failure.Kind == FailureTimeout && o.Failure.Type == TimeoutExecution
 }

@@ -54,8 +54,8 @@ type Close struct {
 	// Begun are the positions of updates that the code has begun and not answered. The next run
 	// must not begin them again.
 	Begun []int64
-	// Retain is how long the run is kept, if its workflow has its own retention time; zero when
-	// that of the engine applies.
+	// Retain is how long the run is kept, if its workflow has its own retention time; zero when the
+	// retention time of the engine applies.
 	Retain time.Duration
 	// Retry is the policy of the workflow for failed runs; nil when it has none. The policy with
 	// which the execution was started takes precedence. Final says that the policy of the workflow
@@ -74,14 +74,14 @@ type Close struct {
 // events. The worker then finds that its expectation was wrong, discards its state and replays.
 type Turn struct {
 	Run RunID
-	// Generation is the activation that this turn belongs to. A turn of an older one is stale and
-	// changes nothing.
+	// Generation is the activation that this turn belongs to. A turn of an older activation is
+	// stale and changes nothing.
 	Generation uint64
 	// Seen is the position of the last event that the code was fed.
 	Seen     int64
 	Commands []Command
-	// Ahead is how many of the Commands the code took for granted before it made the others; 0 when
-	// it did not run ahead.
+	// Ahead is how many of the Commands were not committed when the code took them for granted and
+	// issued the rest; 0 when it did not run ahead.
 	Ahead int
 	Close *Close
 	// Running says that the body of a step runs. If the run is taken away now, the body runs again.

@@ -8,7 +8,7 @@ import (
 
 // Activation is a run handed to a worker.
 type Activation struct {
-	// Start is shared with the owner of the run. Nobody changes it.
+	// Start is shared with the owner of the run. Neither the owner nor the worker changes it.
 	Start      *Start
 	Generation uint64
 	// Events are the events after the start, including carried ones: positions 1, 2, …
@@ -45,22 +45,23 @@ type Offer struct {
 	Version string
 	// Slots is how many runs the worker works on at a time; 0 for any number. See api.Worker.
 	Slots int
-	// BuiltIn says that the worker runs the code of batch jobs, which act with rights of their
-	// callers. Only the process of the engine says so: it does not travel.
+	// BuiltIn says that the worker runs the code of batch jobs, which act with the rights of their
+	// callers. Only a worker in the process of the engine can set it: it is never sent over the
+	// network.
 	BuiltIn bool
-	// Held are the runs that the worker holds from an owner that has lost it.
+	// Held are the runs that the worker holds from an owner that has lost the connection to it.
 	Held []HeldRun
-	// Remote names the membership of a remote worker. Only the server of the worker says so: it
-	// does not travel.
+	// Remote names the membership of a remote worker. Only the server of the worker can set it: it
+	// is never sent over the network.
 	Remote RemoteMember
 }
 
-// RemoteMember names the membership of a remote worker in one role: see RemoteMemberName. The zero
-// value is that of a worker that ends with its node.
+// RemoteMember names the membership of a remote worker in one role: see RemoteMemberName. A worker
+// that ends with its node has the zero value.
 type RemoteMember struct {
 	Name string
 	// After is the name of the membership that the worker had before, at this server or another
-	// one; empty without one. What the worker holds of it comes with the offer.
+	// one; empty without one. The offer lists what the worker still holds from that membership.
 	After string
 }
 
@@ -70,7 +71,7 @@ type HeldRun struct {
 	Run     RunID
 }
 
-// TaskWorker executes tasks. The engine calls it, and so does whatever stands between the engine
+// TaskWorker executes tasks. The engine calls it, directly or through a server between the engine
 // and the worker. No method may block.
 type TaskWorker interface {
 	// Execute hands over claims that are all committed, never more at a time than the worker has
@@ -78,9 +79,9 @@ type TaskWorker interface {
 	Execute(claims []Claim)
 	// Stop tells the worker that the engine no longer waits for the outcome of a claim.
 	Stop(claim ClaimRef, why StopReason)
-	// Settle tells the worker that the engine has stored a report, or why the report counts for
-	// nothing: NotOwned when another worker has the claim. A report that is handed in twice is
-	// settled twice, with one effect.
+	// Settle tells the worker that the engine has stored a report, or why it ignores the report:
+	// NotOwned when another worker has the claim. If the worker reports twice, Settle is called
+	// twice, and the report takes effect once.
 	Settle(claim ClaimRef, err error)
 }
 
@@ -91,8 +92,8 @@ type StopReason uint8
 const (
 	// StopCanceled is a task that was cancelled. It may clean up, and its report counts.
 	StopCanceled StopReason = iota + 1
-	// StopLost is a claim that timed out, that another worker has, or whose run has ended. Its
-	// report counts for nothing.
+	// StopLost is a claim that timed out, that another worker has, or whose run has ended. The
+	// engine ignores its report.
 	StopLost
 )
 
@@ -118,9 +119,10 @@ func RemoteMemberName(tenant, id, session, role string) string {
 // IsRemoteWorker reports whether a name is one of RemoteWorkerName.
 func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }
 
-// SpeaksFor reports whether a worker may speak for a claim. A remote worker says itself which
-// claims it has, so the history must name it; behind its name the history has the node of the
-// worker. An empty name stands for a node, which knows what its own workers have.
+// SpeaksFor reports whether a worker may speak for a claim. A remote worker tells the engine which
+// claims it has, so the engine checks that the history names this worker. The history appends the
+// node of the worker to the name. An empty name stands for a node, which knows the claims of its
+// own workers.
 func SpeaksFor(by, named string) bool {
 	if i := strings.LastIndexByte(named, '@'); i >= 0 {
 		named = named[:i]

@@ -21,8 +21,8 @@ func NewLookout() *Lookout {
 // LookNow makes it look now. It does not wait.
 func (l *Lookout) LookNow() { ring(l.now) }
 
-// Expect says that something is expected. The caller must call it after its expects function
-// returns true, so that the expectation is not missed. It does not wait.
+// Expect says that something is expected. The caller must call it only when its expects function
+// already returns true; otherwise Run may miss the expectation. It does not wait.
 func (l *Lookout) Expect() { ring(l.begun) }
 
 func ring(c chan struct{}) {

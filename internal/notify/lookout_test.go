@@ -56,11 +56,11 @@ func TestLookout(t *testing.T) {
 		w.LookNow()
 		w.after(t, time.Millisecond, 1)
 		w.expects.Store(false)
-		w.after(t, time.Hour, 1) // the one that was due tells that nothing is
+		w.after(t, time.Hour, 1) // the look that was due finds that nothing is expected
 	})
 }
 
-// Repeated calls of Expect do not delay the next look.
+// Repeated calls of Expect do not postpone the next look.
 func TestLookoutIsNotPutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

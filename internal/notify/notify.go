@@ -1,7 +1,7 @@
 // Package notify carries wake-up hints between nodes.
 //
-// A hint is never the truth: the receiver looks at the store. Hints may be lost, duplicated,
-// delayed and reordered. Losing all of them only costs latency.
+// A hint has no content: the receiver looks at the store. Hints may be lost, duplicated, delayed
+// and reordered. Losing all of them only costs latency.
 package notify
 
 import (

@@ -26,8 +26,9 @@ const (
 	maxReplies  = 64 << 20 // bytes of replies that wait to be sent
 )
 
-// A side that sends nothing says every beat that it is alive. A side that hears nothing for silence
-// ends the connection. That is less than a lease, so callers use the store long before it ends.
+// A side that has nothing to send sends an empty frame every beat. A side that receives nothing for
+// silence ends the connection. Silence is shorter than a lease, so callers use the store long
+// before the lease ends.
 const (
 	beat    = time.Second
 	silence = 4 * time.Second
@@ -126,7 +127,8 @@ func (c *conn) fail(why error) {
 	close(c.ended)
 	c.mu.Unlock()
 
-	// Without the farewell of TLS: a node that takes nothing would delay it, and the callers below.
+	// Close without the closing message of TLS: a node that reads nothing would delay that message,
+	// and the callers below.
 	_ = c.raw.NetConn().Close()
 	for _, k := range calls {
 		k.err = ErrLost
@@ -228,7 +230,8 @@ func (c *conn) wakeWaiting() {
 	}
 }
 
-// write sends frames. A frame takes what has gathered while the one before was written.
+// write sends frames. A frame takes the items that have gathered while the previous frame was
+// written.
 func (c *conn) write() error {
 	alive := time.NewTimer(beat)
 	defer alive.Stop()
@@ -393,7 +396,7 @@ func (c *conn) receive(it item) error {
 		}
 	case itemCredit:
 		if len(it.body) != 8 || it.number > uint64(c.usedItems) || binary.BigEndian.Uint64(it.body) > uint64(c.usedBytes) {
-			return fault.New(fault.Invalid, "node %s gives back credit that it has not got", c.peer)
+			return fault.New(fault.Invalid, "node %s gives back credit that it does not have", c.peer)
 		}
 		c.usedItems -= int(it.number)
 		c.usedBytes -= int(binary.BigEndian.Uint64(it.body))

@@ -29,8 +29,8 @@ type Config struct {
 	Dial     func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Endpoint is where a process listens for its peers. It lives as long as the process. The node
-// joins it anew in each incarnation.
+// Endpoint is where a process listens for its peers. It lives as long as the process. Each
+// incarnation of the node joins it again.
 type Endpoint struct {
 	cert        tls.Certificate
 	fingerprint string
@@ -149,13 +149,14 @@ func (e *Endpoint) welcome(raw net.Conn) {
 var errStarting = errors.New("this node refuses the connection, because it is starting")
 
 // isHangUp reports whether the other side ended the connection during the handshake: a node that
-// stops while it connects, or a health check that only opens the port. Nothing was refused.
+// stops while it connects, or a health check that only opens the port. In that case this node has
+// refused nothing.
 func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// meet finds out which node has connected. It tells the other side why it refuses a node if that is
-// a known process of the cluster. Strangers learn nothing about this node.
+// meet finds out which node has connected. If it refuses a known process of the cluster, it tells
+// that process why. Strangers learn nothing about this node.
 func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 	c := tls.Server(raw, serverTLS(e.cert))
 	r := bufio.NewReaderSize(c, readBuffer)

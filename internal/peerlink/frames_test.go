@@ -174,7 +174,7 @@ func TestHostileFrames(t *testing.T) {
 			synctest.Wait()
 		}
 
-		// Replies and withdrawals of nothing do no harm.
+		// Replies and withdrawals for requests that do not exist do no harm.
 		lost := b.lost()
 		if _, err := a.net.to(b.id).raw.Write(framed(item{kind: itemReply, number: 77}, item{kind: itemNone, number: 78}, item{kind: itemCancel, number: 79})); err != nil {
 			t.Error(err)

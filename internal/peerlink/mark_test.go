@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/peerlink/lan"
 )
 
-// A request says which mark its sender had returned before. A request that was on its way while the
-// sender gave the connection up does not have a mark of after that.
+// A request says which mark its sender had returned before. A request that was on its way when its
+// sender gave the connection up has no later mark.
 func TestMarks(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		var late lan.Late

@@ -34,7 +34,7 @@ type Member struct {
 type Handler interface {
 	// HandleRequest receives a request, which it answers once, now or later, or never. It must not
 	// block. It calls taken once, when the request no longer waits for room: the other node may
-	// send only a limited number that wait.
+	// send only a limited number of requests that wait.
 	HandleRequest(ctx context.Context, r *Request, taken func())
 	// HandleNote receives a note. It must not block, and calls taken in the same way.
 	HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func())
@@ -72,7 +72,7 @@ type Net struct {
 	ended   bool
 	mark    uint64
 	early   []Peer          // peers that were set before Run
-	ctx     context.Context //nolint:containedctx // that of Run; nil before
+	ctx     context.Context //nolint:containedctx // the context of Run; nil before
 	wg      sync.WaitGroup
 }
 
@@ -273,8 +273,8 @@ func (n *Net) serve(c *conn) {
 
 // Mark sends a mark to all other nodes, which return it. A later mark has a higher number. A
 // request says which mark came back before it (Request.Since). Its sender still used the connection
-// when it returned that mark, so it had not sent the request by another way then. Without marks, a
-// request could be on its way while its sender has already given the connection up.
+// when it returned that mark, so it had not yet sent the request by another way. Without marks, a
+// request could still be on its way after its sender has given the connection up.
 func (n *Net) Mark(mark uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

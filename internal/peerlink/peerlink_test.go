@@ -336,7 +336,8 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
-// A node refuses what does not belong to it, and says why. Its connections do not suffer.
+// A node refuses connections that do not belong to it, and says why. Its other connections are not
+// affected.
 func TestRefusals(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		a, b := open(t, l, 1, nil), open(t, l, 200, nil)
@@ -388,7 +389,7 @@ func TestRefusals(t *testing.T) {
 		expect(stranger(7, true, nil, wrong), "this is node "+b.id.String())
 		expect(stranger(8, true, nil, Peer{Node: b.id, Address: "nowhere", Fingerprint: b.end.Fingerprint()}), "connection refused")
 
-		// A health check that only opens the port is no news.
+		// A health check that only opens the port leaves no line in the log.
 		time.Sleep(logEvery)
 		before := b.logs.String()
 		c, err := l.Dial(t.Context(), b.end.Address())

@@ -49,8 +49,8 @@ func (r *Request) IsWaiting() bool {
 	return r.conn.why == nil && r.conn.serving[r.number] == r
 }
 
-// OnCancel sets what happens when the caller no longer waits. It happens at once if that is so
-// already.
+// OnCancel sets the function to call when the caller no longer waits. If the caller has already
+// stopped waiting, OnCancel calls it at once.
 func (r *Request) OnCancel(do func()) {
 	r.mu.Lock()
 	canceled := r.canceled
@@ -61,7 +61,7 @@ func (r *Request) OnCancel(do func()) {
 	}
 }
 
-// cancel says that the caller no longer waits.
+// cancel notes that the caller no longer waits.
 func (r *Request) cancel() {
 	r.mu.Lock()
 	do := r.onCancel

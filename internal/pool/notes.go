@@ -12,8 +12,8 @@ import (
 
 // How much the pool collects before it writes, and for how long.
 const (
-	linesAfter = time.Second            // a log line waits at most this long for others
-	itemsAfter = 100 * time.Millisecond // a streamed item less: a reader may wait for it
+	linesAfter = time.Second            // a log line waits at most this long for further lines
+	itemsAfter = 100 * time.Millisecond // a streamed item waits for less time, because a reader may wait for it
 
 	fullItems = 64 // this many are written at once
 	fullBytes = 64 << 10
@@ -342,7 +342,8 @@ func (n *notes) next() []model.TaskItem {
 		most = 1
 	}
 
-	// A caller of Set waits for its own item. Written alone, the error belongs to it alone.
+	// A caller of Set waits for its own item. It is written alone, so that an error belongs only to
+	// it.
 	var items []model.TaskItem
 	for size := 0; len(items) < most && size < mostBytes/2; {
 		o := &n.queue[len(items)]

@@ -292,7 +292,8 @@ func TestNotesOfALostTask(t *testing.T) {
 	})
 }
 
-// Whatever the engine does with calls, in the end it has what the task wrote, in order, once.
+// Whatever the engine does with calls, in the end it has everything that the task wrote, in order
+// and once.
 func TestNotesArriveOnceInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

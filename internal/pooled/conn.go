@@ -21,14 +21,14 @@ const (
 
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
-// Conn is a connection that has a buffer only while it holds bytes that its reader has not taken
-// yet. Like a bufio.Reader, it serves one reader at a time.
+// Conn is a connection that has a buffer only while there are bytes that its reader has not taken.
+// Like a bufio.Reader, it serves one reader at a time.
 type Conn struct {
 	net.Conn
 
 	// raw waits for bytes without a buffer; nil if the connection cannot do so.
 	raw  syscall.RawConn
-	pull func(fd uintptr) bool // takes bytes from raw, and tells whether there were any
+	pull func(fd uintptr) bool // takes bytes from raw, and reports whether there were any
 	err  error                 // of the last pull
 
 	shared *[bufferSize]byte // holds rest; nil while there is none
@@ -36,7 +36,7 @@ type Conn struct {
 	rest   []byte
 }
 
-// New returns a connection that reads from another one. The caller no longer reads from that one.
+// New returns a connection that reads from c. From then on the caller must not read from c itself.
 func New(c net.Conn) *Conn {
 	p := &Conn{Conn: c}
 	if s, ok := c.(syscall.Conn); ok && canPull {
@@ -66,8 +66,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Peek waits for the first n bytes of the connection, which are still there to be read. It returns
-// fewer of them, and an error, if the others do not come. A caller asks for it before it reads.
+// Peek waits for the first n bytes of the connection and leaves them there to be read. It returns
+// fewer bytes, and an error, if the others do not arrive. The caller must call it before the first
+// Read.
 func (c *Conn) Peek(n int) ([]byte, error) {
 	for len(c.rest) < n {
 		if err := c.more(); err != nil {
@@ -77,7 +78,7 @@ func (c *Conn) Peek(n int) ([]byte, error) {
 	return c.rest[:n], nil
 }
 
-// fill waits for bytes and keeps them. There must be none.
+// fill waits for bytes and keeps them. The connection must hold no bytes before.
 func (c *Conn) fill() error {
 	if c.raw == nil {
 		if c.own == nil {
@@ -86,7 +87,7 @@ func (c *Conn) fill() error {
 		n, err := c.Conn.Read(c.own)
 		c.rest = c.own[:n]
 		if n > 0 {
-			return nil // an error comes again
+			return nil // the next read returns the error again
 		}
 		return err
 	}
@@ -153,7 +154,7 @@ func (l Listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if _, ok := c.(syscall.Conn); !ok || !canPull {
-		return c, nil // it has buffers of its own, such as one with TLS, or was made by New
+		return c, nil // the connection has its own buffers, as with TLS, or New has made it
 	}
 	return New(c), nil
 }

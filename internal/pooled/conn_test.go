@@ -40,7 +40,7 @@ var ends = map[string]func(net.Conn) net.Conn{
 	"own":    func(c net.Conn) net.Conn { return struct{ net.Conn }{c} },
 }
 
-// Whatever the sizes of the reads are, the bytes come in order and once.
+// Whatever the sizes of the reads are, the bytes arrive in order and once.
 func TestBytesComeInOrder(t *testing.T) {
 	t.Parallel()
 	want := make([]byte, 1<<18)
@@ -77,7 +77,7 @@ func TestBytesComeInOrder(t *testing.T) {
 	}
 }
 
-// A Peek waits for all bytes, says how far it came, and takes none.
+// A Peek waits for all bytes, returns those that have arrived, and takes none.
 func TestPeekTakesNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range ends {
@@ -98,7 +98,8 @@ func TestPeekTakesNothing(t *testing.T) {
 	}
 }
 
-// A read ends with its deadline and when the connection is closed, and goes on after a deadline.
+// A read ends at its deadline and when the connection is closed. After a deadline, reads can
+// continue.
 func TestReadEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range ends {
@@ -126,7 +127,7 @@ func TestReadEnds(t *testing.T) {
 	}
 }
 
-// An error of a connection comes behind the bytes before it.
+// The reader gets all bytes that arrived before an error, and then the error.
 func TestErrorComesLast(t *testing.T) {
 	t.Parallel()
 	near, _ := pair(t)
@@ -137,7 +138,7 @@ func TestErrorComesLast(t *testing.T) {
 	}
 }
 
-// scripted is a connection that reads what a test says.
+// scripted is a connection whose reads return what the test has set.
 type scripted struct {
 	net.Conn
 
@@ -161,7 +162,8 @@ func TestResetIsAnError(t *testing.T) {
 	}
 }
 
-// A connection that waits has no buffer: what many of them take is what they are.
+// A connection that waits has no buffer, so many of them take no memory except for their own
+// values.
 func TestWaitingTakesNoBuffer(t *testing.T) {
 	near, far := pair(t)
 	c := pooled.New(near)

@@ -1,4 +1,4 @@
 package pooled
 
-// Holds tells whether a connection has a buffer.
+// Holds reports whether a connection has a buffer.
 func (c *Conn) Holds() bool { return c.shared != nil || c.rest != nil }

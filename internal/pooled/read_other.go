@@ -4,7 +4,7 @@ package pooled
 
 import "errors"
 
-// canPull tells that connections have buffers of their own here.
+// canPull says that every connection has its own buffer here.
 const canPull = false
 
 // readNow is not called.

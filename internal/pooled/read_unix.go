@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// canPull tells that readNow works here.
+// canPull says that readNow works here.
 const canPull = true
 
-// readNow reads what has arrived. Again tells that nothing has.
+// readNow reads what has arrived. again reports that nothing has arrived.
 func readNow(fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
 		n, err = syscall.Read(int(fd), b)

@@ -12,13 +12,13 @@ import (
 )
 
 // A server that restarts loses its sessions with workers, and hands the same runs out again a
-// moment later. The worker outlives that: it lets the bodies of a lost run go on, and keeps the
-// outcomes that the lost owner has not confirmed. When the run is activated again, its code is
-// replayed. A step whose attempt is kept here does not run its body again: it waits for the body
-// that runs already, or takes the outcome that is there.
+// moment later. The worker survives that: it lets the bodies of a lost run continue, and keeps the
+// outcomes that the lost owner has not confirmed. When the run is activated again, the worker
+// replays its code. A step whose attempt was kept does not run its body again: it waits for the
+// running body, or takes the kept outcome.
 
-// keepFor is how long the worker keeps the attempts of a lost run that is not activated again. Then
-// another worker has the run, or it is over.
+// keepFor is how long the worker keeps the attempts of a lost run that is not activated again.
+// After that time, another worker has the run, or the run is over.
 const keepFor = time.Minute
 
 // attemptKey identifies an attempt of a step.
@@ -68,7 +68,8 @@ type keptAttempts struct {
 	all map[attemptKey]*keptAttempt
 }
 
-// add keeps an attempt. An older one under the same key has the same outcome, and goes first.
+// add keeps an attempt. It replaces an older attempt under the same key, which has the same
+// outcome.
 func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
 	k := &keptAttempt{body: body, done: make(chan struct{})}
 	s.mu.Lock()
@@ -144,8 +145,9 @@ func (s *keptAttempts) close() {
 
 var errNotActivated = fmt.Errorf("%w: the run was lost with its server and was not activated here again", ErrCanceled)
 
-// Lose takes a run away whose owner has lost the session with this worker. The worker keeps what
-// still runs: if the run is activated here again, its steps go on instead of beginning anew.
+// Lose takes away a run whose owner has lost the session with this worker. The worker keeps the
+// bodies that still run: if the run is activated here again, its steps continue instead of starting
+// again.
 func (w *Worker) Lose(id model.RunID, generation uint64) {
 	if r := w.findRun(id, generation); r != nil {
 		r.lose()
@@ -173,9 +175,9 @@ func (r *run) stopInline() {
 	}
 }
 
-// handOverTo lets a new activation of a lost run begin once this one has let go of its attempts. It
-// returns false when the new one need not wait. An activation that waits itself has let go of
-// nothing, even if it is not lost.
+// handOverTo lets a new activation of a lost run begin once this one has handed over its attempts.
+// It returns false when the new one need not wait. An activation that itself waits for an earlier
+// one has not handed over its attempts, even if it is not lost.
 func (r *run) handOverTo(next *run) bool {
 	if !r.precede(next) {
 		return false
@@ -199,7 +201,7 @@ func (r *run) precede(next *run) bool {
 
 func isCancelRequest(e *model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// cancelInlineLocked tells the inline body that the execution is to end.
+// cancelInlineLocked tells the inline body that the execution is being cancelled.
 func (r *run) cancelInlineLocked() {
 	if a := r.inline; a != nil && a.cancelable && a.body != nil {
 		a.body.end(ErrCanceled)
@@ -233,7 +235,7 @@ func (r *run) keepAttempts() {
 	for _, a := range r.m.asks {
 		switch {
 		case a.kind != askStep || a.state != stepRunning || !a.launched || a.dropped:
-		case a.body == nil: // it waits for limits or a slot, and has not begun
+		case a.body == nil: // the attempt waits for limits or a slot, and has not begun
 			r.abandonLocked(a, cause)
 		default:
 			a.kept = r.w.kept.add(attemptKey{r.start.Run, a.id, a.attempt + 1}, a.body)
@@ -258,8 +260,8 @@ func isOutcome(c *model.Command) bool {
 	}
 }
 
-// adopt reports the outcome of a kept attempt as that of this one, which has passed the gate if p
-// is not nil.
+// adopt reports the outcome of a kept attempt as the outcome of this attempt, which has passed the
+// gate if p is not nil.
 func (r *run) adopt(j job, p *passage, outcome model.Command) {
 	if p != nil {
 		var err error

@@ -113,8 +113,9 @@ func TestActivationsWaitForAnInlineBody(t *testing.T) {
 	}
 }
 
-// A request to cancel reaches the inline body of a lost activation, whether the new history has it
-// or it comes while the new activation waits, also behind an activation that never began.
+// A cancel request reaches the inline body of a lost activation. It does so whether the new history
+// has the request or it arrives while the new activation waits, and even behind an activation that
+// never began.
 func TestCancelReachesTheBodyOfALostRun(t *testing.T) {
 	for _, losses := range []int{1, 2} {
 		for _, late := range []bool{false, true} {
@@ -143,8 +144,7 @@ func TestCancelReachesTheBodyOfALostRun(t *testing.T) {
 	}
 }
 
-// An attempt that waits for a slot when the run is lost has not begun: the next activation makes
-// it.
+// An attempt that waits for a slot when the run is lost has not begun. The next activation runs it.
 func TestAttemptsInLineBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine
@@ -172,8 +172,8 @@ func TestAttemptsInLineBeginAnew(t *testing.T) {
 	})
 }
 
-// A lost run that does not come back stops its bodies after a minute, inline or not. One that comes
-// back in time goes on, however long the body takes then.
+// A lost run that does not come back stops its bodies after a minute, inline or not. A run that
+// comes back in time continues, however long the body takes after that.
 func TestKeptAttemptsExpire(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		for _, back := range []bool{true, false} {
@@ -233,8 +233,8 @@ func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
 	}
 }
 
-// The outcome of an attempt is taken as it is: a retry counts as one attempt, with its number, and
-// a time limit of an attempt goes on from where it was.
+// The next activation takes the outcome of an attempt unchanged: a retry counts as one attempt,
+// with its number, and the time limit of an attempt continues to run.
 func TestOutcomesOfLostAttempts(t *testing.T) {
 	t.Run("retry", func(t *testing.T) {
 		lossy(t, func(e *engine, x replay.Ctx) (string, error) {

@@ -89,7 +89,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 	}
 }
 
-// TestBodyWaitsForCommit checks that a body does not run before the outcome before it is committed.
+// TestBodyWaitsForCommit checks that a body does not run before the previous outcome is committed.
 func TestBodyWaitsForCommit(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		return "", steps("a", "b")(e, x)
@@ -162,9 +162,9 @@ func TestSignalTakenRidesAlong(t *testing.T) {
 	})
 }
 
-// TestWhatRidesAlongComesTrue lets everything that may be recorded with the outcome of a step come
-// back, event by event. The code is not executed again, and what it asked for behind that is not
-// asked for again.
+// TestWhatRidesAlongComesTrue delivers everything that may be recorded together with the outcome of
+// a step, event by event. The worker does not execute the code again, and does not repeat the
+// requests that followed.
 func TestWhatRidesAlongComesTrue(t *testing.T) {
 	for name, ask := range map[string]func(e *engine, x replay.Ctx) error{
 		"state":   func(_ *engine, x replay.Ctx) error { return x.SetState("s", payload("1"), nil) },

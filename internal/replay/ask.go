@@ -100,8 +100,8 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	return a
 }
 
-// request asks the engine for something: at once at the end of the history, otherwise when the
-// history turns out not to have it.
+// request asks the engine for something. At the end of the history it asks at once. Before that it
+// asks only if the history turns out not to have a record of it.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
 		if !m.wasSent(a) {

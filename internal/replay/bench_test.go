@@ -122,8 +122,8 @@ func BenchmarkStep(b *testing.B) {
 	s.measure(b, func(n int) { s.run(n) })
 }
 
-// BenchmarkParkedStep measures one live step beside another coroutine: its body runs on another
-// goroutine, and the coroutine parks.
+// BenchmarkParkedStep measures one live step while another coroutine exists: its body runs on
+// another goroutine, and the coroutine parks.
 func BenchmarkParkedStep(b *testing.B) {
 	s := newMemory(func(x replay.Ctx, in model.Payload) (model.Payload, error) {
 		x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })

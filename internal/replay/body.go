@@ -179,7 +179,8 @@ func (j job) run() {
 
 	ctx := r.bodyContext(a)
 	a.body = ctx
-	// In the same step: if the run is lost from here on, this attempt is kept in place of that one.
+	// Take the kept attempt in the same step: if the run is lost from here on, this attempt is kept
+	// in its place.
 	kept := r.w.kept.take(attemptKey{r.start.Run, a.id, a.attempt + 1})
 	r.retell = r.retell || p != nil
 	r.mu.Unlock()
@@ -350,7 +351,7 @@ func (r *run) abandonLocked(a *ask, cause error) {
 	}
 }
 
-// cancelBodies tells every running body of the machine that its outcome is no longer wanted.
+// cancelBodies tells every running body of the machine that its outcome is no longer needed.
 func (r *run) cancelBodies(m *machine, why string) {
 	if r.bodies.Load() == 0 {
 		return

@@ -15,9 +15,10 @@ import (
 )
 
 // Check replays a whole history with today's code, without an engine and without running steps. It
-// returns nil when the code fits: the code asks for everything that is recorded and, if it ended
-// the recorded run itself, ends in the same way. Otherwise the error, of kind Blocked, says what
-// was recorded and what the code did instead. It is a [Misfit] if it is about one event.
+// returns nil when the code fits the history. That means that the code asks for everything that is
+// recorded and, if the recorded run was ended by its code, ends in the same way. Otherwise the
+// error, of kind Blocked, says what was recorded and what the code did instead. It is a [Misfit] if
+// it is about one event.
 func Check(ctx context.Context, cfg Config, h *model.History) error {
 	v, err := conclude(ctx, cfg, h, nil)
 	if err != nil {
@@ -66,7 +67,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	return v, err
 }
 
-// lastTime returns the time of the owner's clock, as far as a history tells.
+// lastTime returns the latest time of the owner's clock that a history shows.
 func lastTime(h *model.History) model.Time {
 	now := max(h.Start.Awake(), h.Start.At)
 	if n := len(h.Events); n > 0 {
@@ -95,7 +96,7 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
 	case !codeEnded(h):
-		return nil // even if the code ends here: its end may not have been recorded yet
+		return nil // correct even if the code ends here: its end may not be recorded yet
 	case v.end == nil || v.wouldAddEvents():
 		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.describeAsks())
 	}
@@ -128,8 +129,8 @@ func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
-// codeEnded reports whether the code ended the run. A run that was reset, timed out or ended
-// from outside stopped where it was.
+// codeEnded reports whether the code ended the run. It did not end a run that was reset, that timed
+// out or that was ended from outside.
 func codeEnded(h *model.History) bool {
 	o := &h.Outcome
 	switch o.Status {
@@ -147,14 +148,15 @@ func codeEnded(h *model.History) bool {
 }
 
 // hasBegun reports whether the code of a delayed run began before the run was canceled: the history
-// has the request, or something that the code asked for. A request that ends the run before that
-// leaves no event. It may be later than the start time, because a timer may be late.
+// has the request, or something that the code asked for. A cancel request that ends the run before
+// its code begins leaves no event. Such a request may be later than the start time, because a timer
+// may be late.
 func hasBegun(h *model.History) bool {
 	return slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventCancelRequest || e.ID != "" })
 }
 
-// wouldAddEvents reports whether the code would add to the history. What it had asked for before
-// its end is recorded.
+// wouldAddEvents reports whether the code would add events to the history. A recorded run has
+// events for everything that its code asked for before its end.
 func (v *verdict) wouldAddEvents() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer
@@ -222,8 +224,7 @@ func (c *checker) tell(v verdict) {
 	}
 	c.told = true
 	if r := c.w.findRun(c.run, firstGeneration); r != nil {
-		// The goroutine that reports holds the baton, or has just laid it down, so the code is at
-		// rest.
+		// The goroutine that reports holds the baton, or has just laid it down, so no code runs.
 		switch {
 		case v.blocked != nil:
 			v.misfit = r.m.misfit

@@ -10,12 +10,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Checks are checks for tests of users' code. They cost too much elsewhere. The worker keeps source
-// positions and reports mistakes to the test.
+// Checks are checks for tests of users' code. They are too expensive elsewhere. With them, the
+// worker keeps source positions and reports mistakes to the test.
 type Checks struct {
 	// Twice executes the code twice, from its first line, up to every point where it can only wait
-	// or begin a step. If it does not ask for the same both times, the run is blocked before
-	// anything happens. Waiting runs do not stay in memory.
+	// or begin a step. If the code asks for different things the second time, the worker blocks the
+	// run before anything takes effect. Waiting runs do not stay in memory.
 	Twice bool
 	// Found receives every mistake, from any goroutine. It must not block.
 	Found func(Mistake)
@@ -71,29 +71,29 @@ func (c *Checks) reportAttempt(a *ask, out model.Payload, err error) {
 
 // ---- twice
 
-// twin is what an earlier machine had asked for after a number of events.
+// twin records what an earlier machine had asked for after a number of events.
 type twin struct {
 	fed  int
 	asks map[string]*ask
 }
 
 // doubtful reports whether the code must be executed again before its requests take effect. A
-// machine can be thrown away only if no report of it is on its way, and facts that are not reported
-// yet must be kept.
+// machine can be thrown away only if none of its reports is in flight and it has no unreported
+// facts.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
 	})
 }
 
-// unproven reports whether the code was executed up to here only once, although it should be twice.
+// unproven reports whether the code has been executed up to here only once, although Twice is set.
 func (m *machine) unproven() bool {
 	c := m.w.cfg.Checks
 	return c != nil && c.Twice && m.proven != m.fed+1
 }
 
-// prove compares what the code asks for with what it asked for the first time, or lets it execute
-// again. It reports false when the baton is gone.
+// prove compares what the code asks for with what it asked for the first time. If this is the first
+// time, prove starts the second execution. It reports false when the baton is gone.
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil
@@ -123,7 +123,7 @@ func (t *twin) difference(m *machine) string {
 	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
 		a, b := t.asks[id], m.asks[id]
 		switch {
-		case a.kind == askPin: // the machine asks for it, until it is recorded, not the code
+		case a.kind == askPin: // the machine, not the code, asks for it until it is recorded
 		case b == nil:
 			before = append(before, a.describe())
 		case a.kind == askLock && a.section.ended != b.section.ended:

@@ -163,8 +163,8 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is started again
 		}
 	} else if !c.Keyed && !self.Identity.IsZero() {
-		// A child that the retried run started before, and that is not in its past, must not fail
-		// it again.
+		// The retried run may have started a child that is not in its past. A failure of that child
+		// must not fail the run again.
 		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
 
@@ -214,7 +214,7 @@ func (m *machine) adopt(a *ask) {
 }
 
 // Outcome returns the result of another execution as a future. The result of a child arrives
-// anyway; other executions are watched.
+// without a request. For another execution, Outcome sends a watch.
 func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	if err := x.enter("Result"); err != nil {
 		return failedFuture(err)

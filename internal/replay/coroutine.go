@@ -94,9 +94,9 @@ func (x Ctx) enter(call ...string) error {
 	return nil
 }
 
-// must is enter for calls that return no error. A panic on a goroutine of users would end the
-// process, with everything else in it. So such a goroutine ends alone, and the next durable call of
-// the run returns the error.
+// must is enter for calls that return no error. A panic on a goroutine that user code started would
+// end the whole process. So must ends only that goroutine, and the next durable call of the run
+// returns the error.
 func (x Ctx) must(call string) {
 	err := x.enter(call)
 	if err == nil {
@@ -214,7 +214,7 @@ func (c *Coroutine) handleExit() {
 	}
 }
 
-// replace continues for a goroutine that user code has ended.
+// replace continues the coroutine after user code has ended its goroutine.
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
 	defer c.handleExit()
@@ -260,7 +260,7 @@ func (x Ctx) Attempt() int {
 }
 
 // Now returns the time of the history position. It first waits until everything that the code took
-// for granted is committed, because only then its time is known.
+// for granted is committed, because the time is unknown before that.
 func (x Ctx) Now() time.Time {
 	c := x.co
 	if c == nil {
@@ -338,9 +338,9 @@ func (x Ctx) UUID() string {
 	return string(text[:])
 }
 
-// stream is the random numbers of a coroutine, seeded by the run. While a run with a past is inside
-// that past, it draws the numbers of the run that made it. Behind the past the run has its own
-// numbers, so that a fork does not draw the same numbers as its source.
+// stream is the random numbers of a coroutine, seeded by the run. While a run replays a past, it
+// draws the numbers of the run that the past comes from. Behind the past it draws its own numbers,
+// so that a fork does not draw the same numbers as its source.
 type stream struct {
 	c       *Coroutine
 	purpose string

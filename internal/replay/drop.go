@@ -7,17 +7,18 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A signal that an operator has dropped must not reach the code, and the replay must still repeat
-// what the code did before the drop. So each dropped signal vanishes at a place of the history:
+// A signal that an operator has dropped must not reach the code, but a replay must still repeat
+// what the code did before the drop. So each dropped signal vanishes at a certain place in the
+// history:
 //
 //   - Where nothing rests on the signal, it vanishes before it comes. The event of the drop says
 //     so.
 //   - Otherwise the code may have noticed the signal without taking it. It may have selected it, or
-//     another receive may have got a later signal because of it. Then the signal vanishes where it
-//     was dropped.
-//   - The code may take the signal before that place. The turn that told of this was lost, or it
-//     would be recorded and the signal could not have been dropped. So nothing rests on the event
-//     that had the code take it: the signal vanishes before that event.
+//     another receive may have got a later signal because of it. In that case the signal vanishes
+//     where it was dropped.
+//   - The replayed code may take the signal before that place. The turn that reported this was
+//     lost: otherwise it would be recorded, and the signal could not have been dropped. So nothing
+//     depends on the event that made the code take the signal, and the signal vanishes before it.
 //
 // Every replay finds the same places, because they follow from the history up to the drop.
 
@@ -38,7 +39,7 @@ func (r *run) noteDrop(e *model.Event) {
 	}
 }
 
-// isHidden reports whether the signal of an event never comes.
+// isHidden reports whether the code never sees the signal of an event.
 func (m *machine) isHidden(i int) bool {
 	at, dropped := m.r.drops[int64(i+1)]
 
@@ -60,8 +61,8 @@ func (m *machine) vanish(i int) {
 	}
 }
 
-// preventTake restarts the replay when the code takes a signal that was dropped. Then it does not
-// return.
+// preventTake restarts the replay if the code takes a signal that was dropped. In that case it does
+// not return.
 func (m *machine) preventTake(c *Coroutine, seq int64) {
 	if _, dropped := m.r.drops[seq]; !dropped {
 		return
@@ -83,7 +84,8 @@ func (m *machine) hasTaken(seq int64) bool {
 	return false
 }
 
-// isShown reports whether the signal at an index has come to the code, which has not taken it.
+// isShown reports whether the signal at an index has reached the code and the code has not taken
+// it.
 func (m *machine) isShown(name string, i int) bool {
 	has := func(f *Future) bool { return f.kind == futureSignal && int(f.received) == i }
 	if q := m.signals[name]; q != nil && (slices.Contains(q.received, i) || slices.ContainsFunc(q.bound, has)) {
@@ -93,7 +95,7 @@ func (m *machine) isShown(name string, i int) bool {
 	return m.inbox != nil && slices.ContainsFunc(m.inbox.ready, has)
 }
 
-// remove takes a signal away that has come to the code.
+// remove takes away a signal that has reached the code.
 func (m *machine) remove(name string, i int) {
 	has := func(f *Future) bool { return f.kind == futureSignal && int(f.received) == i }
 	if b := m.inbox; b != nil {
@@ -111,8 +113,8 @@ func (m *machine) remove(name string, i int) {
 	}
 }
 
-// unresolve makes a receive wait again whose signal was dropped. Every coroutine is parked. A
-// coroutine that waits for several futures has counted this one.
+// unresolve makes a receive wait again after its signal was dropped. Every coroutine is parked. If
+// a coroutine waits for several futures, unresolve corrects its count of resolved ones.
 func (m *machine) unresolve(f *Future) {
 	m.unbindSignal(f)
 	f.done, f.out, f.received, f.pos, f.sub = false, model.Payload{}, 0, 0, 0

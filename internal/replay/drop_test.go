@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// unread are the positions of the signals that the code has not taken.
+// unread returns the positions of the signals that the code has not taken.
 func (e *engine) unread() (all []int64) {
 	for i := range e.events {
 		switch ev := &e.events[i]; ev.Kind {
@@ -23,8 +23,8 @@ func (e *engine) unread() (all []int64) {
 	return all
 }
 
-// quiet reports whether the worker cannot go on by itself, as the real engine demands before it
-// drops a signal.
+// quiet reports whether the worker cannot continue by itself. The real engine demands that before
+// it drops a signal.
 func (e *engine) quiet() bool {
 	return e.held && len(e.reports) == 0 && len(e.bodies) == 0 && !e.busy && e.seen >= e.news && e.told == len(e.events)
 }
@@ -84,8 +84,8 @@ func TestDroppedSignalResolvesNoReceive(t *testing.T) {
 	})
 }
 
-// Code that has noticed a signal loses it where it was dropped: what another receive has got
-// because of it stays as it was. A replay finds the same.
+// Code that has noticed a signal loses it where it was dropped: another receive keeps the later
+// signal that it got because of the dropped one. A replay gives the same result.
 func TestDroppedSignalWasNoticed(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f, g := x.Next("s"), x.Next("t")
@@ -114,8 +114,8 @@ func TestDroppedSignalWasNoticed(t *testing.T) {
 	})
 }
 
-// A worker took a signal, and its turn was lost. The signal is dropped, and the next worker goes on
-// without it.
+// A worker took a signal, and its turn was lost. The signal is dropped, and the next worker
+// continues without it.
 func TestDroppedSignalWasTakenInALostTurn(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		tick := x.Next("tick")

@@ -33,7 +33,8 @@ func (m *machine) feed() {
 		m.vanish(i)
 	}
 	if e.Kind.News() {
-		// Even without a waiting coroutine: the owner must learn that no step has begun.
+		// Answer the event even if no coroutine waits for it: the owner must learn that no step has
+		// begun.
 		m.unanswered = true
 	}
 

@@ -51,7 +51,7 @@ func (x Ctx) BlockType(detail string) {
 
 // Fail ends the run with an error, wherever its code is. It does not return. It is for mistakes
 // that no code can handle, in calls that return no error. If the history continues behind this
-// point, the code fitted before, and the run is blocked instead.
+// point, earlier code did not fail here, and the run is blocked instead.
 func (x Ctx) Fail(err error) {
 	x.must("Fail")
 	if x.co.m.hasEventsAhead() {
@@ -61,7 +61,7 @@ func (x Ctx) Fail(err error) {
 }
 
 // FailType is Fail for a signal of the wrong type: the last one that the coroutine has taken. If
-// the history tells that it was taken before, the run is blocked instead.
+// the history shows that the signal was taken before, the run is blocked instead.
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
 	m, taken := x.co.m, x.co.taken
@@ -235,7 +235,8 @@ func (m *machine) close(end *model.Close) {
 	sure := len(m.ahead) == 0
 	r.cancelBodies(m, "the execution has ended")
 
-	// A server may restart before it stores the end, so only its eviction says that it has.
+	// A server may restart before it stores the end, so the worker keeps the run until the server
+	// evicts it.
 	if !m.report(end) || sure && !m.w.cfg.OwnerRestarts {
 		r.forget()
 		return

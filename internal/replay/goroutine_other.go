@@ -4,14 +4,14 @@ package replay
 
 import "runtime"
 
-// settleOn has nothing to note: the stack tells where a coroutine runs.
+// settleOn does nothing: foreign finds the coroutine from the stack.
 func (c *Coroutine) settleOn() {}
 
 // maxDepth is the greatest depth at which a stack is read down to its bottom.
 const maxDepth = 128
 
 // foreign reports whether the calling goroutine is not one that coroutines run on: user code has
-// started it, or it runs the body of a step. The bottom of its stack tells, which takes a
+// started it, or it runs the body of a step. It looks at the bottom of the stack, which takes a
 // microsecond.
 //
 //go:noinline

@@ -162,8 +162,8 @@ func (e *engine) now() model.Time {
 	return e.start.At.Add(time.Duration(len(e.events)) * time.Millisecond)
 }
 
-// lose drops the session with the worker, as a server does that restarts: what the worker has
-// reported and the engine has not committed is gone.
+// lose drops the session with the worker, as a server that restarts does. Reports that the engine
+// has not committed are lost.
 func (e *engine) lose() {
 	e.mu.Lock()
 	gen := e.gen
@@ -386,7 +386,7 @@ func (e *engine) letGo(i int) {
 	synctest.Wait()
 }
 
-// settle does everything that is pending, in the plainest order, until nothing is.
+// settle does everything that is pending, in the simplest order, until nothing is left.
 func (e *engine) settle() {
 	for {
 		e.mu.Lock()

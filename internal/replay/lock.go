@@ -62,7 +62,7 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 
 	defer func() {
 		// An unload does not end the section, and neither does a step whose body ended the
-		// goroutine: the code comes here again.
+		// goroutine: in both cases a replay reaches this point again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
 		}
@@ -84,7 +84,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 	case len(locks) == 0:
 		return nil, fault.New(fault.Invalid, "Lock of no entities")
 	case len(locks) > model.MaxLocks:
-		return nil, fault.New(fault.Exhausted, "Lock of %d entities: it may be %d", len(locks), model.MaxLocks)
+		return nil, fault.New(fault.Exhausted, "Lock of %d entities: at most %d are allowed", len(locks), model.MaxLocks)
 	}
 
 	parts := make([]string, 0, 2*len(locks))
@@ -217,7 +217,7 @@ func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	case s.over:
 		return nil, fault.New(fault.Invalid, "call of %s of %s with the context of a lock that is over: use the one around it", msg.Name, name)
 	case locked && msg.OneWay:
-		return nil, fault.New(fault.Invalid, "%s of %s is sent, which is locked here: it would be made when the lock is over, so call it", msg.Name, name)
+		return nil, fault.New(fault.Invalid, "send of %s to %s, which is locked here: the call would wait for the end of the lock, so call it instead", msg.Name, name)
 	case msg.OneWay:
 		return nil, nil
 	case !locked:
@@ -255,8 +255,8 @@ func (x Ctx) mayWait(target model.Address) error {
 	return nil
 }
 
-// isRecorded reports whether the history has a message that the code is about to send. Builds
-// without a rule have recorded what the rule forbids, and such runs may continue.
+// isRecorded reports whether the history has a message that the code is about to send. Older builds
+// without a rule may have recorded what the rule forbids, and such runs may continue.
 func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {

@@ -131,7 +131,7 @@ func TestLockRules(t *testing.T) {
 		"sent": {func(_ *engine, _, y replay.Ctx) error {
 			_, err := y.Send(model.Message{Kind: model.MessageCall, To: account("a"), Name: "op", OneWay: true}, "", nil)
 			return err
-		}, "op of account/a is sent, which is locked here"},
+		}, "send of op to account/a, which is locked here"},
 		"twice": {func(_ *engine, _, y replay.Ctx) error {
 			y.SendFuture(model.Message{Kind: model.MessageCall, To: account("a"), Name: "first"}, "", nil)
 			return y.Get(y.SendFuture(model.Message{Kind: model.MessageCall, To: account("a"), Name: "op"}, "", nil))

@@ -8,7 +8,7 @@ import (
 )
 
 // machine is one execution of the code of a run, from its first line. If something that it took for
-// granted does not come true, it is thrown away and another one begins. Only the goroutine that
+// granted does not happen, it is thrown away and another machine begins. Only the goroutine that
 // holds the baton may use it, except for atomic fields.
 type machine struct {
 	w *Worker
@@ -168,10 +168,10 @@ func (m *machine) drop(c *Coroutine) {
 	m.alive--
 }
 
-// turnOver is called by the holder of the baton when it has nothing to execute: a coroutine that
-// parks (self), one that is over, or a guest from outside, which may not block. It reports true
-// when self may continue. Otherwise the baton has been passed on or laid down, and the caller must
-// no longer touch the machine.
+// The holder of the baton calls turnOver when it has nothing to execute. The holder is a coroutine
+// that parks (self), a coroutine that is over, or a guest from outside, which may not block. It
+// reports true when self may continue. Otherwise the baton has been passed on or laid down, and the
+// caller must no longer touch the machine.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
 	for {

@@ -151,7 +151,7 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	input, err := normalize(m.w.cfg.Host, e.Input)
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
-			// Perhaps the only problem is that it cannot be read.
+			// The input cannot be read. That may be the only problem.
 			m.blockAt(e, fmt.Sprintf("%s: %v", describeEvent(e), err))
 		}
 		return "", false
@@ -207,7 +207,7 @@ func (m *machine) foresee(a *ask) {
 // ---- what is left over
 
 // mismatchAtEnd blocks the run because the code has not asked for something that is recorded,
-// although it has come to the end of the history.
+// although it has reached the end of the history.
 func (m *machine) mismatchAtEnd() {
 	e := m.firstEarly()
 	if text := m.drift(e); text != "" {

@@ -40,7 +40,7 @@ func (w *Worker) pass(j job, g api.Gate) {
 	g.Pass(p.ref, a.step.Pass, &a.step.Input, p.enter)
 	switch {
 	case w.draining.Load() || p.isMoot():
-		p.enter() // it will notice that it must not run
+		p.enter() // the attempt will notice that it must not run
 	case !p.entered.Load():
 		j.m.untold = true // the reason why it waits
 	}

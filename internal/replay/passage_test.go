@@ -39,8 +39,8 @@ func (g *gated) HeldBackBy(model.TaskRef) (model.Reason, bool) {
 	return model.Reason{}, false
 }
 
-// The engine may activate a worker that has not its session yet. An attempt with a limit waits for
-// the session, and then for the gate.
+// The engine may activate a worker that does not have its session yet. An attempt with a limit
+// waits for the session, and then for the gate.
 func TestAttemptBeforeTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := false

@@ -159,7 +159,7 @@ func (s *sim) actions() []func() {
 		})
 
 		for _, seq := range e.unread() {
-			// else a step may have settled that rests on the signal, in a turn that is lost
+			// otherwise a step that depends on the signal may have settled in a turn that is lost
 			if s.drops > 0 && len(e.place) == 0 {
 				add(func() {
 					s.crashes--

@@ -105,8 +105,8 @@ type recalls struct {
 }
 
 // Ask replays a history as Check does, and asks the code a query where the history ends. If the
-// code ended the run itself, it must end in the same way again. Otherwise its memory is not what it
-// was, and the error is of kind Blocked.
+// code ended the run itself, it must end in the same way again. Otherwise its memory differs from
+// the memory of the recorded run, and the error is of kind Blocked.
 func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
 	v, err := conclude(ctx, cfg, h, &q)
 	if err == nil {

@@ -119,9 +119,9 @@ func (r *run) deliver(events []model.Event) {
 	r.wakeLocked()
 }
 
-// retry notes that the back-off of a step is over. A released run keeps the note in case it stays.
-// If it does not stay, the engine hands the step out again, and an attempt that began here would be
-// made twice.
+// retry notes that the back-off of a step is over. A released run only keeps the note, for the case
+// that the engine leaves the run here. If the engine takes the run back, it hands the step out
+// again, so an attempt that began here would be made twice.
 func (r *run) retry(id string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, id)
@@ -223,7 +223,7 @@ func (r *run) layDown() bool {
 }
 
 // giveBackLocked releases the run if its worker is leaving and nothing of the run is on its way. It
-// unlocks. If something is, the run is released when that has come back.
+// unlocks. If something is on its way, the run is released after it has come back.
 func (r *run) giveBackLocked() {
 	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
 		r.mu.Unlock()
@@ -233,7 +233,7 @@ func (r *run) giveBackLocked() {
 }
 
 // releaseLocked asks the engine to take the run back. No goroutine holds the baton. It unlocks. A
-// run that is not idle is given back as it is.
+// run that is not idle is given back without its waits.
 func (r *run) releaseLocked() {
 	r.released = true
 	seen := int64(r.m.fed)
@@ -288,8 +288,8 @@ func (r *run) isLost() bool {
 	return r.lost
 }
 
-// restart throws the machine away and replays. What the old one took for granted is certain to
-// come.
+// restart throws the machine away and replays. The events that the old machine took for granted are
+// certain to come.
 func (r *run) restart() {
 	old := r.m
 	old.unload()

@@ -7,8 +7,8 @@ import (
 )
 
 // Seal gives a payload that code sends to another execution its stored form. It may take long,
-// because it may store data elsewhere. So it is called only when the command is about to be
-// reported: on replay, hardly ever.
+// because it may store data elsewhere. So the machine calls it only when it is about to report the
+// command, which hardly ever happens on replay.
 type Seal func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error)
 
 // Normalize returns the bytes that would identify a step or child with the recorded input today: it
@@ -22,8 +22,8 @@ type unsealed struct {
 }
 
 // seal gives the payloads of the turn their stored form. The caller holds the baton and may block.
-// It reports false when that is impossible. Then the run is blocked; when it continues, it asks for
-// the commands of the turn again.
+// It reports false when that is impossible. In that case the run is blocked; when it continues, its
+// code asks for the commands of the turn again.
 func (m *machine) seal() bool {
 	for _, u := range m.unsealed {
 		c := &m.commands[u.command]

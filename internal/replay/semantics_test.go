@@ -126,7 +126,7 @@ func TestAllReturnsTheFirstErrorByPosition(t *testing.T) {
 			x.StepFuture(e.stepOf("a", failingStep(9, true))), x.StepFuture(e.stepOf("b", failingStep(9, true))),
 			x.StepFuture(e.stepOf("c")), x.Next("s"),
 		}
-		if err := x.Sleep(time.Hour); err != nil { // both errors are there when All begins
+		if err := x.Sleep(time.Hour); err != nil { // both errors exist when All begins
 			return "", err
 		}
 		err := x.All(fs)

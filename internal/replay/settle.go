@@ -13,7 +13,7 @@ import (
 
 // A step that settles also stores its outcome outside the history, in a place that can hold only
 // one outcome of it: the database in which it acts. Before the worker records that such a step
-// failed or was given up, it must store that there first. Otherwise a body that is thought dead
+// failed or was given up, it must store that outcome there. Otherwise a body that is thought dead
 // could still act, and the history would not show it. So such a step is never withdrawn. It ends
 // only by an outcome of its own. The end of its scope only hurries it: its body is interrupted, no
 // further attempt is made, and the code waits until its outcome is known.
@@ -62,7 +62,8 @@ func (r *run) hurryReason(a *ask) error {
 	return a.hurried
 }
 
-// overReason returns why only the end of a step is left to settle; nil when its body may run.
+// overReason returns why the body of a step must not run again, so that only its end is left to
+// settle; nil when the body may run.
 func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil
@@ -89,8 +90,8 @@ func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	}
 }
 
-// withdrawnElsewhere ends a hurried step that another process has withdrawn: without the step's
-// code it could not settle it. It reports false when the code has not given up on the step.
+// withdrawnElsewhere ends a hurried step that another process has withdrawn, because that process
+// lacked the code to settle it. It reports false when the code has not given up on the step.
 func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	if !a.needsOwnOutcome() || m.r.hurryReason(a) == nil {
 		return false
@@ -103,7 +104,7 @@ func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 
 // conclude returns the command that records the result of an attempt. It first settles a failure
 // that ends a step which settles. If an attempt that was thought lost has stored an outcome before,
-// that is the outcome.
+// conclude records that outcome.
 func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	cmd := r.w.outcome(a, out, err)
 	if err == nil || a.step.Settle == nil || !r.wantsOutcome(a) {
@@ -168,8 +169,8 @@ func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payloa
 func (x Ctx) withoutScope() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
 
 // awaitSettled waits for the outcome of a hurried step and returns its error. If the error only
-// repeats why the code gave up, settled returns that reason, as any other wait does whose scope has
-// ended.
+// repeats why the code gave up, awaitSettled returns that reason, as every other wait does when its
+// scope has ended.
 func (x Ctx) awaitSettled(f *Future) error {
 	x = x.withoutScope()
 	for !f.done {

@@ -22,9 +22,9 @@ func (x Ctx) HistoryBytes() int {
 	return x.co.m.weight()
 }
 
-// ShouldContinue reports whether the history has come half the way to a limit. Limits may change
-// while the run is open, so the answer is recorded: the length of the history from which on it is
-// true. A replay gives the same answer at each position.
+// ShouldContinue reports whether the history has reached half of a limit. Limits may change while
+// the run is open, so the run records the length of the history from which on the answer is true. A
+// replay gives the same answer at each position.
 func (x Ctx) ShouldContinue() bool {
 	x.must("ShouldContinueAsNew")
 	x.co.settle()

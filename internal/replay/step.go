@@ -45,13 +45,13 @@ type Step struct {
 	Body func(context.Context) (model.Payload, error)
 	// Kept is the value that Body has returned last, if Body keeps it.
 	Kept atomic.Pointer[Kept]
-	// Settle makes the failure that ends the step final in the place outside the history that
-	// stores its outcome. It returns the outcome that is stored there: this failure, or an earlier
-	// outcome. It is nil for steps whose outcome only the history stores. See settle.go.
+	// Settle stores the failure that ends the step in the place outside the history that keeps its
+	// outcome. It returns the outcome that is stored there: this failure, or an earlier outcome. It
+	// is nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 
 	context StepContext // of the first attempt here, which saves an allocation
-	tried   atomic.Bool // that one is in use
+	tried   atomic.Bool // context is in use
 }
 
 // Kept is a value next to its encoding.
@@ -168,8 +168,8 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 	return a
 }
 
-// warnLoop warns, once per place, that a step without input and key is repeated. Only their
-// order distinguishes its outcomes, so another order of the loop would swap them silently.
+// warnLoop warns, once per place, that a step without input and key is repeated. Only the order
+// distinguishes the outcomes of such a step, so another order of the loop would swap them silently.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
 		a.fut.m.r.reportMistake(false, "step "+a.name+" is repeated without a key"+at(a.position)+
@@ -290,7 +290,7 @@ func (m *machine) urgent() bool {
 	return false
 }
 
-// wither waits until the goroutine is ended, after the baton was lost.
+// wither parks a coroutine that has lost the baton, until its goroutine is ended.
 func (c *Coroutine) wither() {
 	for {
 		if <-c.signal == wakeExit {
@@ -310,8 +310,8 @@ func (m *machine) recoverExit(c *Coroutine) {
 	m.ahead = append(m.ahead, m.authors...)
 
 	for _, a := range m.asks {
-		// It was reported before the body began, and is not recorded yet. The next machine must not
-		// ask for it again.
+		// The step was reported before its body began, and is not recorded yet. The next machine
+		// must not ask for it again.
 		if a.expect.Load() > 0 {
 			m.ahead = append(m.ahead, a)
 		}
@@ -358,9 +358,9 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 	return w.probeError(a.step.Body(ctx))
 }
 
-// probeError asks the error of user code for its text while a panic is still caught. A nil pointer
-// of a type whose methods do not expect it panics when it is asked. Later, such a panic would end
-// the process, and then the next process that replays the run.
+// probeError calls the Error method of an error of user code while a panic is still caught. The
+// method panics if the error is a nil pointer that the method does not expect. Later, such a panic
+// would end the process, and then the next process that replays the run.
 func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {
 		_ = w.cfg.Failure(err)
@@ -368,7 +368,7 @@ func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error)
 	return out, err
 }
 
-// storedInput returns the input in its recorded form; empty when the body did not come that far.
+// storedInput returns the input in its recorded form; empty when the body did not get that far.
 func (s *Step) storedInput() model.Payload {
 	if s.Stored == nil {
 		return s.Input

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// beside keeps a second coroutine alive, so that steps run on their own goroutines.
+// beside starts a second coroutine, so that steps run on their own goroutines.
 func beside(x replay.Ctx) {
 	x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
 }
@@ -163,8 +163,8 @@ type nobodysError struct{ inner error }
 func (e *nobodysError) Error() string { return e.inner.Error() }
 func (e *nobodysError) Unwrap() error { return e.inner }
 
-// An error that panics when it is asked for its text counts as a panic of the code that returned
-// it, and does no other harm.
+// An error whose Error method panics counts as a panic of the code that returned it, and does no
+// other harm.
 func TestErrorsThatPanic(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
@@ -476,7 +476,7 @@ func TestForeignFuture(t *testing.T) {
 }
 
 // TestTurnsTellWhatRuns checks that every turn says whether a body runs, even if no coroutine waits
-// for it. Then the owner does not take the run away.
+// for it. The owner does not take away a run whose body runs.
 func TestTurnsTellWhatRuns(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		f, g := x.StepFuture(e.stepOf("a")), x.StepFuture(e.stepOf("b"))

@@ -135,7 +135,7 @@ func (s *StepContext) Attempt() int { return s.attempt }
 // IdempotencyKey is the same for all attempts of the step.
 func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity(), s.id) }
 
-// identity returns the run in whose name the step is made.
+// identity returns the run whose id is part of the idempotency key of the step.
 func (s *StepContext) identity() model.RunID {
 	switch {
 	case s.claim == nil:
@@ -159,8 +159,9 @@ func (s *StepContext) Run() (model.RunID, model.Address) {
 	return s.start.Run, s.start.Address
 }
 
-// Origin returns in whose name the run makes its steps, and where its past comes from. After a
-// retry or an import that is another run, which may have made the step before.
+// Origin returns the run whose id is part of the idempotency keys, and where the past of the run
+// comes from. After a retry or an import, that is another run, which may have executed the step
+// before.
 func (s *StepContext) Origin() (identity model.RunID, from model.Source) {
 	if s.claim != nil {
 		return s.identity(), model.Source{}
@@ -168,8 +169,8 @@ func (s *StepContext) Origin() (identity model.RunID, from model.Source) {
 	return s.start.IdentityRun(), s.start.Source
 }
 
-// Earlier returns the runs in whose name the run makes its steps, as far as its start tells, latest
-// first.
+// Earlier returns the runs that may have executed the step before, as far as the start of the run
+// names them, latest first.
 func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
 
 // Fence returns the fencing token of an entity that is locked where the step is made.
@@ -188,6 +189,6 @@ func (s *StepContext) Fence(entity model.Address) (int64, bool) {
 func (s *StepContext) ID() string { return s.id }
 
 // AsOf returns when the owner last sent the run something that let the attempt begin, by the
-// owner's clock. If that is long ago, the process stood still, and the owner may have given the run
-// to another worker.
+// owner's clock. If that is long ago, the process was suspended, and the owner may have given the
+// run to another worker.
 func (s *StepContext) AsOf() model.Time { return s.asOf }

@@ -283,8 +283,8 @@ func TestStateLimits(t *testing.T) {
 	})
 }
 
-// Interrupts run beside the code that is cancelled and are not cancelled themselves. The run does
-// not end before they have ended.
+// Interrupts run in parallel with the code that is cancelled, and are not cancelled themselves. The
+// run does not end before they have ended.
 func TestInterrupts(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var heard []string
@@ -465,8 +465,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// A run that its worker wants to release, without an answer yet, still answers queries and reports
-// nothing.
+// A run that its worker has asked to release still answers queries until the engine takes it back,
+// and reports nothing.
 func TestQueryOfReleasedRun(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })
@@ -489,8 +489,8 @@ func TestQueryOfReleasedRun(t *testing.T) {
 	})
 }
 
-// Thousands of queries run beside steps. Each is answered once, none before the facts behind it are
-// recorded, and they do not delay the steps.
+// Thousands of queries run in parallel with steps. Each is answered once, none before the facts
+// behind it are recorded, and they do not delay the steps.
 func TestManyQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		n := 0

@@ -2,10 +2,10 @@ package replay
 
 import "github.com/perdure/perdure/internal/model"
 
-// A queue may execute a step instead of this worker: a task. The code asks the engine for it like
-// for a child, in the turn in which it parks. Then the engine decides about the task, until it
-// records an outcome like that of any step. Its attempts are events of the history too, but they
-// change nothing here.
+// A queue may execute a step instead of this worker: a task. The code asks the engine for a task in
+// the same way as for a child, in the turn in which it parks. From then on the engine decides about
+// the task, until it records an outcome like that of any step. Its attempts are events of the
+// history too, but they change nothing here.
 //
 // The code finds a recorded outcome whether a worker or a queue executed the step. A step without
 // an outcome continues as it began: if it is recorded as a task, it waits for that task, because
@@ -46,7 +46,7 @@ func (x Ctx) awaitTask(a *ask) (model.Payload, error) {
 // adoptTask lets a step continue as the task that it is recorded as.
 func (a *ask) adoptTask(spec *model.TaskSpec) {
 	if spec == nil {
-		// a damaged record is no reason to do it twice
+		// a damaged record must not make the step run twice
 		spec = &model.TaskSpec{Kind: a.name, Queue: "unknown"}
 	}
 	a.task = spec

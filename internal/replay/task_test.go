@@ -41,7 +41,7 @@ func (e *engine) acceptTask(ev *model.Event) {
 	e.append(*ev)
 }
 
-// fates returns what may happen to a task; what ends it comes first.
+// fates returns what may happen to a task. The fates that end it come first.
 func (e *engine) fates(id string) []func() {
 	q := e.tasks[id]
 	tell := func(ev model.Event) {
@@ -90,7 +90,7 @@ func (e *engine) fates(id string) []func() {
 	return fates
 }
 
-// fate lets something happen to a task, with everything that follows.
+// fate applies one fate to a task, and everything that follows from it.
 func (e *engine) fate(id string, n int) {
 	e.fates(id)[n]()
 	e.settle()
@@ -253,8 +253,8 @@ func TestTaskThatWasGivenUpDuringReplayIsNeverAskedFor(t *testing.T) {
 	})
 }
 
-// TestRunThatWaitsForTasksIsReleased leaves a run alone that waits only for two tasks: it does not
-// stay in memory.
+// TestRunThatWaitsForTasksIsReleased checks that a run that waits only for two tasks does not stay
+// in memory.
 func TestRunThatWaitsForTasksIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,7 +434,7 @@ func TestTaskIsSealedOnceAndFoundByItsPlainInput(t *testing.T) {
 	})
 }
 
-// TestStepBesideATask runs a step here while a task is in its queue.
+// TestStepBesideATask runs a step in this process while a task is in its queue.
 func TestStepBesideATask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

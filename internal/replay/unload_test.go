@@ -119,8 +119,8 @@ func TestIdleRunsAreReleased(t *testing.T) {
 	})
 }
 
-// TestLongStepIsSaid expects a report of what a run waits for once that takes long, although
-// nothing is recorded.
+// TestLongStepIsSaid expects that the worker reports what a run waits for when the wait takes long,
+// although nothing is recorded.
 func TestLongStepIsSaid(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		return e.step(x, "long")
@@ -246,9 +246,9 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// TestEvictAtEveryMoment evicts a run at every moment of its life. That loaded runs cost a
-// goroutine each, and nothing once they are gone, is checked by goleak and by the bubble of every
-// other test.
+// TestEvictAtEveryMoment evicts a run at every moment of its life. Other tests check that a loaded
+// run costs one goroutine and an unloaded one costs nothing: goleak and the bubble of every test
+// see to that.
 func TestEvictAtEveryMoment(t *testing.T) {
 	for moment := range 40 {
 		synctest.Test(t, func(t *testing.T) {

@@ -86,8 +86,8 @@ func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 	return found
 }
 
-// pendingWaits is for runs in which coroutines wait only for each other: perhaps a deadline ends
-// that.
+// pendingWaits returns what may wake a run in which coroutines wait only for each other, such as a
+// deadline.
 func (m *machine) pendingWaits() []model.Reason {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		for s := n.value.under; s != nil; s = s.parent {

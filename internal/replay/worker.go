@@ -304,7 +304,7 @@ func (w *Worker) Drain() {
 	}
 }
 
-// Resume undoes Drain. The engine has taken back the runs of before, so there is nothing to start.
+// Resume undoes Drain. The engine has taken back the earlier runs, so there is nothing to start.
 func (w *Worker) Resume() {
 	if !w.closing.Load() {
 		w.draining.Store(false)

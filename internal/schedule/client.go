@@ -82,8 +82,8 @@ func (s Schedules) Explain(ctx context.Context, name string, err error) error {
 	return err
 }
 
-// Apply makes the definition current: it creates the schedule, changes it, or leaves it alone when
-// it has that definition already. With dry it only returns what it would do.
+// Apply makes the definition current: it creates the schedule, changes it, or does nothing when it
+// already has that definition. With dry it only returns what it would do.
 func (s Schedules) Apply(ctx context.Context, name string, c Command, dry bool) (change string, err error) {
 	spec := *c.Spec
 	if err := spec.Complete(name); err != nil {
@@ -164,7 +164,7 @@ func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 }
 
 // List reads all schedules, or those with the label of an app. For a schedule that cannot be read
-// it yields an error, and continues with the others.
+// it yields an error, and continues with the next one.
 func (s Schedules) List(ctx context.Context, app string) iter.Seq2[Seen, error] {
 	return func(yield func(Seen, error) bool) {
 		req := api.ListRequest{Tenant: s.tenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}

@@ -41,14 +41,14 @@ type Range struct {
 	Until time.Time `json:"until"` // not included
 }
 
-// Counts are the numbers of all ticks by what became of them.
+// Counts are the numbers of all ticks by their outcome.
 type Counts struct {
 	Fired      int64 `json:"fired"`      // executions that began, for whatever reason
 	Triggered  int64 `json:"triggered"`  // of these, by hand
 	Backfilled int64 `json:"backfilled"` // of these, for the past
 	Skipped    int64 `json:"skipped"`    // because another execution was open
-	// because no process served the schedule within the catch-up window, or it was paused; counted
-	// up to 10,000 at a time
+	// because no process served the schedule within the catch-up window, or because the schedule
+	// was paused; counted up to 10,000 at a time
 	Missed int64 `json:"missed"`
 	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
@@ -147,8 +147,8 @@ func Decide(in Situation) (Decision, error) {
 	d.Status.Recent = slices.Clone(in.Status.Recent)
 	d.Status.Backfills = slices.Clone(in.Status.Backfills)
 
-	// The order matters: ended executions make room for ticks, and ticks up to now belong to the
-	// definition that held until now, so they come before commands.
+	// The order matters. Ended executions make room for ticks. Ticks up to now belong to the
+	// definition that applied until now, so they come before commands.
 	if err := d.load(); err != nil {
 		return Decision{}, err
 	}
@@ -514,8 +514,8 @@ func (d *decider) retarget() {
 	}
 }
 
-// settle decides every tick up to now, before another cadence applies. A tick that its jitter still
-// delays begins at once.
+// settle decides every tick up to now, before another cadence applies. A tick that still waits for
+// its jitter begins at once.
 func (d *decider) settle() {
 	s := &d.Status
 	if s.Paused {

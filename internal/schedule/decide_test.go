@@ -359,7 +359,7 @@ func TestApply(t *testing.T) {
 	job.Phase, job.Job.Name = Duration(15*time.Minute), "other"
 	w.tell(Command{Verb: VerbApply, Spec: job})
 	w.want("tick 15T02:15")
-	// it begins with the input of the other one
+	// the execution begins with the input of the other job
 	if f := w.status.Open[0]; f.Workflow != "other" || w.status.Recent[0] != f {
 		t.Errorf("open %+v, recent %+v", f, w.status.Recent[0])
 	}

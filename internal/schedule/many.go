@@ -20,23 +20,23 @@ const (
 	manyTime   = 30 * time.Second
 )
 
-// Selection says which schedules a command is for: those with the names, those that an app has
-// applied, or all of the tenant. Exactly one of them is set.
+// Selection says which schedules a command is for: the schedules with the names, the schedules that
+// an app has applied, or all schedules of the tenant. Exactly one field is set.
 type Selection struct {
 	Names []string
 	App   string
 	All   bool
 }
 
-// Result is what became of one schedule.
+// Result is the result of a command for one schedule.
 type Result struct {
 	Name string
-	Err  error // nil if it has obeyed
+	Err  error // nil if the schedule has obeyed
 }
 
-// AskMany sends a command to many schedules, and returns what became of each, by name. An error
-// means that no schedule was asked. A schedule that refuses the command does not keep the others
-// from obeying.
+// AskMany sends a command to many schedules, and returns one result for each, by name. An error
+// means that no schedule has received the command. If one schedule refuses the command, the others
+// still obey it.
 func (s Schedules) AskMany(ctx context.Context, sel Selection, c *Command) ([]Result, error) {
 	if c.Verb != VerbPause && c.Verb != VerbResume {
 		return nil, fault.New(fault.Invalid, "the verb is %.40q, must be %s or %s", c.Verb, VerbPause, VerbResume)

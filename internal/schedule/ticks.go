@@ -22,7 +22,7 @@ const (
 	TickStarted = "started" // its execution exists
 	// no execution of it exists: it was skipped or missed, or its execution was removed
 	TickNone = "none"
-	// it lies before the schedule, or before its last change
+	// the tick is before the creation of the schedule, or before its last change
 	TickUnknown = "unknown"
 )
 
@@ -43,9 +43,9 @@ type TickRange struct {
 	Limit    int
 }
 
-// Ticks returns the times of a schedule in a range, with what became of them. more says that there
-// are others. The past is judged by the present definition: ticks of earlier definitions are not
-// known.
+// Ticks returns the times of a schedule in a range, with their outcomes. more says that there are
+// others. Ticks computes past times from the present definition, because ticks of earlier
+// definitions are not known.
 func (s Schedules) Ticks(ctx context.Context, name string, r TickRange) (ticks []Tick, more bool, err error) {
 	for field, t := range map[string]time.Time{"from": r.From, "to": r.To} {
 		if err := cadence.CheckInstant(field, t); err != nil {
@@ -75,7 +75,7 @@ func (s Schedules) Ticks(ctx context.Context, name string, r TickRange) (ticks [
 	return ticks, more, nil
 }
 
-// judge finds out what became of a tick.
+// judge finds out the outcome of a tick.
 func (s Schedules) judge(ctx context.Context, seen *Seen, t *Tick) error {
 	same := func(f Fire) bool { return f.Key == t.Key }
 	switch w := seen.Status.Waiting; {

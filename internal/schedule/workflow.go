@@ -224,7 +224,7 @@ func (r *run) do(d *Decision, commands []*pending) error {
 	}
 
 	for _, f := range d.Cancel {
-		// It may have ended already; its outcome will tell.
+		// The execution may have ended already. Its outcome shows that.
 		_, _ = r.x.Send(model.Message{
 			Kind: model.MessageCancel, To: r.address(&f), Failure: &model.Failure{Kind: model.FailureCanceled, Message: "the next tick of schedule " + r.name + " has come"},
 		}, strconv.FormatInt(d.Status.Counts.Fired, 10), nil)

@@ -281,8 +281,8 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		145984, // deadlines of two tasks met in each batch, and the store did not take two in time
 		// the loss of a worker ended a claim that another worker had made again
 		128855,
-		// a batch was applied again, and the lane served a request that it had put off before, and
-		// then the same request under its old lookup
+		// a batch was applied again: the lane served a request that it had postponed before, and
+		// then served the same request a second time because of an older lookup
 		133088,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
@@ -308,7 +308,7 @@ func TestKnownSeedsOfLimits(t *testing.T) {
 }
 
 // TestKnownSeedsOfPermits repeats seeds that have found a bug in the permits of claims whose end
-// cannot be stored, and in claims beside them.
+// cannot be stored, and in other claims at the same time.
 func TestKnownSeedsOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
@@ -316,16 +316,17 @@ func TestKnownSeedsOfPermits(t *testing.T) {
 		// had ended
 		77369,
 		// a claim was found again after its permit had gone to another task, and the next attempt
-		// of its task started with the permit that it did not have
+		// of its task started as if it still had the permit
 		137675, 151337,
-		// the time of a claim was over, the store refused that, and the report of the claim was in
-		// the inbox, because the shard had moved: the claim kept its permit
+		// the time of a claim was over and the store refused the time-out, while the report of the
+		// claim was in the inbox because the shard had moved: the claim kept its permit
 		99521,
 		// an owner stopped a claim that the store had not taken, made it again under the same
 		// number, and the lender did not take it, again and again
 		56302,
-		// the owner of a run decided that the claim of a dead node was lost, which was undone, and
-		// the oracle counted the claim beside the task that had its permit since
+		// the owner of a run decided that the claim of a dead node was lost; the decision was
+		// undone, and the oracle counted the claim in addition to the task that had its permit by
+		// then
 		182489,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
@@ -345,7 +346,7 @@ func TestKnownSeedsOfStartOptions(t *testing.T) {
 		60564,
 		// the oracle did not wait for the next owner of a shard before runs had to leave it
 		75488,
-		83, // a worker got a run before it was stored that the start time had come
+		83, // a worker got a run before the store had recorded that its start time had come
 		// a run was reset after the store's clock had gone back, and waited for its start time
 		// again
 		1281,

@@ -32,9 +32,10 @@ const (
 	releaseTime = 5 * time.Second        // for the last command of a tenure
 )
 
-// Register is where the state of a singleton is.
+// Register keeps the state of a singleton.
 type Register interface {
-	// Load reads the register. It may return an old state, but never an older one than before.
+	// Load reads the register. It may return an old state, but never an older one than an earlier
+	// call.
 	Load(ctx context.Context) (State, error)
 	// Apply applies a command. After an error the command may take effect later, or never.
 	Apply(ctx context.Context, c *Command) (Answer, error)
@@ -44,13 +45,13 @@ type Register interface {
 type Config struct {
 	Name     string
 	Register Register
-	// ID tells this candidate from every other one.
+	// ID distinguishes this candidate from all others.
 	ID string
-	// Process describes this process, and Gone judges descriptions of others. Both may be zero:
-	// then only leases count.
+	// Process describes this process. Gone reports whether the process of such a description is
+	// provably gone. Without them, only leases count.
 	Process string
 	Gone    func(process string) bool
-	// Lease is how long the register stays ours without a renewal.
+	// Lease is how long the candidate keeps the register without a renewal.
 	Lease time.Duration
 	// Pause is the time between a return of the code without an error and its next start.
 	Pause time.Duration
@@ -99,7 +100,8 @@ func (c *Candidate) Run(ctx context.Context) {
 	}
 }
 
-// claim looks at the register and takes it if it is free. It returns nil if it is not.
+// claim looks at the register and takes it if it is free. It returns nil if the register is not
+// free.
 func (c *Candidate) claim(ctx context.Context) (*Tenure, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease)
 	defer cancel()
@@ -125,8 +127,8 @@ func (c *Candidate) hold(ctx context.Context, t *Tenure) (pause time.Duration) {
 	defer cancel(nil)
 	c.cfg.Log.Info("this process runs a singleton", "singleton", c.cfg.Name, "epoch", t.epoch)
 
-	// The lease is renewed until the code has returned, even after its context has ended: no other
-	// process should start while it still acts.
+	// Renew the lease until the code has returned, even after its context has ended: no other
+	// process should start while the code still acts.
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRenewing()
 	var renewer sync.WaitGroup

@@ -164,7 +164,7 @@ func (w *world) holder() string {
 }
 
 // Three candidates compete over a bad network, and two of them stop and start again. The code of
-// two candidates never acts in the same time, and saved positions are never lost.
+// two candidates never acts at the same time, and saved positions are never lost.
 func TestCandidatesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

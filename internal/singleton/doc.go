@@ -1,8 +1,8 @@
 // Package singleton runs code in exactly one process of a cluster at a time.
 //
 // Every singleton has a register: the state of the built-in entity [Type] under the name of the
-// singleton. The register says who runs the code, under which epoch, and how far the code has come.
-// [Decide] is the whole of its logic. It has no clock.
+// singleton. The register says which candidate runs the code, under which epoch, and how far the
+// code is. [Decide] is its whole logic. It has no clock.
 //
 // A [Candidate] competes for one register. It promises:
 //
@@ -11,11 +11,11 @@
 //   - The context of the code ends a fifth of the lease before the lease does.
 //   - Another candidate takes the register over only if it has seen the same renewal for a whole
 //     lease on its own clock, or if it can prove that the process of the holder is gone, or after
-//     the holder has released it. So two candidates never need to agree on the time, only on how
-//     long a second is.
+//     the holder has released it. So two candidates need not agree on the time, only on the length
+//     of a second.
 //   - A position is stored only under the epoch of the holder. A candidate that was paused past its
 //     lease cannot overwrite the position of its successor.
 //
-// What code does after its context has ended is not under our control. Code that must not overlap
+// Perdure does not control what code does after its context has ended. Code that must not overlap
 // at all passes its epoch to the system that it writes to, as a fencing token.
 package singleton

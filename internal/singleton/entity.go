@@ -80,7 +80,7 @@ func At(b api.Client, tenant, name string) Remote {
 	return Remote{b, model.Address{Tenant: tenant, Type: Type, Key: name}}
 }
 
-// Load reads the register from the store. It neither asks nor disturbs the owner of the entity.
+// Load reads the register from the store. It sends nothing to the owner of the entity.
 func (r Remote) Load(ctx context.Context) (s State, err error) {
 	page, err := r.Backend.ListEntities(ctx, api.EntityListRequest{Tenant: r.Address.Tenant, Type: Type, KeyPrefix: r.Address.Key, Limit: 1})
 	if err != nil || len(page.Entities) == 0 {

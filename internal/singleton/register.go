@@ -13,8 +13,8 @@ const Type = model.EntityPrefix + model.ReservedPrefix + "singleton"
 // Operation is its only operation. It applies a Command.
 const Operation = "apply"
 
-// Position is how far the code of a singleton has come, as the payload settings of its app store
-// it.
+// Position is how far the code of a singleton is, in the form that the payload settings of its app
+// give it.
 type Position = schedule.Payload
 
 // State is the register of a singleton.
@@ -28,7 +28,7 @@ type State struct {
 	// Process describes the process of the candidate, so that another one on the same machine can
 	// prove that it is gone. It may be empty.
 	Process string `json:"process,omitempty"`
-	// Lease is how long the candidate may go without a renewal.
+	// Lease is how long the candidate keeps the register without a renewal.
 	Lease time.Duration `json:"lease,omitempty"`
 	// Since is when the candidate took over, by its own clock. It is for people only.
 	Since time.Time `json:"since,omitzero"`

@@ -98,8 +98,8 @@ func (t *Tenure) left() time.Duration {
 	return t.candidate.cfg.Lease - t.candidate.cfg.Lease/marginShare - passed
 }
 
-// tenureContext is the context of the code. Err looks at the clock itself: code that was paused
-// learns from its next look that its time is over, even if no timer has fired yet.
+// tenureContext is the context of the code. Err reads the clock itself. So code that was paused
+// learns from its next call of Err that its time is over, even if no timer has fired yet.
 type tenureContext struct {
 	context.Context
 	cancel context.CancelCauseFunc

@@ -9,9 +9,9 @@ import (
 // Audit is the log of administrative actions. Its entries belong to no shard, and any process may
 // write them. A sweep removes old ones; see [SweepRequest.AuditBefore].
 type Audit interface {
-	// PutAudit stores entries in one transaction. An entry replaces the entry with its id, unless
-	// that one is final: a final entry never changes. So a caller can repeat a call of unknown
-	// outcome.
+	// PutAudit stores entries in one transaction. An entry replaces a stored entry with the same
+	// id, unless the stored one is final: a final entry never changes. So a caller can repeat a
+	// call of unknown outcome.
 	PutAudit(ctx context.Context, rows []AuditRow) error
 	// ListAudit returns entries, newest id first. It returns at most Limit entries and about
 	// MaxBytes of bodies, but at least one if there is one. An entry that cannot be read has
@@ -50,7 +50,7 @@ func (q *AuditQuery) End() model.RunID {
 	}
 	var last model.RunID
 	for i := range last {
-		last[i] = 0xff // no UUIDv7 is as great
+		last[i] = 0xff // greater than every UUIDv7
 	}
 	return last
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Every list of rows counts, and is copied: a new one that is forgotten is noticed here.
+// Rows counts every list of rows, and Clone copies it. This test fails if one of them forgets a new
+// list.
 func TestBatchKnowsEveryList(t *testing.T) {
 	t.Parallel()
 	empty := store.Batch{Lane: store.LaneRef{Lane: 1}, Number: 7, At: 1}

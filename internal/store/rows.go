@@ -144,7 +144,7 @@ type View struct {
 	Now     model.Time
 	Members []Member
 	Owners  []ShardOwner // every shard, in order
-	// Groups are the shard groups beside the default one.
+	// Groups are the shard groups in addition to the default one.
 	Groups []model.Group
 	// Mail means that messages or inbox rows wait for shards of the request.
 	Mail bool
@@ -171,9 +171,9 @@ type AcquiredShard struct {
 	Tokens int64
 	// Foreign says that another process owned the shard last. The engine sets it.
 	Foreign bool
-	// Handed says that no worker is on its way that holds something of that owner: the owner has
-	// handed the shard over and lives, or its workers have ended with it. Only workers of live
-	// nodes may hold something. The engine sets it.
+	// Handed says that the engine need not wait for workers that still hold runs or claims of that
+	// owner. Either the owner is alive and has handed the shard over, or its workers have ended
+	// with it. The engine sets it.
 	Handed bool
 }
 
@@ -229,7 +229,7 @@ type RunDetails struct {
 	Labels    []model.Label // the present ones, sorted by name
 	Last      int64         // the highest position of the stored events, as LastEvent returns it
 	// Timers are the open timers, ordered by id. Tasks says that a stored event has scheduled a
-	// task. Both are of open runs only.
+	// task. Both are set only for open runs.
 	Timers []Timer
 	Tasks  bool
 }
@@ -379,12 +379,12 @@ type Query struct {
 	After PageMark
 }
 
-// TallyBy says which properties tell groups of executions apart. Without one, all executions are in
+// TallyBy says by which properties a tally groups executions. Without one, all executions are in
 // one group.
 type TallyBy struct{ Workflow, Status, Reason bool }
 
-// TallyGroup is how many executions of a tally have the same properties. A property that does not
-// tell groups apart is zero.
+// TallyGroup is how many executions of a tally have the same properties. A property that the tally
+// does not group by is zero.
 type TallyGroup struct {
 	Workflow string
 	Status   model.Status
@@ -392,7 +392,7 @@ type TallyGroup struct {
 	Count    int64
 }
 
-// Tally adds up executions by the properties that tell groups apart.
+// Tally adds up executions by the properties that it groups by.
 type Tally struct {
 	By     TallyBy
 	Groups []TallyGroup
@@ -439,20 +439,20 @@ type Page struct {
 // ExpiredRequest asks for runs that may be removed.
 type ExpiredRequest struct {
 	Shards []model.ShardID
-	// ClosedBefore is the limit for runs without an own time of removal, Now for runs that have
-	// one.
+	// ClosedBefore is the limit for runs without a time of removal of their own. Now is the limit
+	// for runs that have one.
 	ClosedBefore, Now model.Time
 	// After is where the walk continues: Next of the call before, zero for the start.
 	After RunKey
-	// Limit bounds how many runs the walk looks at. It also bounds how many runs with an own time
-	// of removal are returned.
+	// Limit bounds how many runs the walk looks at. It also bounds how many runs with their own
+	// time of removal are returned.
 	Limit int
 }
 
 // Expired is a page of runs that may be removed.
 type Expired struct {
-	// Runs has the runs with an own time of removal first, at most Limit of them, and then the runs
-	// that the walk has found.
+	// Runs has the runs with their own time of removal first, at most Limit of them, and then the
+	// runs that the walk has found.
 	Runs []RunHead
 	// Walked is the number of runs that the walk has looked at.
 	Walked int

@@ -23,7 +23,7 @@ type Settings interface {
 	// class Unknown the caller can read the setting to find out what happened.
 	PutSetting(ctx context.Context, s Setting, expected int64) (int64, error)
 	// DeleteSetting removes a setting under the same condition and returns the version of its
-	// tombstone. To delete a setting that does not exist is an error for every expected version.
+	// tombstone. Deleting a setting that does not exist is an error for every expected version.
 	DeleteSetting(ctx context.Context, key SettingKey, expected int64) (int64, error)
 	// ListSettings returns the settings of a tenant that have the kind, ordered by kind and name.
 	// An empty kind means all kinds.

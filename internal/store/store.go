@@ -48,10 +48,11 @@ type Store interface {
 
 // Info describes an open store.
 type Info struct {
-	// Shards is the number of all shards. That of the default group is fixed when the store is
-	// created.
+	// Shards is the number of all shards. The number of shards of the default group is fixed when
+	// the store is created.
 	Shards int
-	// Groups are the shard groups beside the default one. Only a store that nodes share has any.
+	// Groups are the shard groups in addition to the default one. Only a store that nodes share has
+	// any.
 	Groups []model.Group
 	// Cluster is a random id of the store's contents.
 	Cluster string
@@ -160,15 +161,15 @@ type Recovery interface {
 
 	// LoadExpired returns closed runs of the shards that may be removed. A run either has its own
 	// time of removal (Outcome.Leaves) or follows the common rule. LoadExpired returns runs whose
-	// own time is before Now, and runs without an own time that were closed before ClosedBefore. An
-	// imported run that was closed before it was imported counts from the time of the import.
+	// own time is before Now, and other runs that were closed before ClosedBefore. An imported run
+	// that was closed before it was imported counts from the time of the import.
 	//
-	// Runs without an own time are not indexed, so they cost nothing while they exist. LoadExpired
-	// finds them by a walk over runs in the order of their key. That order is up to the store, but
-	// it has the runs of one shard ordered by id. One call looks at a bounded number of runs, up to
-	// the ids that are older than ClosedBefore (see OldestID): a run that was closed before that
-	// time also started before it. The walk skips open runs and other runs that stay. LoadExpired
-	// finds runs with an own time by an index, in every call.
+	// Runs without their own time are not indexed, so they cost nothing while they exist.
+	// LoadExpired finds them by a walk over runs in the order of their key. That order is up to the
+	// store, but it has the runs of one shard ordered by id. One call looks at a bounded number of
+	// runs, up to the ids that are older than ClosedBefore (see OldestID): a run that was closed
+	// before that time also started before it. The walk skips open runs and other runs that stay.
+	// LoadExpired finds runs that have their own time by an index, in every call.
 	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
 
 	// LoadExecution returns the current run of an address, or the given run if run is set. It
@@ -218,7 +219,7 @@ type Recovery interface {
 
 // Mailroom lets a process that does not own a shard send requests to its owner through the store.
 type Mailroom interface {
-	// PutInbox stores requests. To put a request again with the same id has no effect while the
+	// PutInbox stores requests. Putting a request again with the same id has no effect while the
 	// request waits or its answer is remembered. The store does not take a row whose refusal it
 	// remembers (model.RefusedIDs): a late copy would take effect after the sender has seen the
 	// refusal.
@@ -271,7 +272,6 @@ type Reader interface {
 	//
 	//   - messages that their cursor has passed
 	//   - remembered requests that are older than the bound or are named
-	//   - cursors of drained pairs of shards that cannot return
 	//   - dead letters whose id is older than the bound
 	//   - events of deleted runs, and the data and log lines of their tasks
 	//   - old log lines, old tombstones of settings, and old mail between nodes

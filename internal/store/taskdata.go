@@ -79,7 +79,7 @@ func (d *TaskDatum) StreamItem() (it model.StreamItem, err error) {
 		it.Value = model.Payload{Data: raw[9:], Encoding: d.Value.Encoding}
 	}
 	if err != nil || !it.Kind.Streamed() {
-		return it, fault.New(fault.Corrupt, "what task %q of run %s has streamed: %q is no item", d.Task, d.Run, d.Name)
+		return it, fault.New(fault.Corrupt, "task %q of run %s has a streamed item %q that cannot be read", d.Task, d.Run, d.Name)
 	}
 	return it, nil
 }
@@ -112,7 +112,7 @@ func (d *TaskDatum) Mark() (m TaskMark, ok bool, err error) {
 	for _, to := range [...]*int64{&m.Claim, &m.Seq, &m.Lines, &m.Items, (*int64)(&m.At)} {
 		v, n := binary.Varint(rest)
 		if n <= 0 {
-			return m, true, fault.New(fault.Corrupt, "how far task %q of run %s has written cannot be understood", d.Task, d.Run)
+			return m, true, fault.New(fault.Corrupt, "the row that counts what task %q of run %s has written cannot be read", d.Task, d.Run)
 		}
 		*to, rest = v, rest[n:]
 	}

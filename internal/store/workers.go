@@ -6,15 +6,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Workers names the remote workers of servers. A remote worker outlives its server, and the next
-// owner of a shard must know whether such a worker may still hold something of the last one. A
-// server stores the name of a worker before it hands anything over to it, and removes the name when
-// the worker no longer holds anything. Names of a dead server stay, until the worker has joined
-// another server or has stayed away for too long.
+// Workers names the remote workers of servers. A remote worker may outlive its server, and the next
+// owner of a shard must know whether such a worker may still hold runs or claims of the last owner.
+// A server stores the name of a worker before it hands anything over to it, and removes the name
+// when the worker no longer holds anything. Names of a dead server stay, until the worker has
+// joined another server or has stayed away for too long.
 type Workers interface {
-	// NameWorkers stores and removes names in one transaction: first it adds, then it removes. A
-	// name that is stored already, or not there, changes nothing. It refuses names that
-	// are empty or longer than MaxWorkerName.
+	// NameWorkers stores and removes names in one transaction: first it adds, then it removes.
+	// Adding a stored name or removing a missing one has no effect. It refuses names that are empty
+	// or longer than MaxWorkerName.
 	NameWorkers(ctx context.Context, w WorkerNames) error
 	// WorkerHomes returns the homes of all names, each once, in the order of their ids.
 	WorkerHomes(ctx context.Context) ([]model.NodeID, error)
@@ -34,7 +34,7 @@ type WorkerName struct {
 type WorkerNames struct {
 	Add    []WorkerName
 	Remove []string
-	// Drop are homes all of whose names are removed.
+	// Drop are homes. All names of these homes are removed.
 	Drop []model.NodeID
 }
 

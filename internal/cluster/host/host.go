@@ -1,5 +1,5 @@
-// Package host identifies this process to others on the same machine, so that one of them can prove
-// that it is gone.
+// Package host identifies this process to other processes on the same machine, so that one of them
+// can prove that this process is gone.
 //
 // A false proof is dangerous: it fences a live process. So IsGone reports true only for facts that
 // the kernel has stated about that very process. A missing file in /proc proves nothing, because
@@ -27,7 +27,7 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 // IsGone reports whether a process is provably gone. In doubt it reports false.
 func IsGone(n store.NodeInfo) bool { return system().isGone(n) }
 
-// facts is what the machine tells about itself and its processes.
+// facts is what the machine says about itself and its processes.
 type facts struct {
 	name      string // of the machine
 	boot      string // changes with every boot; empty when the machine has none
@@ -54,8 +54,8 @@ var errNoProcess = errors.New("no such process")
 
 // isGone judges a process by what is known about it:
 //
-//   - It ran on this boot of this machine, in our namespace. About any other process nothing is
-//     known. The name of the machine counts too, because clones of one running machine share the
+//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other
+//     process. The name of the machine counts too, because clones of one running machine share the
 //     boot id.
 //   - Its entry in /proc can be read: it is gone if the process there has another start time, so
 //     that the id was reused, or if that process has ended.

@@ -2,5 +2,5 @@
 
 package host
 
-// probe reports nothing, because there is no /proc here either.
+// probe proves nothing, because there is no /proc here either.
 func probe(int) error { return nil }

@@ -23,7 +23,7 @@ func system() *facts {
 
 // namespace names the namespaces in which process ids and start times are valid. Start times are
 // shifted by the time namespace of the reader. It is empty when /proc belongs to another process id
-// namespace, as in a container that mounts the one of its host: then its entries are other
+// namespace, as in a container that mounts the /proc of its host. There the entries are other
 // processes.
 func namespace() string {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {

@@ -55,8 +55,8 @@ type Answer struct {
 	// OK lets the call through with Permit.
 	OK     bool
 	Permit Permit
-	// Until is the time by which asking again makes sense. Why is for operators. Both are set when
-	// the call is refused.
+	// Until is when the caller should ask again. Why is for operators. Both are set when the call
+	// is refused.
 	Until model.Time
 	Why   string
 	// Changed says that the breaker must be stored before the permit is used.

@@ -13,8 +13,8 @@ const t0 = model.Time(1_000_000_000_000_000)
 
 func at(d time.Duration) model.Time { return t0.Add(d) }
 
-// B1: the failure that completes the number opens it, whatever succeeds in between. A failure that
-// has left the window does not count.
+// B1: the failure that reaches the number opens the breaker, whatever succeeds in between. A
+// failure that is older than the window does not count.
 func TestExactlyThresholdFailuresInTheWindowOpen(t *testing.T) {
 	t.Parallel()
 
@@ -60,7 +60,8 @@ func TestRatioNeedsEnoughCalls(t *testing.T) {
 		}
 	}
 
-	// All of them have left the window; 10 successes and 9 failures are less than half.
+	// All earlier outcomes are older than the window. Of 10 successes and 9 failures, less than
+	// half are failures.
 	for range 10 {
 		report(21*time.Second, breaker.Succeeded)
 	}
@@ -351,8 +352,8 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-// A probe that a place has not used yet does not pass a breaker that has left the state of the
-// probe, nor one that is held since.
+// A probe that a place has not used yet does not pass if the breaker has left the state of the
+// probe, or if it has been held since.
 func TestProbeThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
 	half := func() (b *breaker.Breaker, probe breaker.Permit) {
@@ -396,9 +397,9 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// Fewer probes are allowed than are in flight. A probe that has lapsed leaves no room while there
-// are still enough others. No place is sent to ask before the next of these lapses, because it
-// would be refused and sent to ask again.
+// A new config allows fewer probes than are in flight. A probe that has lapsed leaves no room while
+// there are still enough others. The breaker tells places to ask again only when the next of these
+// lapses, because an earlier request would be refused.
 func TestFewerProbesThanAreUnderWay(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)

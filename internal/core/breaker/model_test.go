@@ -90,7 +90,7 @@ func (o *oracle) endCall(p breaker.Permit, how breaker.Outcome) {
 }
 
 // pair applies inputs to both. In a closed state all permits of a generation are equal, so a report
-// is one of any of them.
+// may belong to any of them.
 type pair struct {
 	t      *rapid.T
 	b      *breaker.Breaker

@@ -62,7 +62,7 @@ type News struct {
 	Probe Permit `cbor:"6,keyasint,omitzero"`
 	// Answer says that this is the answer to an Ask.
 	Answer bool `cbor:"7,keyasint,omitempty"`
-	// Held is the time before which not even a probe passes that was given earlier.
+	// Held is the time before which nothing passes, not even a probe that was given earlier.
 	Held model.Time `cbor:"8,keyasint,omitempty"`
 }
 
@@ -155,8 +155,8 @@ func (b *Breaker) news(now model.Time) News {
 	return n
 }
 
-// allUnderWay reports whether all slots are taken, and when the first lease ends. There may be more
-// probes in flight than a changed config allows.
+// allUnderWay reports whether all slots are taken, and when the first lease ends. After a change of
+// the config, more probes may be in flight than it allows.
 func (b *Breaker) allUnderWay(now model.Time) (until model.Time, all bool) {
 	count := 0
 	for _, p := range b.probes {

@@ -6,10 +6,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// View is a breaker as a place sees it that is not its owner. Calls pass a closed breaker at once;
-// their outcomes go to the owner. Only the owner gives out probes, so their number is right
-// whatever a view believes. A view that does not know the state of the breaker yet lets nothing
-// through.
+// View is a breaker as seen by a place that does not own it. Calls pass a closed breaker at once;
+// their outcomes go to the owner. Only the owner gives out probes, so a view with old news cannot
+// exceed their number. A view that does not know the state of the breaker yet lets nothing through.
 type View struct {
 	news  News
 	heard bool
@@ -22,8 +21,8 @@ type View struct {
 // NewView returns a view that does not know the state of the breaker yet.
 func NewView() *View { return &View{} }
 
-// Allow asks to make one call. While the owner is being asked, a refusal has a zero Until: the next
-// News tells when to try again.
+// Allow asks to make one call. While the view waits for the owner, a refusal has a zero Until: the
+// next News says when to try again.
 func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	now = v.tick(now)
 	n := &v.news
@@ -92,7 +91,7 @@ func (v *View) Receive(now model.Time, n News) (retry bool) {
 		n.Probe = kept // given before, and not used yet
 	}
 	if n.Probe.Generation != n.Generation {
-		// It belongs to a state that has ended since.
+		// The probe belongs to a state of the breaker that is over.
 		n.Probe = Permit{}
 	}
 	v.news, v.heard, v.asked = n, true, v.asked && !n.Answer

@@ -3,10 +3,9 @@ package limit
 import "slices"
 
 // Account is what a place knows about its lease. It is for places that read the owner from the
-// store instead of receiving messages. What the owner does with a lease depends only on the
-// messages of the place and on the lease that results. So a place that knows which of its messages
-// the owner has received can compute what it was granted and asked for, however many changes it has
-// missed.
+// store instead of receiving messages. A place that knows which of its messages the owner has
+// received applies them to the account, and compares the result with its lease in the store. The
+// difference is what the owner has granted and recalled, however many changes the place has missed.
 //
 // The zero Account belongs to a place without a lease.
 type Account struct{ lease lease }

@@ -10,10 +10,10 @@
 //   - A Local, one per resource and place, gives the permits of its block to tasks.
 //
 // They exchange values (ToOwner, ToPlace). Each value takes effect exactly once, and in order
-// between two ends. If owner and place are in one process, the process passes what one returns to
-// the other. A single place gets everything leased at its first request, and from then on a permit
-// costs nothing. An owner that several processes share is a value in the store. A place applies its
-// own messages to that value, and its Account tells it what has changed in its lease since it last
+// between two ends. If owner and place are in one process, the process passes the messages between
+// them. A single place gets everything leased at its first request, and from then on a permit costs
+// nothing. An owner that several processes share is a value in the store. A place applies its own
+// messages to that value, and its Account tells it what has changed in its lease since it last
 // looked.
 //
 // The owner takes permits back from a place in three ways:

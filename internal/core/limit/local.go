@@ -21,7 +21,7 @@ type Local struct {
 
 	want, wantTokens int64 // what the owner believes, or more
 	over             int   // what the owner believes
-	// back and backTokens are to be returned with the next message, and spent is to be reported.
+	// The next message returns back and backTokens to the owner and reports spent.
 	back       int
 	backTokens int64
 	spent      int64
@@ -97,9 +97,9 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// CorrectBelief corrects what the place thinks that the owner believes. The caller calls it when no
-// message of the place is on its way. If a grant crosses a message, the two differ, and the owner
-// would keep permits for a place that does not need them.
+// CorrectBelief sets the numbers that this place takes for the beliefs of the owner. The caller
+// calls it when no message of the place is on its way. If a grant crosses a message, the two
+// differ, and the owner would keep permits for a place that does not need them.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }
@@ -140,8 +140,8 @@ func (l *Local) countUncovered() int {
 	return max(len(l.holders)-l.block, 0)
 }
 
-// settle puts aside what to give back, because it is recalled or not needed, and returns what is
-// missing.
+// settle puts aside the permits and tokens that are recalled or not needed, and returns how many
+// are missing.
 func (l *Local) settle() (need, needTokens int64) {
 	held := len(l.holders)
 	if l.numbers.Concurrency == 0 {

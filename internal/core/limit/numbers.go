@@ -91,7 +91,7 @@ func (b *bucket) fill(now model.Time, n *Numbers, out int64) {
 	b.At = max(b.At, now)
 	room := max(n.burst()-out, 0)*n.Per.Microseconds() - b.Level
 	if room <= 0 || elapsed > room/n.Rate {
-		b.Level += room // to the brim, even when the brim is lower than it was
+		b.Level += room // full, even if a change of the numbers has made the bucket smaller
 		return
 	}
 	b.Level += elapsed * n.Rate

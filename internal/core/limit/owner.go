@@ -40,8 +40,8 @@ type lease struct {
 // isWaiting reports whether the place waits for something.
 func (p *lease) isWaiting() bool { return p.Want > 0 || p.WantTokens > 0 }
 
-// takeBack applies what the place has given back or spent. It returns how many of them were really
-// leased: permits and tokens that are free again, and tokens that are spent.
+// takeBack applies what the place has given back or spent. It returns how many permits and tokens
+// are free again and how many tokens are spent, counting only those that were really leased.
 func (p *lease) takeBack(m *ToOwner) (permits int, tokens, spent int64) {
 	permits = min(m.Permits, p.Permits)
 	p.Permits -= permits

@@ -1,6 +1,6 @@
 // Package rule tells which limits and which circuit breaker a task must pass. Rules are values that
-// can be stored and edited at run time. A Set of them is checked as a whole and never changes. To
-// edit rules is to build another Set, which either succeeds or returns what is wrong.
+// can be stored and edited at run time. A Set of them is checked as a whole and never changes. An
+// edit builds another Set, which either succeeds or returns everything that is wrong.
 //
 // A rule selects tasks by tenant, queue and kind: each by exact name, by a prefix ("mail.*"), or
 // not at all. It also says what the tasks share: one resource for all of them, or one per queue,

@@ -23,7 +23,7 @@ const (
 	PerName   Scope = "name"   // one per key that tasks name it with; it selects no tasks
 )
 
-// activity is the word of users for a kind.
+// activity is the word that users see for a kind.
 const activity = "activity"
 
 // Word returns the scope in the words of users, who say activity instead of kind.

@@ -250,7 +250,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"twice", []rule.Limit{ok, {Name: "one", Queue: "other", Numbers: two}}, nil, fault.Conflict, []string{"called one"}},
 		{"contradiction", []rule.Limit{ok, {Name: "two", Queue: "q", Numbers: limit.Numbers{Concurrency: 3}}}, nil, fault.Conflict, []string{"one and two", "at most 3", "at most 2"}},
 		{"contradiction, written differently", []rule.Limit{{Name: "a", Numbers: two}, {Name: "b", Tenant: "*", Queue: "*", Numbers: limit.Numbers{Concurrency: 3}}}, nil, fault.Conflict, []string{"a and b"}},
-		{"breaker for nothing", nil, []rule.Breaker{{}}, fault.Invalid, []string{"one of both"}},
+		{"breaker for nothing", nil, []rule.Breaker{{}}, fault.Invalid, []string{"either a name"}},
 		{"breaker twice", nil, []rule.Breaker{{Name: "x*"}, {Name: "x*", Tenant: "*"}}, fault.Conflict, []string{"breaker x*"}},
 		{"breaker numbers", nil, []rule.Breaker{{Name: "x", Config: breaker.Config{Ratio: 2000}}}, fault.Invalid, []string{"breaker x", "2000"}},
 		{"two mistakes", []rule.Limit{{Name: "x"}, {Name: "y", Key: "no", Numbers: two}}, nil, fault.Invalid, []string{"limit x", "limit y"}},

@@ -89,7 +89,7 @@ func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 		g := s.group(p.tenant)
 		switch {
 		case slices.ContainsFunc(g.breakers, func(o *parsedBreaker) bool { return p.name == o.name && (p.Kind != "") == (o.Kind != "") }):
-			problems = append(problems, fault.New(fault.Conflict, "two breaker rules are for the same: %s", p.describe()))
+			problems = append(problems, fault.New(fault.Conflict, "two breaker rules select the same breakers: %s", p.describe()))
 		case g.full():
 			full[g]++
 		default:
@@ -212,7 +212,7 @@ func (p *parsedLimit) conflictWith(other *parsedLimit) error {
 func parseBreaker(b Breaker) (p parsedBreaker, err error) {
 	p.Breaker = b
 	if (b.Name == "") == (b.Kind == "") {
-		return p, fault.New(fault.Invalid, "a breaker rule is for names (*: all) or for activities, one of both: name %q, activity %q", b.Name, b.Kind)
+		return p, fault.New(fault.Invalid, "a breaker rule needs either a name (* for all) or an activity: it has name %q, activity %q", b.Name, b.Kind)
 	}
 	if p.tenant, err = parsePattern("tenant", b.Tenant); err != nil {
 		return p, err
@@ -285,7 +285,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 	for g := range s.of(tenant) {
 		for _, l := range g.limits {
 			if spec.Queue == model.InlineQueue && (l.Queue != "" || l.Per == PerQueue) {
-				continue // it is in no queue
+				continue // the task has no queue
 			}
 			if l.Per == PerName || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
 				continue

@@ -1,9 +1,9 @@
 // Package nats carries hints between nodes and changes to subscribers over NATS.
 //
-// NATS is optional and never the truth. Nodes also wake each other through the database, and look
-// at the store at regular intervals. So a NATS server that is away, slow or full of garbage costs
-// latency at most, and the hub returns to it by itself. It uses plain subjects and needs no
-// JetStream.
+// NATS is optional, and nothing depends on it. Nodes also wake each other through the database, and
+// look at the store at regular intervals. So a NATS server that is unavailable, slow or full of
+// garbage costs latency at most, and the hub connects to it again by itself. It uses plain subjects
+// and needs no JetStream.
 //
 // Subjects, where perdure is the prefix:
 //

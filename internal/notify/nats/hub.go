@@ -38,7 +38,7 @@ type Hub struct {
 	changes *backlog
 	away    *episode.Source
 
-	ctx    context.Context //nolint:containedctx // that of its goroutines
+	ctx    context.Context //nolint:containedctx // the context of its goroutines
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	closed chan struct{} // the connection has ended

@@ -130,8 +130,8 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	}
 }
 
-// A hub without a server neither fails nor blocks. It returns when the server does, and its node
-// then looks around.
+// A hub without a server neither fails nor blocks. It connects again when the server is back, and
+// its node then looks around.
 func TestServerGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, 0, nil)
@@ -264,7 +264,8 @@ func subscribe(t *testing.T, url, subject string, options ...natsgo.Option) *inb
 	return in
 }
 
-// A subscriber of one tenant gets its changes, and NATS keeps the other tenants from it.
+// A subscriber of one tenant gets the changes of that tenant, and NATS refuses it the changes of
+// other tenants.
 func TestChangesOfATenant(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, 0, func(o *server.Options) {
@@ -300,7 +301,7 @@ func TestChangesOfATenant(t *testing.T) {
 	}
 }
 
-// A node with a wrong password says so once, without the password, and goes on trying.
+// A node with a wrong password logs that once, without the password, and keeps trying.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, 0, func(o *server.Options) { o.Users = []*server.User{{Username: "node", Password: "right"}} })

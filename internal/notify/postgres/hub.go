@@ -72,7 +72,7 @@ type Hub struct {
 	channel string
 	local   notify.Local
 
-	ctx    context.Context //nolint:containedctx // that of its two goroutines
+	ctx    context.Context //nolint:containedctx // the context of its two goroutines
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -339,7 +339,7 @@ func (h *Hub) drop(conn *pgx.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // nothing more can be done with it
+	_ = conn.Close(ctx) // an error changes nothing
 	<-conn.PgConn().CleanupDone()
 }
 

@@ -78,7 +78,7 @@ func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 			t.Errorf("pool of %d: %d warnings: %s", size, n, log.buf.String())
 		}
 
-		// A node beside the pooler receives what it sends.
+		// A node that does not use the pooler receives what the hub sends.
 		direct := open(t, postgres.Config{URL: base}).waitConnected(1)
 		deaf.hub.Publish(mail(7))
 		direct.expectHint(mail(7))
@@ -99,7 +99,7 @@ func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 	}
 }
 
-// A hub that cannot connect logs that once, and once when it can again.
+// A hub that cannot connect logs one line, and another line when it can connect again.
 func TestHubLogsOneLinePerEpisode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Late is a delay on the way of bytes. The zero value delays nothing.
+// Late delays bytes on their way. The zero value delays nothing.
 type Late struct {
 	mu    sync.Mutex
 	on    bool
@@ -16,7 +16,7 @@ type Late struct {
 // Wrap is for [LAN.Bend].
 func (l *Late) Wrap(c net.Conn) net.Conn { return &lateConn{Conn: c, late: l} }
 
-// Hold lets bytes wait on their way, and the ends of connections.
+// Hold delays bytes, and the ends of connections, until Release.
 func (l *Late) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,7 @@ func (l *Late) Release() {
 	}
 }
 
-// lateConn is a connection whose bytes may wait. What has waited is protected by the lock of late.
+// lateConn is a connection whose bytes may wait. The lock of late protects the waiting bytes.
 type lateConn struct {
 	net.Conn
 	late   *Late

@@ -192,7 +192,7 @@ func (b *board) Quarantine(now model.Time, a model.Address) {
 	}
 }
 
-// letGo frees what is counted for workers of other nodes that are done or gone.
+// letGo frees the permits that are counted for workers of other nodes that are done or gone.
 func (b *board) letGo() {
 	if now := b.inc.p.Now(); b.keeper != nil && b.keeper.letGo(now) {
 		b.settle(now)

@@ -10,8 +10,8 @@ import (
 // memory of a lane stays within its budget plus a small slack, and the lane continues all other
 // work.
 
-// slack is what a lane may use beyond its budget. Results of reads and commits always get in, and
-// so does one input of any size (heaviest) while there is room.
+// slack is how much memory a lane may use beyond its budget. A lane always accepts results of reads
+// and commits and, while it has room, one input of any size (heaviest).
 const slack = 6 << 10
 
 // checkBounds checks that a lane stays within its memory limits. A lane does not change between
@@ -48,7 +48,7 @@ const largestHistory = 128 << 10
 // may be in memory whatever its size.
 func (sh *shell) checkUsage() {
 	s, u := sh.s, sh.Lane.Usage()
-	// a run that has left memory may still be in the line
+	// a run that is no longer in memory may still be in the line
 	if most := len(s.Ledger.Addresses) + strangers; u.Entries > most || u.Line > most {
 		s.Fail("L7: lane %d of %s has %d addresses in memory, and %d wait for room, at most %d", sh.index, sh.inc.name(), u.Entries, u.Line, most)
 	}

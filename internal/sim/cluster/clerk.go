@@ -218,12 +218,12 @@ type awaited struct {
 	run     store.RunKey
 	call    *call
 	asked   *model.Message // of an answer
-	last    func() bool    // tells that nothing can ask for the answer again; of an answer
-	sole    func() bool    // tells that no other copy of the request can arrive; of an answer
+	last    func() bool    // for an answer: reports whether no caller can ask for it again
+	sole    func() bool    // for an answer: reports whether no other copy of the request can arrive
 }
 
-// send asks the owner and waits for its answer. tried tells what became of the request before,
-// under the same id.
+// send asks the owner and waits for its answer. tried is what happened to the request before, under
+// the same id.
 func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {

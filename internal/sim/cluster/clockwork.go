@@ -77,8 +77,8 @@ func (p *Proc) when(mono time.Duration) int64 {
 
 // resetClock makes a process forget its estimate of the store's clock.
 func (p *Proc) resetClock() {
-	// The clock of the machine is near that of the store, unless the store's has jumped: nodes
-	// that distrust the store's clock in every seed would never be seen to trust it.
+	// The clock of the machine is near the clock of the store, unless the clock of the store has
+	// jumped. Otherwise nodes would distrust the clock of the store in every seed.
 	wall := model.Time(kernel.Epoch + p.Cluster.Now - p.Cluster.Between(-100, 100)*kernel.Millisecond)
 	p.clock, p.last, p.Timed = storeclock.New(p.Cluster.Plan.Clock, p.mono(), wall), 0, false
 }

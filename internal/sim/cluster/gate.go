@@ -263,7 +263,7 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 	return true
 }
 
-// Give implements queue.Gate. A claim may continue to hold what it holds.
+// Give implements queue.Gate. A claim may keep its permits.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
 	if k.g.Book != nil && how != queue.Forgotten { // it forgets tasks of shards that move
@@ -359,7 +359,7 @@ func (k *keeper) quarantine(now model.Time, a model.Address) (any bool) {
 	return any
 }
 
-// The board calls letGo when it has heard from other nodes what their workers execute.
+// The board calls letGo when other nodes have reported what their workers execute.
 func (k *keeper) letGo(now model.Time) bool {
 	if !k.g.LetGo(now) {
 		return false
@@ -447,7 +447,7 @@ func (k *keeper) recordState(now model.Time) {
 	}
 }
 
-// find records claims that hold something and did not before.
+// find records claims that hold something now and held nothing before.
 func (k *keeper) find() (any bool) {
 	k.b.b.VisitTaken(func(it *queue.Item) { any = k.holds(it) || any })
 	return any

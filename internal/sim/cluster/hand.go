@@ -32,8 +32,8 @@ type hand struct {
 	leaving bool
 	gone    bool
 	left    *board // the board that it has left
-	// it has left and its reports are in flight, or it gives back claims that other workers should
-	// have had; see Engine.giveBack
+	// it has left but has reports in flight, or it only gives back claims that other workers should
+	// have received; see Engine.giveBack
 	Ghost bool
 }
 
@@ -430,7 +430,7 @@ func (h *hand) Refs() []model.ClaimRef {
 	return refs
 }
 
-// wakeHands lets hands continue that hang.
+// wakeHands lets hands that hang continue.
 func (p *Proc) wakeHands() {
 	for _, h := range p.Hands {
 		for _, ref := range h.Refs() {

@@ -368,8 +368,8 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		Exec: func(done func()) {
 			v, err = s.Disk.Mem.Renew(context.Background(), r)
 			if n := len(v.Members); n > 0 && !s.Healed && s.Chance(s.Plan.OddView) {
-				// Views only propose. If nodes disagree because of a view, shards move back and
-				// forth, and nothing else goes wrong.
+				// Views only propose. If views make nodes disagree, shards move back and forth, but
+				// nothing else goes wrong.
 				v.Members[s.Pick(n)].Draining = true
 				s.Hurt(scenario.FaultOddView)
 			}
@@ -438,7 +438,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 				for i := range got {
 					got[i].Foreign = p.foreign[got[i].Shard] || inc.isForeign(got[i].Shard)
 					got[i].Crashed = s.Has(scenario.Killers) && (p.orphans[got[i].Shard] || inc.isOrphaned(got[i].Shard))
-					// until it hears of it
+					// until the process learns of it
 					p.foreign[got[i].Shard], p.orphans[got[i].Shard] = got[i].Foreign, got[i].Crashed
 				}
 				s.Ledger.CheckAcquired(inc.self.ID, got)

@@ -12,11 +12,12 @@ import (
 )
 
 // In some simulations nodes ask each other over connections, as engine/direct.go does, before they
-// use the store. Connections break at any moment: before a request arrives, after it, or while it
-// waits in front of the lane, so that it takes effect when its sender has already sent it again
-// through the store. The sender may believe in an owner that has moved.
+// use the store. Connections break at any moment: before a request arrives, after it has arrived,
+// or while it waits in front of the lane. In the last case the request takes effect after its
+// sender has sent it again through the store. The sender may also ask a node that no longer owns
+// the shard.
 
-// attempt is what became of a request before it goes through the store.
+// attempt is what happened to a request before it goes through the store.
 type attempt struct {
 	taken bool
 	link  model.RunID
@@ -73,8 +74,8 @@ func (inc *incarnation) linkTo(other *incarnation) model.RunID {
 	return inc.links[other]
 }
 
-// believed returns the incarnation that owned a shard at the last renewal; nil if it is not a node
-// any longer.
+// believed returns the incarnation that owned a shard at the last renewal; nil if it is no longer a
+// node.
 func (inc *incarnation) believed(shard model.ShardID) *incarnation {
 	if int(shard) >= len(inc.owners) || inc.owners[shard].Node == inc.self.ID {
 		return nil
@@ -277,7 +278,7 @@ func (inc *incarnation) await(sh *shell, q *ask, c *call) {
 	})
 }
 
-// judge decides what another node hears, as served.judge of the engine does.
+// judge decides what another node gets as the answer, as served.judge of the engine does.
 func (inc *incarnation) judge(kind askKind, a *lane.Answer) told {
 	serving := inc.serving()
 	switch {

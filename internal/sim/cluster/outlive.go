@@ -15,8 +15,8 @@ import (
 // waits for the workers of the last owner, and after such a worker has come back in time, no other
 // worker begins a body that this one still runs.
 //
-// In half of these seeds an owner knows when all workers have come back, and ends its wait at once,
-// as servers do that name their workers in the store.
+// In half of these seeds an owner knows when all workers have come back and ends its wait at once.
+// Servers that name their workers in the store do the same.
 
 // disperse lets the workers of a process that has ended look for another one.
 func (p *Proc) disperse() {
@@ -70,8 +70,8 @@ func (p *Proc) welcome(w *worker.Worker) {
 	p.Cluster.endReunions()
 }
 
-// endReunions ends the wait of all owners whose workers have come back: none is looking for a
-// process, and none that has found another one holds anything of them.
+// endReunions ends the wait of all owners whose workers have come back: no worker is looking for a
+// process, and no worker of another process holds anything of the owner.
 func (s *Cluster) endReunions() {
 	if s.Plan.Lane.Reunion == 0 || s.Plan.Poll%2 == 0 {
 		return

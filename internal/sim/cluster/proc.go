@@ -45,8 +45,8 @@ func (p *Proc) Mend() {
 	}
 }
 
-// betrayed reports whether a live node was declared dead a short time ago, so that it may believe
-// in a lease that it has lost. No lease lasts for longer than that.
+// betrayed reports whether a live node was declared dead a short time ago, at most the length of a
+// lease. Such a node may still trust a lease that it has lost.
 func (inc *incarnation) betrayed() bool {
 	s := inc.p.Cluster
 	return s.Now < s.Ledger.Nodes[inc.self.ID].Betrayed
@@ -68,7 +68,7 @@ type Proc struct {
 	born    int64
 	rate    float64 // of its clock against the store's
 
-	// foreign has the shards that it took from another process and has not heard about yet.
+	// foreign has the shards that it took from another process, until it has news about them.
 	foreign map[model.ShardID]bool
 	// orphans has those of them whose last owner has died.
 	orphans map[model.ShardID]bool
@@ -179,7 +179,7 @@ func (p *Proc) info() store.NodeInfo {
 	return info
 }
 
-// gone proves that a process on this host has ended.
+// gone reports whether it is proven that a process on this host has ended.
 func (p *Proc) gone(n store.NodeInfo) bool {
 	if n.PID == p.pid {
 		return false

@@ -58,7 +58,8 @@ func (s *Cluster) takenBy(r rule.Resource) (list []string) {
 
 // givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
 // That decision may not be durable yet. If it is undone, the owner finds the claim again and counts
-// it beside the task that has its permit by then: no worker executes the claim.
+// it in addition to the task that has its permit by then. That is allowed, because no worker
+// executes the claim.
 func (s *Cluster) givenUp(r *oracle.Run, ref model.ClaimRef) bool {
 	if s.Claims[ref].Freed {
 		return true
@@ -166,8 +167,8 @@ func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID
 		}
 	}
 
-	// The clock of a node is late by up to the lag. Then it may use a probe whose lease has ended,
-	// and the owner may have given another one to another node.
+	// The clock of a node is late by up to the lag. So it may use a probe whose lease has ended,
+	// after the owner has given another probe to another node.
 	if under > most && permit.Lease > s.StoreTime() {
 		s.Fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
 	}

@@ -20,7 +20,7 @@ func (sh *shell) checkOperate(o *model.Operations) {
 		return
 	}
 	n := s.Ledger.HoldingOf(o.Entity)
-	// An operation makes an idle state live longer before that is in the store.
+	// An operation prolongs an idle state before the store has the new time.
 	if s.Plan.EntityIdleTTL == 0 && o.Exists && n.IsOver(scenario.StampOf(scenario.AccountOf(o.State, true)), o.Now) {
 		s.Fail("X1: %s is called on a state that has expired", o.Entity)
 	}

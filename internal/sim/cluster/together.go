@@ -115,10 +115,10 @@ func (g *group) reply() {
 	g.sh.loadTogether(g.loads[len(p.Read)+len(p.Long):])
 }
 
-// shortRun is how many events a run has at most that is read together with others.
+// shortRun is the largest number of events of a run that is read together with others.
 const shortRun = 8
 
-// runPage is a store as a process reads runs from it: it cannot understand some of them.
+// runPage is a store as seen by a process that cannot decode some runs.
 type runPage struct {
 	store.Store
 

@@ -9,13 +9,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Users requeue dead tasks, with the same input or another one,
-// requeue them again, undo that, and purge them. What must hold (E38): one order at a time changes
-// a dead task, and the changes are counted. Every requeue that counts starts one run, with the
-// options and the input of the dead task or of the order. A requeue that is undone never starts,
-// and the dead task is as before. A purged one is gone and stays gone. Only an order or its
-// retention purges a dead task. Together with E37: every task has completed, was called off, is a
-// dead task, or was one and was purged.
+// Users requeue dead tasks, with the same input or another one, requeue them again, undo that, and
+// purge them. What must hold (E38): one order at a time changes a dead task, and the changes are
+// counted. Every requeue that counts starts one run, with the options and the input of the dead
+// task or of the order. A requeue that is undone never starts, and the dead task is as before. A
+// purged dead task never comes back. Only an order or its retention purges a dead task. Together
+// with E37: every task has completed, was called off, is a dead task, or was one and was purged.
 
 // DeadTask is a dead task as the store has it.
 type DeadTask struct {

@@ -15,12 +15,12 @@ func stateEnd(of *scenario.Account) *scenario.Handover { return &scenario.Handov
 
 func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }
 
-// stateEnds says which states may end by their expiry on a path: the stored one, and others that
-// the same batch has produced.
+// stateEnds says which states may expire on a path: the stored one, and others that the same batch
+// has produced.
 type stateEnds struct{ stored, others bool }
 
-// mayEnd reports whether the stored state may end by its expiry in a commit that stores the next
-// row: its time has come, and no section holds its lock before and after the commit.
+// mayEnd reports whether the stored state may expire in a commit that stores the next row: its time
+// is over, and no section holds its lock before and after the commit.
 func (n *holding) mayEnd(next *model.Entity, now model.Time) bool {
 	return n.Row.Expires != 0 && n.Row.Expires <= now && !(n.Row.Locked() && next.Holder == n.Row.Holder)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// A state whose time has not come is deleted. Earlier hand-overs on an account without a state were
-// undone. The oracle must find the delete, and must not take the end of the state for an expiry
-// because the path over the undone hand-overs is longer.
+// A state is deleted before it expires. Earlier hand-overs on an account without a state were
+// undone. The oracle must find the delete. It must not mistake the end of the state for an expiry,
+// although the path over the undone hand-overs is longer.
 func TestDeletedStateHasNotExpired(t *testing.T) {
 	t.Parallel()
 	s := New(scenario.New(6, scenario.Options{}))

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// event appends an event to a history and checks that it is allowed there.
+// event checks that an event is allowed at the end of a history, and appends it.
 func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 	l.owns(b, row.Shard)
 	r := l.Runs[row.Run]

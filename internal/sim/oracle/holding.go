@@ -323,9 +323,9 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 }
 
-// pathTo finds the hand-overs that lead to the state of a row. It lets states end by their expiry
-// only as far as that is necessary: first the stored state, if its time has come, then states that
-// the store never had, and in the end the stored state before its time, which breaks a promise.
+// pathTo finds the hand-overs that lead to the state of a row. It lets states expire only if no
+// path exists otherwise. It first tries the stored state, if its time is over, then states that the
+// store never had, and at last the stored state before its time, which breaks a promise.
 func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenario.Account) (path []*scenario.Handover, ok bool) {
 	find := search{l: l, n: n, t: t, mayEnd: stateEnds{stored: n.mayEnd(next, l.s.FairTime())}}
 	path, ok = find.path(n.state, state, nil)
@@ -453,9 +453,9 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		}
 		a, answered := t.answers[c.ID]
 		if d.oneWay || d.brief {
-			// Of a client's call that came straight to its owner and was made at once, the batch
-			// may hold only the request id, or nothing if the call has none. If it holds nothing of
-			// another call, that call was undone.
+			// A client's call that went straight to its owner and was made at once may leave only
+			// its request id in the batch, or nothing if the call has no id. Any other call that
+			// leaves nothing was undone.
 			traced := answered || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
 			if c.Changed && !traced && (d.named || !d.sender.IsZero()) {
 				return false
@@ -543,8 +543,8 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	d := l.Doings[id]
 	_, told := t.answers[id]
 
-	// The store keeps messages of steps and entities in order of arrival. A request of a client may
-	// be older than its row.
+	// The store has messages of steps and entities in the order of their arrival. A request of a
+	// client may have arrived before its row was stored.
 	barrier := slices.ContainsFunc(n.Box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
 	case l.convicted(b, n, id):

@@ -12,9 +12,9 @@ import (
 )
 
 // In some simulations users misuse request ids: they send another signal under the id of an
-// accepted one. What must hold: the owner refuses it, through whatever node it comes, and the
-// signal is in no history. As in production, nodes forget request ids after a time: none that is
-// younger, and in the end all of them.
+// accepted one. What must hold: the owner refuses the signal, whichever node it comes through, and
+// the signal is in no history. As in production, nodes forget request ids after a certain time.
+// They forget none earlier, and in the end all of them.
 
 // SweepEvery is how often nodes forget request ids.
 const SweepEvery = 100 * kernel.Millisecond

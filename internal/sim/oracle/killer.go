@@ -10,10 +10,11 @@ import (
 
 // In some seeds users make calls that kill the process that makes them. What must hold: no call is
 // set aside before two owners have died while they made it alone (K1). And a call that is in the
-// store does not kill one process after the other (K2). The first owner makes it without a mark,
-// perhaps before its commit, so that the call is still in the inbox. The next one stores it first,
-// and the two after that mark it. An owner that gives the shard up in order does not count, and its
-// successor does not know what happened before: that costs up to two more processes.
+// store does not kill an unlimited number of processes (K2). The first owner makes the call without
+// a mark, perhaps before its commit, so that the call is still in the inbox. The second owner
+// stores the call first, and the two owners after it mark the call. An owner that gives the shard
+// up in order does not count, and its successor does not know what happened before, which costs up
+// to two more processes.
 
 const (
 	loneDeaths = 2 // owners that must have died before a call is set aside
@@ -109,8 +110,8 @@ func (l *ledger) isSetAside(row *store.InboxRow) bool {
 	return l.s.Has(scenario.Killers) && row.NotBefore == model.MaxTime && row.Message.Kind == model.MessageCall && strings.Contains(row.Message.ID, "processes died")
 }
 
-// convicted handles a call that a batch sets aside because owners have died with it (K1). It
-// returns false if the batch does not.
+// convicted handles a call that a batch sets aside because owners have died while they made it
+// (K1). It returns false if the batch does not set the call aside.
 func (l *ledger) convicted(b *store.Batch, n *holding, id uint64) bool {
 	for i := range b.Deferred {
 		row := &b.Deferred[i]

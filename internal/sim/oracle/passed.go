@@ -11,8 +11,8 @@ import (
 
 // A message between two shards of a lane may take effect in the batch that sends it. Then it has no
 // row. What must hold: the lane owns both shards, no earlier message between them is on its way,
-// and the effects are in the same batch. No call begins before the batch is durable that sends the
-// call, or that releases the lock for which the call has waited.
+// and the effects are in the same batch. No call begins before the batch that sends it is durable.
+// If the call has waited for a lock, the batch that releases the lock must be durable too.
 
 // sentIn returns the messages that a batch sends: those without a row first, then the rows.
 func sentIn(b *store.Batch) (all []*model.Message) {

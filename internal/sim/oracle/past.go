@@ -13,8 +13,9 @@ import (
 
 // Users also change histories: they fork, import, retry, reset and delete runs. What must hold: a
 // run with a past has exactly the events that its source had up to the cut, except for what
-// docs/histories.md leaves out. Messages that were accepted after the cut are there. No caller is
-// answered twice, or by a copy. No caller sees a run that was deleted before the caller asked.
+// docs/histories.md leaves out. Messages that were accepted after the cut are there. No caller gets
+// two answers, or an answer from a copy. No caller sees a run that was deleted before the caller
+// asked.
 
 // edited is the result that an edit puts in place of a recorded one.
 var edited = model.TextPayload("edited")

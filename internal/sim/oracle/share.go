@@ -110,8 +110,8 @@ func (s *Oracle) BreakerStored(name string, row []byte) {
 		s.Did(scenario.OpRecovered)
 	}
 
-	// The node that closes it acts on that before it is stored. A half-open breaker may close and
-	// open again in one write.
+	// The node that closes the breaker lets calls through before the new state is stored. A
+	// half-open breaker may close and open again in one write.
 	since := int64(st.Since) - kernel.Epoch - s.Lag()
 	switch x.state = st.State; x.state {
 	case breaker.Open:

@@ -12,12 +12,13 @@ import (
 
 // Some starts have options: a delay, a time-out of the execution, a policy that repeats failed
 // runs. What must hold: no worker gets a run before its start time, and its code records nothing
-// before that (T1). An execution fails by its time-out at that time or later, never earlier, and
-// does not go on after it; all runs of the execution share the time (T2). A failed run is followed
-// by another attempt with the same input until the policy ends, and by none after that (T3).
+// before that (T1). An execution fails because of its time-out at that time or later, never
+// earlier, and does not continue after it. All runs of the execution share the time-out (T2). A
+// failed run is followed by another attempt with the same input until the policy ends, and by none
+// after that (T3).
 
-// patienceAfterTimeout is how long an execution may go on after its time-out once all faults have
-// ended: a node may have to take over first.
+// patienceAfterTimeout is how long an execution may continue after its time-out once all faults
+// have ended: a node may have to take over first.
 const patienceAfterTimeout = 10 * kernel.Second
 
 // begins is the id of the timer that lets the code of a run begin.
@@ -32,7 +33,7 @@ func beginTimer(st *model.Start) string {
 	return begins
 }
 
-// Waiting reports whether the start time of a run has not come, according to the store.
+// Waiting reports whether a run still waits for its start time, according to the store.
 func (r *Run) Waiting() bool {
 	id := beginTimer(&r.Start)
 	return id != "" && r.timer(id) >= 0
@@ -105,8 +106,8 @@ func (r *Run) retry() *model.Retry {
 	return r.Start.Terms.Retry
 }
 
-// endedElsewhere notes that a run was imported with its end. Its program ends as that of its
-// source, which may not have begun.
+// endedElsewhere notes that a run was imported with its end. Its program ends like the program of
+// its source, which may not have begun.
 func (l *ledger) endedElsewhere(r *Run) {
 	src := l.Runs[r.Start.Source.Run]
 	r.unbegun = src != nil && src.unbegun && r.outcome.Status == src.outcome.Status && r.outcome.At == src.outcome.At

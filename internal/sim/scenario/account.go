@@ -262,8 +262,8 @@ func (s *Scenario) drawEntities() {
 	s.Plan.Overlap = kernel.OneOf(s, 0, 1, 2)
 	s.Plan.EntityMoves = s.Pick(5)
 	if s.Has(Expiring) {
-		// Much longer than a commit takes: the oracle does not know states that the store never
-		// had.
+		// A life must be much longer than a commit, because the oracle does not know states that
+		// the store never had.
 		life := kernel.Microseconds(s.Between(4000, 12_000) * kernel.Millisecond)
 		s.Plan.EntityTTL, s.Plan.EntityIdleTTL = kernel.OneOf(s, life, 0), life/2
 		if s.Plan.EntityTTL > 0 && s.Chance(0.5) {

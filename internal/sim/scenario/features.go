@@ -256,8 +256,8 @@ func (s *Scenario) turn(r *row, on bool) {
 type Features struct{ On, Off Feature }
 
 // ParseFeatures parses names of features, separated by commas. A minus sign before a name turns the
-// feature off in all seeds. A feature that is turned on brings along what it needs, and turns off
-// what excludes it.
+// feature off in all seeds. A feature that is turned on also turns on the features that it needs,
+// and turns off the features that exclude it.
 func ParseFeatures(text string) (f Features, err error) {
 	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
 		name, off := strings.CutPrefix(name, "-")
@@ -273,7 +273,7 @@ func ParseFeatures(text string) (f Features, err error) {
 		}
 	}
 
-	for i := range table { // without what it needs, or with what it excludes, there is no feature
+	for i := range table { // a feature does not exist without what it needs, or with what it excludes
 		if table[i].needs&f.Off != 0 || table[i].excludes&f.On != 0 {
 			f.Off |= table[i].feature
 		}

@@ -5,7 +5,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/kernel"
 )
 
-// extraGroup is the shard group beside the default one, in the simulations that have one.
+// extraGroup is the additional shard group, in the simulations that have one.
 const extraGroup = "gpu"
 
 // groupedWorkflows are the types of workflows where the store has a shard group. The second type

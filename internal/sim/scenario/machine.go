@@ -64,8 +64,8 @@ func (s *Scenario) NewMachine(start *model.Start) Machine {
 }
 
 // Hide makes the program never see the signals that operators have dropped in a history. A program
-// takes a signal as soon as it can. So if it would have taken one before the drop, its turn was
-// lost, and nothing in the history rests on it.
+// takes a signal as soon as it can. So if it took the signal before the drop, its turn was lost,
+// and nothing in the history depends on that signal.
 func (m *Machine) Hide(events []model.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == model.EventSignalDropped {

@@ -34,7 +34,7 @@ func (s *Scenario) KeepIDs() time.Duration {
 // plan has the decisions of a seed that are made at the start.
 type plan struct {
 	Shards, Lanes      int
-	Groups             []model.Group // beside the default one
+	Groups             []model.Group // in addition to the default one
 	Serves             [3][]string   // by slot: the groups whose shards its process takes
 	Layout             model.Layout
 	Ttl, Renew, Margin time.Duration

@@ -224,7 +224,7 @@ const (
 	OpAccused       // an owner marked a call before it made the call
 	OpConvicted     // a call was set aside because owners had died with it
 	OpReceipt       // a server learned that a client has the answer to a drawn id
-	OpGroupShard    // a node acquired a shard of a group beside the default one
+	OpGroupShard    // a node acquired a shard of a group other than the default one
 	OpGroupAlone    // no live node took the shards of a group
 
 	OpClosed // + status

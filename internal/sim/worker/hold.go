@@ -467,8 +467,8 @@ func (h *Hold) startSteps() (started int) {
 	return started
 }
 
-// Wanted reports whether a body runs whose outcome the program needs. A withdrawn body may still
-// run, but a later worker would not run it again.
+// Wanted reports whether the program needs the outcome of a running body. A withdrawn body may
+// still run, but a later worker would not run it again.
 func (h *Hold) Wanted() bool {
 	for b := range h.marks {
 		for a := range h.marks[b] {

@@ -15,7 +15,7 @@ func (s *Workload) jump() {
 		return
 	}
 
-	// a process that starts now would take it for the real time
+	// a process that starts now would take the shifted time for the real one
 	if slices.ContainsFunc(s.Procs[:], func(p *cluster.Proc) bool { return p != nil && !p.Timed }) {
 		s.After(20*kernel.Millisecond, nil, s.jump)
 		return
@@ -48,8 +48,8 @@ func (s *Workload) jump() {
 	}
 
 	if s.Stepped > 0 && s.Now < s.Stepped+2*s.Plan.Clock.Persist.Microseconds() && kernel.Microseconds(by).Abs() < s.Plan.Clock.Jump {
-		// A node that follows the first jump cannot distinguish this one from it, and corrects its
-		// clock slowly.
+		// A node that follows the first jump cannot distinguish this jump from the first one, and
+		// corrects its clock slowly.
 		s.Lasting = max(s.Lasting, s.Shift)
 	}
 	s.Jumping = min(s.Now+lasts, s.Plan.FaultsUntil-1)

@@ -4,11 +4,11 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// In some seeds nodes have different weights, and operators drain nodes and withdraw that. The
-// orders are durable, so some of them last after the faults have ended. Even if all nodes are
-// drained, everything has to end: then they keep their shards.
+// In some seeds nodes have different weights, and operators drain nodes and withdraw these orders.
+// The orders are durable, so some of them last after the faults have ended. Even if all nodes are
+// drained, everything has to end, because the nodes keep their shards in that case.
 
-// drain lets an operator drain a node, or withdraw that.
+// drain lets an operator drain a node, or withdraw the order.
 func (s *Workload) drain() {
 	p := s.Procs[s.Pick(3)]
 	if p == nil || p.Inc == nil || s.Healed {

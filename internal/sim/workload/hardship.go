@@ -23,12 +23,12 @@ func (s *Workload) flood() {
 	}
 }
 
-// In some simulations a live node is declared dead: a peer believes to have proof that its process
-// has ended, and fences it, although its lease holds. Nothing that is stored may suffer from that:
-// the store excludes whatever the node still sends, and the node restarts. Only what it answers
-// from memory may be out of date until it notices, because that rests on its lease.
+// In some simulations a live node is declared dead: a peer believes that it has proof that the
+// process has ended, and fences the node although its lease is valid. That must not damage stored
+// data: the store excludes everything that the node still sends, and the node restarts. Only its
+// answers from memory may be out of date until it notices, because they rely on its lease.
 
-// lie has the others believe for a while that a process has ended.
+// lie makes the other nodes believe for a while that a process has ended.
 func (s *Workload) lie() {
 	p := s.Procs[s.Pick(3)]
 	if p == nil || s.Healed {

@@ -142,7 +142,7 @@ func (u *user) requestID(index int) string {
 	return id
 }
 
-// hearEra notes the era that a server tells with its answer to a request under a drawn id.
+// hearEra notes the era that a server sends with its answer to a request under a drawn id.
 func (o *action) hearEra(p *cluster.Proc, a *lane.Answer) {
 	if !model.IsDrawnID(o.Message.RequestID) || fault.Is(a.Err, fault.Timeout) || errors.Is(a.Err, cluster.ErrCrashed) {
 		return

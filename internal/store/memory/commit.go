@@ -169,7 +169,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 
 		if r.row.Outcome.Leaves != 0 {
 			sh.leaving.insert(r)
-			s.addUndo(func() { sh.leaving.remove(r) }) // before its row is what it was
+			s.addUndo(func() { sh.leaving.remove(r) }) // runs before the row is restored
 		}
 	}
 

@@ -33,7 +33,7 @@ func (s *Store) dropDead(sh *shard, r *store.DeadRow) {
 	s.dead.remove(r)
 }
 
-// deadTask is a dead task; nil when there is none.
+// deadTask returns a dead task; nil when there is none.
 func (s *Store) deadTask(key store.DeadKey) (*shard, *store.DeadRow) {
 	if sh := s.peek(key.Shard); sh != nil {
 		return sh, sh.dead[key]

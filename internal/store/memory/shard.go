@@ -17,8 +17,8 @@ type shard struct {
 	current map[model.Address]*run
 	// runnable has the open runs that are not parked, by id.
 	runnable ordered[*run]
-	// started has the runs that have a row, by id. leaving has the closed runs with an own time of
-	// removal, by that time.
+	// started has the runs that have a row, by id. leaving has the closed runs that have their own
+	// time of removal, by that time.
 	started, leaving ordered[*run]
 
 	timers ordered[*store.Timer]

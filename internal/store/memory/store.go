@@ -34,8 +34,8 @@ const DefaultShards = 256
 type Options struct {
 	// Shards is the number of shards. The default is DefaultShards, the maximum model.MaxShards.
 	Shards int
-	// Groups are shard groups beside the default one. Their shards are a part of Shards. The
-	// default is none.
+	// Groups are shard groups in addition to the default one. Their shards are a part of Shards.
+	// The default is none.
 	Groups []model.Group
 	// Now is the clock that judges leases. The default is time.Now. The store calls it while it
 	// holds its lock, so Now must not call the store.
@@ -71,7 +71,7 @@ type Store struct {
 	entities ordered[*entity]
 	// peerMail has the notes between nodes, sorted by receiver and id.
 	peerMail []store.PeerMail
-	// workers has the names of remote workers, and the homes of these.
+	// workers maps the names of remote workers to their homes.
 	workers map[string]model.NodeID
 	// undo has the functions that undo the writes of the batch in progress, in the order of the
 	// writes.

@@ -179,8 +179,8 @@ func (c *config) publicURL() string {
 	return u.String()
 }
 
-// Minimum timeouts. Leases of less than a few seconds are for tests. There the minimum is longer
-// than the part of the lease.
+// Minimum timeouts. Leases of less than a few seconds are for tests. With them, these minimums are
+// longer than the part of the lease.
 const (
 	shortestLease   = 50 * time.Millisecond
 	shortestTimeout = 500 * time.Millisecond
@@ -230,8 +230,9 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 
 // laneSettings returns the settings of a commit connection. There the server plans a statement
 // once, for tables of any size: nested loops from the sent rows to the index of the table. We force
-// that plan. The planner would look at the present size of the table, which may be empty, start
-// with the table because it has so few rows, and keep that plan after the table has grown.
+// that plan. Otherwise the planner would look at the present table, which may be empty. It would
+// start with the table because the table has so few rows, and keep that plan after the table has
+// grown.
 //
 // Bitmap scans look odd for single rows, but they are the only kind of scan that needs a condition
 // on the index. Plain index scans could read an index from end to end. The difference in cost is

@@ -62,8 +62,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// A listing shows an entity that cannot be decoded with what its columns tell. To load it returns
-// an error with its name. The same holds for an item of a mailbox.
+// A listing shows the columns of an entity that cannot be decoded. Loading the entity returns an
+// error with its name. The same holds for an item of a mailbox.
 func TestUnreadableEntity(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -109,7 +109,7 @@ func TestUnreadableEntity(t *testing.T) {
 	f.Want("listed", []model.Entity{columns(broken), columns(mistaken), well.Lock(1, "s").Entity, mail.Set(1, "1").Entity}, page.Entities)
 }
 
-// A dead task that cannot be decoded is listed with the reason. To load it returns its columns and
+// A dead task that cannot be decoded is listed with the reason. Loading it returns its columns and
 // the error.
 func TestUnreadableDeadLetter(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func (a tableStats) minus(b tableStats) tableStats {
 func TestRowsPerWorkflow(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
-	// A private server: sessions that begin elsewhere on a shared one keep old versions alive for a
+	// Use a private server: on a shared one, sessions of other tests keep old versions alive for a
 	// moment.
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	s := openURL(t, base)
@@ -179,7 +179,7 @@ func TestNothingScans(t *testing.T) {
 			small := []string{"meta", "settings_counter", "nodes", "shards", "migrations", "cursors"}
 			for _, name := range slices.Sorted(maps.Keys(after)) {
 				got := after[name].minus(before[name])
-				// To create an index counts as a scan of no rows.
+				// The creation of an index counts as a scan of no rows.
 				if !slices.Contains(small, name) && got.ScannedRows > 0 {
 					t.Errorf("%s was scanned %d times, %d rows", name, got.Scans, got.ScannedRows)
 				}

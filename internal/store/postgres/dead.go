@@ -81,7 +81,7 @@ func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRo
 		r.Run = run.Bytes
 		r.Body, err = model.DecodeDeadTask(body)
 		if err == nil && store.ColumnsOf(&r.Body) != c {
-			err = errors.New("its columns do not say what its body says")
+			err = errors.New("its columns contradict its body")
 		}
 		if err != nil {
 			err = fault.New(fault.Corrupt, "dead task %q of run %s: %w", r.Task, r.Run, err)

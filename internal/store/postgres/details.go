@@ -14,7 +14,7 @@ import (
 
 // loadDetails returns the statements that describe a run. The first three read its row, its labels
 // and its timers. The last one reads which run it is, its last event, and whether it has scheduled
-// a task. Timers and tasks are of open runs only.
+// a task. It reads timers and tasks only of open runs.
 func loadDetails(named string) [4]string {
 	run := `(select e.run from {schema}.executions e where ` + named + `)`
 	timers := loadRun(named, 0)[2]
@@ -58,16 +58,16 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Ad
 	case err != nil:
 		return store.RunDetails{}, err
 	case !same && d.Execution != nil && run.IsZero():
-		// Each statement sees the newest commit. Another run has become the current one between
-		// them, so they do not speak of one run.
+		// Each statement sees the newest commit. Another run has become the current one between two
+		// statements, so their answers are about different runs.
 		return s.LoadDetails(ctx, shard, a, d.Execution.Start.Run)
 	}
 	return d, nil
 }
 
-// readDetails reads the answers to the statements of loadDetails. Same says that all of them are
-// about the run of the first one: the last statement found it too, and no run becomes the current
-// one again.
+// readDetails reads the answers to the statements of loadDetails. Same says that all answers are
+// about the run of the first one: the last statement found the same run, and a run that is no
+// longer current never becomes current again.
 func readDetails(results pgx.BatchResults, d *store.RunDetails) (same bool, err error) {
 	if _, err := results.Exec(); err != nil {
 		return false, err

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A run continues as another one while its details are read. They are all of one run.
+// A run continues as another run while its details are read. All details belong to one of the two
+// runs.
 func TestDetailsOfARunThatContinues(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

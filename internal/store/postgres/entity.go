@@ -120,8 +120,8 @@ cross join lateral (
 order by t.nr, s.tenant, s.type, s.key limit $6`
 )
 
-// scanEntities reads the columns entityColumns. A row that cannot be decoded has only what its
-// columns tell, and bad is called with the error.
+// scanEntities reads the columns entityColumns. For a row that cannot be decoded it fills in the
+// columns and calls bad with the error.
 func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.Entity, _ error) {
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.En
 	_, err = pgx.ForEachRow(rows, []any{&a.Tenant, &a.Type, &a.Key, &version, &changed, &locked, &body}, func() error {
 		n, err := model.DecodeEntity(a, version, changed, body)
 		if err == nil && n.Locked() != locked {
-			err = fmt.Errorf("entity %s: its columns do not say what its body says", a)
+			err = fmt.Errorf("entity %s: its columns contradict its body", a)
 		}
 		if err != nil {
 			bad(fault.New(fault.Corrupt, "%w", err))
@@ -235,7 +235,7 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 
 // LoadMailboxes returns the entities whose mailbox is not empty.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
-	const perQuery = 32 // shards: bounds how much is read in excess
+	const perQuery = 32 // shards; bounds how many rows are read in vain
 	err = s.read(ctx, "load mailboxes", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {

@@ -29,7 +29,7 @@ const (
 
 // classOf decides what an error of severity ERROR means for a write. The transaction was aborted,
 // so nothing was applied and nothing will be. The question is whether the same call can succeed
-// later. Codes that are not listed are Away: to wait and try again does no harm, while Refused
+// later. Codes that are not listed are Away: waiting and trying again does no harm, while Refused
 // would make the engine search the rows for the cause.
 func classOf(code string) store.Class {
 	if len(code) != 5 {

@@ -161,8 +161,8 @@ func matchRequest(fragment string) func(pgproxy.Request) bool {
 	return func(r pgproxy.Request) bool { return len(r.SQL) == 1 && r.SQL[0] == "commit" }
 }
 
-// The network breaks in the middle of a commit. The outcome is unknown, Refence returns the truth,
-// and nothing is lost or doubled.
+// The network breaks in the middle of a commit. The outcome is unknown. Refence returns the true
+// outcome, and nothing is lost or applied twice.
 func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for _, prepared := range []bool{true, false} {

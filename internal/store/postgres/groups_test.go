@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// addGroups adds groups in their stored form. It expects an error that says a text, or none.
+// addGroups adds groups, given in their stored form. It expects an error that contains says, or no
+// error if says is empty.
 func addGroups(t *testing.T, url, groups, says string) postgres.Status {
 	t.Helper()
 	list, err := model.ParseGroups(groups)
@@ -31,7 +32,7 @@ func addGroups(t *testing.T, url, groups, says string) postgres.Status {
 	return st
 }
 
-// Groups are added behind the shards that are there. They stay, and cannot change.
+// The shards of new groups follow the existing shards. A group stays and cannot change.
 func TestAddGroups(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)

@@ -35,8 +35,8 @@ on conflict (shard, id) do nothing`
 // second statement removes that copy. It has a later snapshot, is part of the same transaction, and
 // is sent together with the first one.
 //
-// A process whose store had other shard groups when it opened it may have the wrong shard for a
-// name that chooses a group. PutInbox refuses such requests.
+// If shard groups were added after this process had opened the store, the process may compute the
+// wrong shard for a name that chooses a group. PutInbox refuses such requests.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	// The condition on xmin spares rows that another transaction has stored: their owner may have
 	// read them.

@@ -22,7 +22,7 @@ import (
 
 // Migrations are numbered files that only go forward. All missing ones run in one transaction,
 // which also records them, under an advisory lock of that transaction. So if five processes start
-// at once, only one migrates. A process that is killed half-way leaves nothing behind. It also
+// at once, only one migrates. A process that is killed half-way leaves nothing behind. This also
 // works through a pooler. (goose would need database/sql, an exclusive session, and a rewritten
 // file per schema name, and would save about a hundred lines.)
 //
@@ -31,8 +31,8 @@ import (
 //
 //	-- compatible: 14
 //
-// Such a build may open the store although it is newer. So releases that differ by such migrations
-// run side by side, in any order of starts.
+// Such a build may open the store although the schema is newer. So releases that differ only by
+// such migrations can run at the same time, in whatever order they start.
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -93,7 +93,7 @@ type Status struct {
 	// Pending are the migrations that Open would run.
 	Pending []string
 	// Shards, Groups and Cluster of an existing store. Shards includes the shards of Groups, which
-	// are the groups beside the default one.
+	// are all groups except the default one.
 	Shards  int
 	Groups  []model.Group
 	Cluster string

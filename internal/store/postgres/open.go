@@ -60,7 +60,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	pool.MaxConnIdleTime, pool.MaxConnLifetime, pool.MaxConnLifetimeJitter = 5*time.Minute, time.Hour, 10*time.Minute
 	pool.HealthCheckPeriod = time.Minute
 	// Connections are not pinged before use, so an idle node sends the database nothing but
-	// renewals. A look at the socket tells nearly as much.
+	// renewals. A look at the socket detects nearly as many dead connections.
 	pool.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	pool.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) { return healthy(c.PgConn().Conn()), nil }
 	pool.AfterRelease = func(c *pgx.Conn) bool { return c.PgConn().TxStatus() == 'I' }

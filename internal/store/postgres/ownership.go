@@ -125,7 +125,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 		if s.renewer.IsClosed() || errors.As(err, &pg) && breaksConnection(pg.Code) {
 			_ = s.dropRenewer()
 			if try == 0 && ctx.Err() == nil {
-				continue // to renew twice is harmless
+				continue // renewing twice is harmless
 			}
 		}
 

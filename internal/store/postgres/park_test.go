@@ -15,7 +15,7 @@ import (
 func TestParkingLeavesTheIndexesAlone(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
-	// A private server: sessions that begin elsewhere on a shared one keep old versions alive for a
+	// Use a private server: on a shared one, sessions of other tests keep old versions alive for a
 	// moment.
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	s := openURL(t, base)

@@ -202,9 +202,9 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	}
 }
 
-// The walk over old runs follows the primary key up to its limit and no further. Runs with an own
-// time of removal are found by it. Both hold for a plan of one call and for a kept plan, on full
-// tables whose rows are all in the range of the walk.
+// The walk over old runs follows the primary key up to its limit and no further. Runs with their
+// own time of removal are found by that time. Both hold for a plan of one call and for a kept plan,
+// on full tables whose rows are all in the range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)

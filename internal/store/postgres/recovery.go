@@ -20,8 +20,8 @@ import (
 // all shards before it returns the first one.
 //
 // Tables are joined by lateral subqueries with a limit and by scalar subqueries, even where a plain
-// join would do. The planner must leave these where they are, which is right for a full table. It
-// would reverse a plain join while the table is empty, and keep that plan.
+// join would be enough. The planner cannot reorder these subqueries, and their order is right for a
+// full table. It would reverse a plain join while the table is empty, and keep that plan.
 
 func runArg(id model.RunID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
@@ -50,7 +50,7 @@ order by t.nr, r.run limit $4`
 
 // heads reads heads of runs, a few shards at a time, until there are enough.
 func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
-	const perQuery = 32 // shards: bounds how much is read in excess
+	const perQuery = 32 // shards; bounds how many rows are read in vain
 	var out []store.RunHead
 	err := s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil

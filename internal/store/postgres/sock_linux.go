@@ -24,8 +24,8 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 
 // healthy checks, without a round trip, whether the other side has closed an idle connection or
 // announced its end. Without this check, the first commit after a restart of the server would have
-// an unknown outcome. Data that waits on an encrypted connection may be harmless and counts as
-// healthy. The next read will tell.
+// an unknown outcome. Data that waits on an encrypted connection may be harmless, so the connection
+// counts as healthy. The next read finds out.
 func healthy(conn net.Conn) bool {
 	wrapped, encrypted := conn.(*tls.Conn)
 	if encrypted {

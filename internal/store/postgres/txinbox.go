@@ -13,9 +13,10 @@ import (
 
 // TransactionInbox returns SQL with which ordinary code puts a request into the inbox, in its own
 // transaction in this database. The request takes effect when that transaction commits. That may be
-// much later, but the request is still found, because no reader of the inbox uses a cursor.
+// much later. The engine still finds the request then, because no reader of the inbox uses a
+// cursor.
 //
-// here is an expression that tells whether a database has our tables and the role may use them. It
+// here is an expression that is true if a database has our tables and the role may use them. It
 // reads only the catalog, so it never fails. put has the parameters shard, id, tenant, workflow,
 // key, request id, body and cluster. It writes nothing if the tables belong to another store, or if
 // the shard groups have changed since this process opened the store: the shard may be wrong then.

@@ -35,8 +35,8 @@ func unseal(columns, sealed []byte) ([]byte, error) {
 	return body, nil
 }
 
-// The columns that a checksum covers, by table. The first byte prevents that the body of one column
-// passes as the body of another.
+// The columns that a checksum covers, by table. The first byte keeps the body of one column from
+// passing as the body of another.
 
 func appendNumber(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(n))

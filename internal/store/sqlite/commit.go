@@ -181,8 +181,8 @@ func (t *batchWriter) start(i int) error {
 	q.setText(5, a.Type)
 	q.setText(6, a.Key)
 
-	// Most lists and reads need only the row. A large body would make these rows few per page, so
-	// it goes into a table of its own.
+	// Most lists and reads need only the row. With large bodies in the rows, a page would hold few
+	// rows, so a large body goes into its own table.
 	large := len(body) > inlineStart
 	if large {
 		q.setBlob(7, nil)
@@ -482,7 +482,7 @@ func (t *batchWriter) writeCursors() error {
 	return nil
 }
 
-// inbox deletes served requests and puts others off.
+// inbox deletes served requests and postpones others.
 func (t *batchWriter) inbox() error {
 	q := t.w.consume
 	for i := range t.b.Inbox {

@@ -48,7 +48,7 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 
 	c := &conn{db: db, stmts: map[string]*stmt{}}
 	// Plans must not depend on bound values. Otherwise SQLite compiles a statement with a range
-	// again each time one of its bounds changes, which costs more than to run it.
+	// again each time one of its bounds changes, which costs more than running it.
 	if _, err := db.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
 		_ = c.close() // err says what is wrong
 		return nil, err

@@ -79,7 +79,7 @@ func isDamaged(err error) bool {
 // syncs, and publishes the transaction to readers. On any error it rolls back in memory. If a write
 // ran out of space or the file became read-only, the last frame was not written completely, so the
 // transaction can never be recovered. After any other error the frames may be there, and the next
-// recovery may find them. Then the outcome is unknown until the file is opened again.
+// recovery may find them. In that case the outcome is unknown until the file is opened again.
 func certainlyNotApplied(err error) bool {
 	return errors.Is(err, sqlite3.FULL) || errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.CONSTRAINT) || errors.Is(err, sqlite3.BUSY)
 }

@@ -16,9 +16,9 @@ import (
 // the next commit restarts the log in place. So the log neither grows nor shrinks, which also makes
 // its sync cheaper.
 //
-// If commits are faster than the moves, the writer moves the log itself once it is late times as
-// long as it should be. So the log is bounded even on a busy machine. A reader that holds an old
-// snapshot prevents the restart of the log. The log then grows until that reader ends, and is
+// If commits are faster than the moves, the log grows. When it is late times as long as its limit,
+// the writer moves it itself. So the log is bounded even on a busy machine. A reader that holds an
+// old snapshot prevents the restart of the log. The log then grows until that reader ends, and is
 // truncated afterwards.
 
 // late is how many times its limit the log may have before the writer moves it itself.

@@ -8,8 +8,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A transaction that spilled into the log and was rolled back leaves no page that is written later:
-// by then the place in the log may hold a commit of another program, or of the user's own
+// After a transaction that spilled into the log was rolled back, the store does not write its pages
+// later. By then that place in the log may hold a commit of another program, or of the user's own
 // connection to the same file.
 func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	t.Parallel()

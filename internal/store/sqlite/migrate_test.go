@@ -75,8 +75,8 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// Older versions did not name the workers of servers. After the upgrade, a name stands for them
-// that no live process has. A new store has none.
+// Older versions did not name the workers of servers. The upgrade adds one name whose home is no
+// live process. It stands for all of these workers. A new store has no names.
 func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	sequential(t)

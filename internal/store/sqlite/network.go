@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// checkPlace refuses a place where a file can be damaged or replaced by others: a network file
-// system, where neither our lock nor the shared memory of the log works between machines, and a
-// file that every user of the machine may write.
+// checkPlace refuses a place where other machines or users can damage or replace a file. That is a
+// network file system, where neither our lock nor the shared memory of the log works between
+// machines, and a file that every user of the machine may write.
 func checkPlace(cfg *Config, dir string) error {
 	look := cfg.FileSystem
 	if look == nil {
@@ -25,8 +25,9 @@ func checkPlace(cfg *Config, dir string) error {
 	return nil
 }
 
-// checkPrivate refuses a directory in which every user of the machine may replace the file, and a
-// file of another user: the files that we would create beside it would lock that user out.
+// checkPrivate refuses a directory in which every user of the machine may replace the file. It also
+// refuses a file of another user, because the files that we would create next to it would lock that
+// user out.
 func checkPrivate(dir, path string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

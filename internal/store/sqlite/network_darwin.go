@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// networkFileSystem names the network file system of a directory; nothing for a local one, and for
-// one that cannot be told.
+// networkFileSystem names the network file system of a directory. It returns an empty text for a
+// local file system, and if it cannot find out.
 func networkFileSystem(dir string) string {
 	var s syscall.Statfs_t
 	if syscall.Statfs(dir, &s) != nil {

@@ -9,8 +9,8 @@ var networkFileSystems = map[uint32]string{
 	0x00c36400: "Ceph", 0x0bd00bd0: "Lustre", 0x564c: "NCP", 0x73757245: "Coda", 0x01161970: "GFS2", 0x7461636f: "OCFS2", 0x47504653: "GPFS",
 }
 
-// networkFileSystem names the network file system of a directory; nothing for a local one, and for
-// one that cannot be told.
+// networkFileSystem names the network file system of a directory. It returns an empty text for a
+// local file system, and if it cannot find out.
 func networkFileSystem(dir string) string {
 	var s syscall.Statfs_t
 	if syscall.Statfs(dir, &s) != nil {

@@ -2,5 +2,5 @@
 
 package sqlite
 
-// networkFileSystem names the network file system of a directory. Here it cannot be told.
+// networkFileSystem names the network file system of a directory. It cannot find out here.
 func networkFileSystem(string) string { return "" }

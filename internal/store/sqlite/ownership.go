@@ -282,7 +282,7 @@ func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	const op = "refence"
 	err = s.write(ctx, op, func(w *writer) (err error) {
 		// There is one writer, so an orphaned commit has either landed before this transaction or
-		// never will. The number in the fence tells which.
+		// never will. The number in the fence shows which.
 		if epoch, err = nextEpoch(w.conn); err != nil {
 			return err
 		}

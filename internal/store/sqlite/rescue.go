@@ -34,7 +34,8 @@ func newNameCheck(path string) (nameCheck, error) {
 // check returns an error if a name does not lead to the open file.
 func (n *nameCheck) check() *nameError {
 	now := time.Now()
-	// Two system calls per commit would be felt; once a second is enough to lose little.
+	// Two system calls per commit would be too slow. With one check per second, at most one second
+	// of commits is at risk.
 	if now.Before(n.next) {
 		return nil
 	}
@@ -58,8 +59,8 @@ type nameError struct {
 	free       bool // the name is unused, or an empty file has it
 	// saved means that the open file has every commit.
 	saved bool
-	// problem is why it does not. The number of commits that may be missing is commits, and the
-	// first of them was made after since.
+	// problem is why the open file does not have every commit. commits is how many may be missing,
+	// and the first of them was made after since.
 	problem error
 	commits int
 	since   time.Time
@@ -97,7 +98,7 @@ func (e *nameError) hint() string {
 	return "restart the process"
 }
 
-// errReaders means that a reader prevents that the whole log is moved.
+// errReaders means that a reader keeps part of the log from being moved.
 var errReaders = errors.New("a program that reads the file holds an old state of it")
 
 // rescue stops all writing when a file has lost its name, and saves the contents of the open log.

@@ -119,8 +119,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 			return err
 		}
 		whole := 0
-		// A node that is behind the last swept tombstone cannot learn about that deletion any other
-		// way than by getting everything.
+		// A node that has not seen the last swept tombstone can learn about that deletion only by
+		// loading all settings.
 		if out.Whole = after <= 0 || after < swept; out.Whole {
 			after, whole = 0, 1
 		}

@@ -328,7 +328,6 @@ func testUnregister(x *suite) {
 	}
 }
 
-// A process that has the store to itself does not wait for the leases of earlier processes.
 func testSetDrained(x *suite) {
 	n, other := x.Join(1), x.Join(1)
 	found, err := x.Store.SetDrained(x.Context(), n.ID, true)
@@ -376,6 +375,7 @@ func testSetDrained(x *suite) {
 	}
 }
 
+// A process that has the store to itself does not wait for the leases of earlier processes.
 func testSole(x *suite) {
 	dead, alive := x.JoinFor(2, 100*365*24*time.Hour), x.Join(1)
 	dead.Acquire(3, 4)

@@ -19,7 +19,7 @@ var randomTests = []test{
 }
 
 // duel makes the same random calls on two stores, and compares their answers and their contents.
-// Most rows are valid, some are not: the second store tells which.
+// Most rows are valid, some are not: the second store decides which.
 type duel struct {
 	*suite
 	rng *rand.Rand
