@@ -56,7 +56,7 @@ const (
 	dialTasks   = 8000 // tasks per second
 )
 
-// wants is what each kind of store must reach. A kind without an entry has no such bar.
+// wants is the number that each kind of store must reach. A kind without an entry has no such bar.
 type wants map[Kind]float64
 
 // each returns a demand for both kinds of store.
