@@ -86,7 +86,7 @@ func theirs(peer string, w Workload, figure func(Result) float64) func(*Store) (
 	return func(s *Store) (float64, bool) { return s.median(peer, w, figure) }
 }
 
-// against returns the median of our figure divided by that of a peer in the same round.
+// against returns the median of our figure divided by the figure of a peer in the same round.
 func against(peer string, w Workload, figure func(Result) float64) func(*Store) (float64, bool) {
 	return func(s *Store) (float64, bool) { return s.ratio(peer, w, figure) }
 }
