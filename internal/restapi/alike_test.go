@@ -93,9 +93,9 @@ func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	return status.Code(stream.RecvMsg(&emptypb.Empty{}))
 }
 
-// REST and gRPC decide alike: for all callers and all operations, both refuse or both do not, and
-// both do what the policies say. A caller without a key, with junk or with a revoked key gets
-// nowhere.
+// REST and gRPC make the same decisions: for all callers and all operations, both refuse or both
+// allow, as the policies say. A caller without a key, with an invalid or with a revoked key is
+// always refused.
 func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
