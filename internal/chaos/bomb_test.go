@@ -179,8 +179,8 @@ func TestCallThatEndsItsProcessPostgres(t *testing.T) {
 	callEndsItsProcess(t, pgtest.URL(t))
 }
 
-// A stored call kills three processes. The fourth process makes it a dead task. All other calls run
-// once: earlier and later calls of this key, and calls of other keys.
+// A stored call kills three processes. The fourth process makes it a dead letter. All other calls
+// run once: earlier and later calls of this key, and calls of other keys.
 func callEndsItsProcess(t *testing.T, url string) {
 	t.Helper()
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })

@@ -160,7 +160,7 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 		_, err := o.counter.Start(s, newParcel(1), perdure.RawKey("c"))
 		return errors.Join(err, o.key.Resolve(s, counter, p))
 	})
-	// refused, so it becomes a dead task
+	// refused, so it becomes a dead letter
 	inTx(func(s perdure.Sender) error { return o.key.Resolve(s, counter, p) })
 	reason(t, app, counter, "waits for signal done")
 	got, err := o.seal.Call(cl, counter, p)
