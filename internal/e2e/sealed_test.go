@@ -238,7 +238,7 @@ func userDatabase(t *testing.T, kind string) *sql.DB {
 }
 
 // The secret passes through updates, queries, state, machines, transactional activities that
-// succeed, fail and are abandoned, an outbox, dead tasks, forks with edited results and exports.
+// succeed, fail and are abandoned, an outbox, dead letters, forks with edited results and exports.
 // The test does not find it in the store, the user's database or the logs.
 func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	t.Parallel()

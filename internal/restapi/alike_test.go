@@ -41,7 +41,7 @@ func fill(path string, value func(name string) string) string {
 	return parameter.ReplaceAllStringFunc(path, func(p string) string { return value(strings.Trim(p, "{}")) })
 }
 
-// ask makes a request that cannot succeed, and returns its status. A stream is only begun.
+// ask makes a request that cannot succeed, and returns its status. A stream is only opened.
 func (w *world) ask(r route, token string) int {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -70,7 +70,7 @@ func (w *world) ask(r route, token string) int {
 }
 
 // method returns the code that a method of gRPC answers to an empty request. A stream is only
-// begun.
+// opened.
 func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
