@@ -20,7 +20,7 @@ export GOGC="${GOGC:-400}"
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
 
 remove=() # directories that go when the script ends
-beside=  # the process group of the steps that run beside others
+beside=  # the process group of the steps that run at the same time as others
 trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; [ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
 
 # Tests start thousands of servers and files that live for seconds. The script puts them into memory
@@ -80,7 +80,7 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
-# The suites of apps run a second time, over connections (internal/dialtest): the suite of the root
+# The suites of apps run a second time over connections (internal/dialtest): the suite of the root
 # package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
 # and the examples.
 
@@ -127,7 +127,7 @@ module=$(go list -m)
 # packages that call it.
 #
 # The slowest packages mostly wait for servers. They come first, so that they wait while the others
-# compile. `go test` runs a package once, also when it is named twice.
+# compile. `go test` runs a package only once, even if it is named twice.
 slowest="$module/internal/flovyn $module/internal/engine $module $module/internal/store/postgres"
 # shellcheck disable=SC2046,SC2086 # packages are meant to be split
 race() {
@@ -155,9 +155,9 @@ export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
 step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally
 
-# Tests with the race detector often wait. These steps use the processors meanwhile, and their
-# output follows. Job control gives them a process group, so that they end with the script. What
-# breaks processes and servers runs after them, because it has the shortest leases.
+# Tests with the race detector often wait. These steps use the processors at the same time, and
+# their output follows. Job control gives them a process group, so that they end with the script.
+# Tests that break processes and servers run after them, because they have the shortest leases.
 steady() {
 	step "test, whole" whole
 	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh

@@ -3,8 +3,8 @@
 #
 # The script skips a tool that is installed in the pinned version, so calling it again is cheap. The
 # tools stay out of go.mod: their dependency graphs are huge, and ours should show what Perdure
-# links. To change a version, change it here. Newer releases may not resolve: see the reasons beside
-# the pins.
+# links. To change a version, change it here. Newer releases may not resolve: see the reasons next
+# to the pins.
 #
 #   scripts/tools.sh                 everything
 #   scripts/tools.sh gofumpt         only what is named

@@ -41,11 +41,11 @@ func main() {
 	}
 }
 
-// childVariable has the address of the database and the distance, for the process that forwards.
-// Forwarding has a process of its own, so that its processor time does not count as ours.
+// childVariable has the address of the database and the distance, for the process that forwards
+// connections. This is a separate process, so that its processor time does not count as ours.
 const childVariable = "PERDURE_DISTANCE_BENCH"
 
-// settings are those of one line of the table.
+// settings are the settings of one line of the table.
 type settings struct {
 	url, schema    string
 	clients, lanes int
@@ -91,7 +91,8 @@ func measure(ctx context.Context, args []string) error {
 			return err
 		}
 		for _, n := range counts {
-			// Lanes take turns, so that a busy machine affects them alike.
+			// Numbers of lanes take turns, so that a busy machine affects all of them in the same
+			// way.
 			all := map[int][]outcome{}
 			for range *rounds {
 				for _, l := range widths {
@@ -237,7 +238,7 @@ func clients(c perdure.Client, n int, d time.Duration, name string) ([]time.Dura
 	return all, nil
 }
 
-// watch is a store that takes the times of commits.
+// watch is a store that measures how long commits take.
 type watch struct {
 	store.Store
 
@@ -300,7 +301,7 @@ func (w *watch) outcome(d time.Duration) (o outcome) {
 	return o
 }
 
-// cpu is what the process has used so far.
+// cpu returns the processor time that the process has used so far.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -384,8 +385,8 @@ func forward(context.Context, []string) error {
 	}
 }
 
-// carry forwards what one side sends. Each piece arrives a delay after it was sent, however many
-// pieces are on their way.
+// carry forwards what one side sends. Each piece arrives after the delay, no matter how many pieces
+// are on their way.
 func carry(from, to net.Conn, delay time.Duration) {
 	type piece struct {
 		data []byte

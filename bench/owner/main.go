@@ -1,10 +1,10 @@
-// Command owner models a process with many cores that owns all executions: where does its single
-// loop end? It runs the real state machine of a lane on one thread, in virtual time. The time of
-// the loop is the processor time that the state machine has really used. The time of a commit, and
-// the processor time of workers and clients, which have cores of their own, are given.
+// Command owner models a process with many cores that owns all executions, to find the largest load
+// of its single loop. It runs the real state machine of a lane on one thread, in virtual time. The
+// time of the loop is the processor time that the state machine really uses. The time of a commit,
+// and the processor time of workers and clients on the other cores, are given.
 //
-// A change of the machine or of the engine moves the figures; other programs hardly do, because
-// only the processor time of one thread is measured.
+// The figures depend on the machine and on the engine. Other programs hardly affect them, because
+// the command measures only the processor time of one thread.
 package main
 
 import (
@@ -98,7 +98,7 @@ type owner struct {
 
 	now    time.Duration // virtual time of the loop
 	coming arrivals
-	inputs []func(model.Time) // have arrived and are not applied
+	inputs []func(model.Time) // inputs that have arrived and are not applied yet
 	landed bool               // the commit has ended
 	free   []time.Duration    // when each of the other cores is free
 	ids    uint64

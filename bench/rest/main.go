@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// settings are those of a measurement.
+// settings are the settings of a measurement.
 type settings struct {
 	clients  int
 	duration time.Duration
@@ -249,7 +249,7 @@ func (p *server) measure(ctx context.Context, what string, s *settings) (o outco
 }
 
 // repeat makes one request after the other on one connection until ctx ends. It does little else,
-// so that the figures are those of the server.
+// so that the figures show the cost of the server.
 func repeat(ctx context.Context, address, request string) (times []time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -3,7 +3,7 @@
 // (gRPC, REST, Flovyn) share one Journal.
 //
 // A journal never sees a payload, a key of an execution or a credential. Methods come from the
-// lists of the doors; whatever a client invents is counted as one method.
+// lists of the doors. All other names that clients send count as one method.
 package access
 
 import (
@@ -42,8 +42,8 @@ const mostErrorLines = 100
 type Config struct {
 	Meter *telemetry.Meter
 	Log   *slog.Logger
-	// Every logs one of so many requests that succeed, and every request that fails; 0 logs only
-	// requests that the server failed.
+	// Every n logs one of n successful requests, and all failed requests. 0 logs only requests that
+	// failed because of the server.
 	Every int
 }
 
@@ -93,9 +93,9 @@ func (j *Journal) Close() {
 
 // Outcome is how a request ended.
 type Outcome struct {
-	// Code is the status of the reply, as the door has it: OK, NotFound; 200, 404.
+	// Code is the status of the reply in the form of the door: OK or NotFound, 200 or 404.
 	Code string
-	// Failed says that the request did not succeed, and Fault that this is the fault of the server.
+	// Failed says that the request did not succeed. Fault says that the server is to blame.
 	Failed, Fault bool
 	// Refused is the reason of a refusal; empty for none.
 	Refused string
@@ -126,7 +126,7 @@ func (j *Journal) Begin(door, name string) Visit {
 	return v
 }
 
-// End counts a request with its outcome, and logs it if its turn has come.
+// End counts a request with its outcome, and logs it if Config.Every selects it.
 func (v *Visit) End(ctx context.Context, o Outcome) {
 	if v.journal == nil {
 		return
@@ -135,7 +135,7 @@ func (v *Visit) End(ctx context.Context, o Outcome) {
 	v.journal.count(ctx, v.method, o, time.Since(v.begin))
 }
 
-// Refuse counts a request that the door refused before it began.
+// Refuse counts a request that the door refused before Begin.
 func (j *Journal) Refuse(ctx context.Context, door, name string, o Outcome) {
 	if j != nil {
 		j.count(ctx, method{door, name}, o, 0)
@@ -152,8 +152,8 @@ func (j *Journal) count(ctx context.Context, m method, o Outcome, took time.Dura
 	j.log(ctx, m, o, took)
 }
 
-// log writes a line about a request, or not. Lines about requests that the server failed are
-// errors.
+// log writes a line about a request, if the settings select it. A line about a request that failed
+// because of the server has the level Error.
 func (j *Journal) log(ctx context.Context, m method, o Outcome, took time.Duration) {
 	level, wanted, every := slog.LevelInfo, false, j.every.Load()
 	switch {

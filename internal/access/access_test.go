@@ -63,8 +63,8 @@ func TestJournalCounts(t *testing.T) {
 	none.Close()
 }
 
-// The log has one of so many successes, every failure up to a bound in each second, and says how
-// many it left out.
+// The log has a sample of the successes, and every failure up to a bound per second. It says how
+// many failures it left out.
 func TestJournalLogs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestJournalLogs(t *testing.T) {
 	})
 }
 
-// Without sampling, only requests that the server failed have a line.
+// Without sampling, only requests that failed because of the server have a line.
 func TestJournalIsQuiet(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer

@@ -10,8 +10,8 @@ import (
 // Admin has the calls of the operators of a whole server or store. They concern all tenants, so no
 // caller that belongs to one tenant may make them.
 type Admin interface {
-	// Tenants lists the tenants that exist, by name: those that were created, and those that have
-	// executions or settings.
+	// Tenants lists the tenants that exist, by name: tenants that were created, and tenants that
+	// have executions or settings.
 	Tenants(ctx context.Context) ([]TenantInfo, error)
 	// Tenant returns one tenant, or NotFound.
 	Tenant(ctx context.Context, name string) (TenantInfo, error)
@@ -27,14 +27,14 @@ type Admin interface {
 	// RevokeKey ends a key on all nodes, with the connections of its workers and the calls that
 	// wait. It returns NotFound when there is no such key.
 	RevokeKey(ctx context.Context, id string) error
-	// RotateKey creates a key with the tenant, the roles and the note of another one, which ends
-	// after the overlap. It returns NotFound when there is no such key.
+	// RotateKey creates a key with the tenant, the roles and the note of an old key. The old key
+	// ends after the overlap. It returns NotFound when there is no such key.
 	RotateKey(ctx context.Context, r RotateRequest) (NewKey, error)
 
 	// CreateLogin opens a session of a browser for a caller that has presented a key or a token.
 	// Only its reply ever has the secret.
 	CreateLogin(ctx context.Context, r LoginRequest) (NewLogin, error)
-	// Logins lists sessions of browsers, the oldest first: those of a tenant, or all.
+	// Logins lists the sessions of browsers of one tenant, or of all tenants, the oldest first.
 	Logins(ctx context.Context, tenant string) ([]LoginInfo, error)
 	// EndLogin ends a session on all nodes, with the calls that wait. It returns NotFound when
 	// there is no such session.
@@ -42,20 +42,20 @@ type Admin interface {
 
 	// Settings lists the settings of a tenant, by kind and name. An empty kind means all kinds.
 	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
-	// SetSetting creates, replaces or removes a setting. The engine checks it as it checks the call
-	// that is made for the kind. It returns Conflict when the setting has another version than the
-	// caller expects.
+	// SetSetting creates, replaces or removes a setting. The engine checks it in the same way as
+	// the call that exists for settings of this kind. It returns Conflict when the setting has
+	// another version than the caller expects.
 	SetSetting(ctx context.Context, c SettingChange) (Setting, error)
 
 	// Nodes lists the nodes of the cluster.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
 	// Shards lists the shards in order, with their owners, and where they should be.
 	Shards(ctx context.Context) ([]ShardInfo, error)
-	// DrainNode asks a node to hand its shards over and to take no others, or withdraws that. It
-	// returns when the order is stored. It returns NotFound when there is no such node, and
-	// Conflict when no other node could take the shards.
+	// DrainNode asks a node to hand its shards over and to take no others, or withdraws that
+	// request. It returns when the request is stored. It returns NotFound when there is no such
+	// node, and Conflict when no other node could take the shards.
 	DrainNode(ctx context.Context, r NodeDrain) error
-	// Rebalance makes all nodes look at once whether shards should move. They also do so by
+	// Rebalance makes all nodes check at once whether shards should move. They also check by
 	// themselves, every few seconds.
 	Rebalance(ctx context.Context) error
 
@@ -65,7 +65,7 @@ type Admin interface {
 	// DrainWorker asks a worker to finish what it runs, to take nothing new in the meantime, and to
 	// connect again. It returns when the worker has been asked.
 	DrainWorker(ctx context.Context, r DrainRequest) error
-	// Health tells whether the server that answers can serve, and why not.
+	// Health returns whether the server that answers can serve, and if not, why.
 	Health(ctx context.Context) (Health, error)
 
 	// Audit lists administrative actions, newest first. Unlike the other calls it also serves
@@ -145,7 +145,7 @@ type Setting struct {
 	At      model.Time
 	// Body is JSON; empty for settings that nodes write in an encoding of their own.
 	Body []byte
-	// Fixed settings are written by nodes, or by calls of their own: SetSetting refuses them.
+	// Fixed settings are written by nodes, or by their own calls. SetSetting refuses them.
 	Fixed bool
 }
 
@@ -166,7 +166,7 @@ type NodeInfo struct {
 	Version string
 	// Since is when the node began, by its own clock.
 	Since model.Time
-	// Expires is when its lease ends, and Live whether it has not ended.
+	// Expires is when the lease of the node ends. Live says that it has not ended.
 	Expires  model.Time
 	Live     bool
 	Draining bool
@@ -177,8 +177,8 @@ type NodeInfo struct {
 	Weight int
 	// Drained means that an operator has asked the node to hand its shards over.
 	Drained bool
-	// Groups are the shard groups whose shards the node takes. A server of an older version does
-	// not say it.
+	// Groups are the shard groups whose shards the node takes; nil if the server is of an older
+	// version.
 	Groups []string
 	// Self marks the node that answers, and Address is where it listens. Other nodes have none.
 	Self    bool
@@ -188,8 +188,8 @@ type NodeInfo struct {
 // ShardInfo describes a shard.
 type ShardInfo struct {
 	Shard model.ShardID
-	// Group is the shard group that the shard belongs to. A server of an older version does not
-	// say it.
+	// Group is the shard group that the shard belongs to; empty if the server is of an older
+	// version.
 	Group string
 	// Owner is the node that owns the shard; zero if none does.
 	Owner model.NodeID
@@ -209,7 +209,8 @@ type NodeDrain struct {
 type WorkerSession struct {
 	ID     string
 	Tenant string
-	// Agent is the name and version of the program; Caller is who connected, such as a key.
+	// Agent is the name and version of the program. Caller is the name of the caller that
+	// connected, such as a key.
 	Agent, Caller string
 	// Name of the worker that executes tasks; empty without one.
 	Name                                    string
@@ -231,12 +232,12 @@ type DrainRequest struct {
 	Patience time.Duration
 }
 
-// Health tells how a server is.
+// Health is the state of a server.
 type Health struct {
 	// Ready means that the server can serve. Reasons say why it cannot.
 	Ready   bool
 	Reasons []string
-	// Warnings are what operators should repair although the server can serve.
+	// Warnings are problems that operators should repair although the server can serve.
 	Warnings []string
 	Version  string
 	Node     model.NodeID
@@ -244,13 +245,13 @@ type Health struct {
 	Since model.Time
 	// Workers that are connected to it.
 	Workers int
-	// Store is what the server knows of its store. It is nil if the server is older, or could not
-	// read its store; StoreError then says why.
+	// Store is the state of the store. It is nil if the server is of an older version or could not
+	// read its store. In the second case StoreError says why.
 	Store      *StoreHealth
 	StoreError string
 }
 
-// StoreHealth is what a server knows of its store.
+// StoreHealth is the state of a store, as a server knows it.
 type StoreHealth struct {
 	// Now is the time of the store, at about the time of the answer.
 	Now model.Time

@@ -264,15 +264,16 @@ type ListRequest struct {
 	Statuses  []model.Status
 	// Reasons selects executions whose main reason, as far as the store knows it, is one of these.
 	Reasons []model.ReasonCode
-	// StartedFrom to ClosedTo bound half-open intervals; a zero bound is open. A bound of Closed
-	// leaves out open executions.
+	// StartedFrom to ClosedTo bound half-open intervals; a zero bound is open. A bound on the
+	// closing time leaves out open executions.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
 
 	AllRuns bool
 	// Explain fills the reasons of open executions as Describe does: it asks their owners, and
-	// reads histories where that is not enough. Without it, the reasons are what the store knows.
+	// reads histories where that is not enough. Without Explain, the reasons are those that the
+	// store knows.
 	Explain bool
 	Limit   int
 	Cursor  string // opaque, from the page before

@@ -11,7 +11,7 @@ const (
 	AuditFailed = "failed"
 	// AuditDenied means that the caller may not take the action. Nothing was changed.
 	AuditDenied = "denied"
-	// AuditUnknown means that the action was begun and its outcome was not recorded: it is under
+	// AuditUnknown means that the action started and no outcome was recorded: the action is under
 	// way, or the process died.
 	AuditUnknown = "unknown"
 )
@@ -22,25 +22,25 @@ type AuditEntry struct {
 	At model.Time
 	// Tenant that the action concerns; empty for one that concerns the whole server.
 	Tenant string
-	// Caller is the name of the caller, CallerTenant the tenant that it acted in, and Admin whether
-	// it had an admin key.
+	// Caller is the name of the caller, and CallerTenant the tenant that it acted in. Admin says
+	// that it had an admin key.
 	Caller, CallerTenant string
 	Admin                bool
 	// Door is how the call came in, and From the address of the caller, if there is one.
 	Door, From string
-	// Action is that of the table of actions, such as "breaker:set". Call is the operation, such as
-	// "TripBreaker", and Resource what it acts on, such as "breaker smtp".
+	// Action is a name from the table of actions, such as "breaker:set". Call is the operation,
+	// such as "TripBreaker", and Resource what it acts on, such as "breaker smtp".
 	Action, Call, Resource string
 	// Reason and RequestID are those of the request.
 	Reason, RequestID string
-	// Before and After are JSON: what the action has replaced, and what it has set. They are empty
-	// where there is nothing to show.
+	// Before and After are the replaced and the new value, as JSON. They are empty if there is
+	// nothing to show.
 	Before, After []byte
 	Outcome       string
 	// Error is the kind and the text of the error.
 	Error string
-	// Unrecorded counts equal attempts of the same caller before this one that have no entry,
-	// because refused attempts are recorded at a bounded rate.
+	// Unrecorded counts earlier equal attempts of the same caller that have no entry. Refused
+	// attempts are recorded at a bounded rate.
 	Unrecorded int64
 	// Unreadable is set if the stored entry is damaged. Only ID, At and Tenant are then known.
 	Unreadable bool
@@ -53,7 +53,8 @@ type AuditRequest struct {
 	// From is the first instant, To the first one after the range.
 	From, To model.Time
 	Caller   string
-	// Action is an action, the operation, or the beginning of actions up to the colon: "breaker".
+	// Action is an action such as "breaker:set", an operation such as "TripBreaker", or the part of
+	// actions before the colon, such as "breaker".
 	Action   string
 	Resource string
 	Outcome  string

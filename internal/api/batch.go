@@ -101,7 +101,7 @@ type Batch struct {
 	Progress BatchProgress
 }
 
-// BatchProgress says how far a batch is.
+// BatchProgress is the progress of a batch.
 type BatchProgress struct {
 	// Matched is how many executions the query selected when the batch started.
 	Matched int64

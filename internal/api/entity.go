@@ -48,13 +48,13 @@ type Entities interface {
 	// the new version. It fails with fault.Conflict if the version is another one, while an
 	// operation runs, and while a section holds the lock.
 	EditEntity(ctx context.Context, r EditRequest) (model.EntityVersion, error)
-	// TakeItems opens, reads, keeps and leaves a stream with which a view answers. A read waits a
-	// while for items; an empty page means that the caller asks again. A stream that is lost is
-	// NotFound. Every request may be repeated.
+	// TakeItems opens, reads, keeps open or leaves the stream of a view. A read waits a while for
+	// items. After an empty page the caller asks again. It returns NotFound if the stream is lost.
+	// Every request may be repeated.
 	TakeItems(ctx context.Context, r model.ItemsTake) (model.ItemsPage, error)
-	// SendItems is how the worker that runs such a view sends items. It waits a while for room, and
-	// returns the number of the last item that the owner of the entity has: the worker sends the
-	// others again. It returns NotFound when the caller has left or the owner has changed.
+	// SendItems takes items from the worker that runs such a view. It waits a while for room, and
+	// returns the number of the last item that the owner of the entity has. The worker sends later
+	// items again. It returns NotFound when the caller has left or the owner has changed.
 	SendItems(ctx context.Context, r model.ItemsSend) (int64, error)
 }
 
@@ -72,7 +72,8 @@ type MailboxRequest struct {
 	Address model.Address
 	Do      string // model.MailboxList or another of these constants
 	ID      string // of the call; empty for a list
-	// Cursor is that of the page before, and Limit the most calls of a page; both are of a list.
+	// Cursor is the cursor of the previous page, and Limit bounds the calls of a page. Both are
+	// only for lists.
 	Cursor string
 	Limit  int
 }
@@ -118,7 +119,7 @@ type EntityListRequest struct {
 	Waiting  bool
 	Services bool
 	// Expired selects states whose time is over and that their owner has not removed yet. Other
-	// lists do not have them.
+	// lists leave them out.
 	Expired bool
 	Limit   int
 	Cursor  string // opaque, from the page before

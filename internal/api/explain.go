@@ -23,7 +23,7 @@ type ExplainRequest struct {
 type Explanation struct {
 	Nodes []ExplainedNode
 	Edges []ExplainedEdge
-	// Cut says that the graph goes on beyond the depth or its other bounds.
+	// Cut says that the graph was cut off at the depth or at another bound.
 	Cut bool
 	// Alive says which code the live processes have, when code is missing.
 	Alive []string

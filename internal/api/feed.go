@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Feed tells callers what changes, as it happens.
+// Feed reports changes to callers as they happen.
 type Feed interface {
 	// Watch calls take with pages of changes until ctx ends or take returns an error, and returns
 	// that error. The first page comes at once. A caller that reads a list after the first page and

@@ -58,19 +58,19 @@ type Flow interface {
 
 // Scopes of limits: which of the selected tasks share one budget.
 const (
-	PerQueue = rule.PerQueue // each queue has its own
-	PerKind  = rule.PerKind  // each activity has its own
-	PerKey   = rule.PerKey   // each value of Key in the input has its own
-	// tasks name the limit themselves, and each key that they give has its own
+	PerQueue = rule.PerQueue // each queue has its own budget
+	PerKind  = rule.PerKind  // each activity has its own budget
+	PerKey   = rule.PerKey   // each value of Key in the input has its own budget
+	// Tasks name the limit themselves, and each key that they give has its own budget.
 	PerName = rule.PerName
 )
 
 // ScopeOf returns the scope for a word of users: queue or activity.
 func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 
-// Limit is how many tasks may run at a time, and how many may begin in a time. It is the form in
-// which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
-// may be left out where Key, or the lack of a Queue and a Kind, says it.
+// Limit says how many tasks may run at a time, and how many may start per period. The engine stores
+// the rule in this form. Calls ignore its Tenant and use their own. Per may be left out if Key is
+// set, which means PerKey, or if Queue and Kind are empty, which means PerName.
 type Limit = rule.Limit
 
 // Allowance is how much of the system a tenant may use.
@@ -102,7 +102,7 @@ const (
 
 // LimitTrial is what a limit would do to tasks that are open now.
 type LimitTrial struct {
-	// Uses are the keys of the limit, those with the most tasks first.
+	// Uses are the keys of the limit. Keys with the most tasks come first.
 	Uses []TrialUse
 	// Others counts the keys that Uses leaves out.
 	Others OtherKeys

@@ -63,8 +63,8 @@ type PastReply struct {
 	Status  model.Status
 	// Position is the last event of the source that the new run keeps; the source has Total events.
 	Position, Total int64
-	// Blanks are events before Position that the new run leaves out. Added are events behind
-	// Position that it takes along. Again are starts of children that it watches again.
+	// Blanks are events before Position that the new run leaves out. Added are events after
+	// Position that it also keeps. Again are starts of children that it watches again.
 	Blanks, Added, Again []model.Event
 }
 

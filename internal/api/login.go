@@ -16,13 +16,13 @@ const (
 type LoginRequest struct {
 	// Tenant of the caller; empty for an admin.
 	Tenant string
-	// Tenants are those that the caller may choose; nil for one that has only Tenant.
+	// Tenants are the tenants that the caller may choose; nil for a caller that has only Tenant.
 	Tenants []string
 	// Caller is the name of the caller, and Roles are its roles.
 	Caller string
 	Roles  []string
-	// Kind and Credential name what the caller has presented, and Ends is when that ends; zero for
-	// never. The session does not last longer.
+	// Kind and Credential name the credential that the caller has presented. Ends is when the
+	// credential ends; zero for never. The session does not outlive the credential.
 	Kind, Credential string
 	Ends             model.Time
 	// Lifetime of the session; 0 for DefaultLogin.
@@ -37,7 +37,7 @@ type LoginInfo struct {
 	Admin  bool
 	Caller string
 	Roles  []string
-	// Credential names what the caller has presented to sign in.
+	// Credential names the credential that the caller has presented to sign in.
 	Credential       string
 	Created, Expires model.Time
 }

@@ -20,8 +20,8 @@ type Mailer interface {
 	Reach(ctx context.Context) error
 	// RequestRetention is how long the engine knows the request id of a message that it has taken.
 	RequestRetention() time.Duration
-	// Deliver sends a composed message and returns what the direct call would have. Repeated with
-	// the same request id while the engine remembers it, it changes nothing.
+	// Deliver sends a composed message and returns what the direct call would have returned. A
+	// repetition with the same request id has no effect while the engine remembers the id.
 	Deliver(ctx context.Context, m *model.Message) error
 	// Inbox returns how a transaction in the database of the store delivers a message directly. It
 	// returns false when the store cannot do that.

@@ -30,8 +30,8 @@ type WorkerInfo struct {
 	Limits, Breakers []string
 	// Draining is true when the worker takes no new work.
 	Draining bool
-	// Alike is how many other remote workers of the node offer the same. Slots is what they have
-	// together.
+	// Alike is how many other remote workers of the node offer the same. Slots is the sum over all
+	// of them.
 	Alike int
 }
 

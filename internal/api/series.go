@@ -37,8 +37,8 @@ type Series struct {
 	// whole time.
 	Partial bool
 	// Queues and Limits are the state of queues and limits, by name, if the request asked for
-	// Levels. They are those in which something happened within the hour, at most MaxSeriesOf of
-	// each. Cut says that there were more.
+	// Levels. The reply has at most MaxSeriesOf queues and MaxSeriesOf limits in which something
+	// happened within the hour. Cut says that there were more.
 	Queues, Limits []SeriesOf
 	Cut            bool
 }
@@ -46,11 +46,11 @@ type Series struct {
 // MaxSeriesOf bounds the queues, and the limits, of a reply.
 const MaxSeriesOf = 100
 
-// SeriesOf has the numbers of a queue or a limit. Those of a queue are the tasks that are waiting,
-// delayed and running, and oldest, the seconds that the first of the waiting ones has waited. Those
-// of a limit, over all its keys, are the permits that are held, the tasks that are waiting for it,
-// the permits that the nodes may hand out, and how often it has refused a task. All but refused are
-// a state: that at the end of each point.
+// SeriesOf has the numbers of a queue or a limit. A queue has the numbers of waiting, delayed and
+// running tasks, and the seconds that its oldest waiting task has waited. A limit has, over all its
+// keys, the permits that are held, the tasks that wait for it, the permits that the nodes may hand
+// out, and how often it has refused a task. All numbers except the refusals are the state at the
+// end of each point.
 type SeriesOf struct {
 	Name  string
 	Lines []SeriesLine

@@ -13,9 +13,9 @@ const (
 type TallyRequest struct {
 	ListRequest
 
-	// Workflow, Status and Reason say which properties tell groups apart.
+	// ByWorkflow, ByStatus and ByReason select the properties that distinguish groups.
 	ByWorkflow, ByStatus, ByReason bool
-	// Bound is how many executions are counted at most, the newest first; 0 for DefaultTally.
+	// Bound is the largest number of executions to count, the newest first; 0 for DefaultTally.
 	Bound int
 }
 
@@ -25,14 +25,14 @@ type Tally struct {
 	// AtLeast says that the count has reached its bound: there may be more executions, and more of
 	// every group.
 	AtLeast bool
-	// Groups are the largest groups first; none when the request names no property.
+	// Groups are the groups, the largest first; none when the request names no property.
 	Groups []TallyGroup
 	// Others counts the executions of groups that the answer has no room for.
 	Others int64
 }
 
-// TallyGroup counts the executions that have the same properties. A property that does not tell
-// groups apart is zero.
+// TallyGroup counts the executions that have the same properties. A property that does not
+// distinguish groups is zero.
 type TallyGroup struct {
 	Workflow string
 	Status   model.Status

@@ -30,7 +30,7 @@ type TaskSession interface {
 	Report(ctx context.Context, r model.TaskReport) error
 	// Beat says which claims the worker still executes. The replies have the order of the beats.
 	Beat(ctx context.Context, beats []Beat) ([]BeatReply, error)
-	// Write stores what a claim writes beside the history: all of it, or nothing. It returns when
+	// Write stores what a claim writes next to the history: all of it, or nothing. It returns when
 	// the data is durable, and returns NotOwned when the worker no longer has the claim. A caller
 	// that does not know the outcome repeats the same write: the engine recognizes items that are
 	// stored by their numbers and leaves them out.

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskData reads what tasks write beside the history: states, log lines, streamed items. Reading
+// TaskData reads what tasks write next to the history: states, log lines, streamed items. Reading
 // needs no worker.
 type TaskData interface {
 	// TaskStates returns the states of a task, ordered by name.

@@ -32,9 +32,9 @@ type View struct {
 	Page  string
 	Query string
 	Note  string
-	// Display is what else a console keeps with it, as JSON.
+	// Display is what a console stores with the view, as JSON.
 	Display []byte
-	// Owner is who created it.
+	// Owner is the caller that created the view.
 	Owner            string
 	Created, Changed model.Time
 	// Version grows with every change.

@@ -14,14 +14,14 @@ import (
 // turn that closes, blocks or releases it. All calls for a run name the generation of its
 // activation; the worker must ignore calls of other generations.
 //
-// A run takes one of Offer.Slots while the worker works on it: from Activate, from a Deliver with
-// news, or from Retry, to a turn that has seen the news, says that no body runs, and says what the
-// run waits for. A turn that closes or blocks the run, and Evict, end it too. So a run that is in
-// the memory of the worker and waits for a timer, a message, a child or a queued task takes no
-// slot, and neither do Query and Recall. The engine never takes more slots than the worker offers,
-// except for what the worker holds already: a run that it brings along when it joins, and a run
-// that it was about to lose when a commit failed. Without a free slot, a run goes to another
-// worker, or waits with the reason model.WaitSlot.
+// A run takes one of Offer.Slots while the worker works on it. It takes the slot with Activate,
+// with a Deliver that has news, or with Retry. It frees the slot with a turn that has seen the
+// news, says that no body runs, and says what the run waits for. A turn that closes or blocks the
+// run, and Evict, free the slot too. So a run that is in the memory of the worker and waits for a
+// timer, a message, a child or a queued task takes no slot, and neither do Query and Recall. The
+// engine never takes more slots than the worker offers, except for what the worker holds already: a
+// run that it brings along when it joins, and a run that it was about to lose when a commit failed.
+// Without a free slot, a run goes to another worker, or waits with the reason model.WaitSlot.
 type Worker interface {
 	// Activate gives the worker a run, with its whole history so far. The worker may keep a. It
 	// changes neither a nor the events, which the engine shares.
@@ -49,7 +49,8 @@ type Worker interface {
 
 // Drainer is a worker that can stop for a while. A Worker may be one.
 type Drainer interface {
-	// Drain starts nothing new and gives back every run as soon as nothing of it is under way.
+	// Drain makes the worker start nothing new and give back every run as soon as none of its steps
+	// is running.
 	Drain()
 	// Resume undoes Drain.
 	Resume()
@@ -59,7 +60,7 @@ type Drainer interface {
 // again, so the worker keeps what still runs.
 type Survivor interface {
 	Worker
-	// Lose takes a run away whose owner has lost the session with the worker. The worker keeps the
+	// Lose takes away a run whose owner has lost the session with the worker. The worker keeps the
 	// bodies that run, and the outcomes that the owner has not delivered back. If it gets the same
 	// run again, it goes on with them.
 	Lose(run model.RunID, generation uint64)
@@ -73,14 +74,14 @@ type Session interface {
 	// Report hands in a turn. It blocks while the engine is full, and fails when the session or ctx
 	// has ended; the engine then evicts the run.
 	//
-	// The engine answers every turn, once it is durable and in the order of the turns: with Deliver
-	// if it has applied the turn and recorded events, which come back so; with Taken if it has
-	// applied the turn and recorded none; with Evict, which says why, if the turn ended the run, is
-	// stale, or cannot be applied. One Deliver may answer several turns, and an Evict answers all
-	// turns of its generation.
+	// The engine answers every turn when it is durable, in the order of the turns. It answers with
+	// Deliver if it has applied the turn and recorded events: Deliver brings these events. It
+	// answers with Taken if it has applied the turn and recorded no event. It answers with Evict,
+	// which says why, if the turn ended the run, is stale, or cannot be applied. One Deliver may
+	// answer several turns, and an Evict answers all turns of its generation.
 	//
-	// The engine may use the commands of a turn until it has answered the turn, and no longer: the
-	// worker may then use their memory again.
+	// The engine may use the commands of a turn until it has answered the turn. After that the
+	// worker may reuse their memory.
 	Report(ctx context.Context, t model.Turn) error
 	// Release gives an idle run back, and the engine stores what it waits for. Without waits, the
 	// run could continue, but not here, because the worker is leaving. Afterwards the worker gets
@@ -96,10 +97,10 @@ type Session interface {
 
 // Gate lets attempts of inline steps through limits and breakers. A Session may be one.
 type Gate interface {
-	// Pass calls begin once the limits and the breaker in spec let the attempt begin. The attempt
+	// Pass calls begin when the limits and the breaker in spec let the attempt start. The attempt
 	// holds its permits until EndPass.
 	Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func())
-	// EndPass reports the result of the attempt, or that it will not begin.
+	// EndPass reports the result of the attempt, or that it will not start.
 	EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration)
 	// HeldBackBy says what a waiting attempt waits for.
 	HeldBackBy(ref model.TaskRef) (model.Reason, bool)

@@ -10,16 +10,17 @@ import (
 	"strings"
 )
 
-// maxLines is the length from which on a file is about more than one thing.
+// maxLines is the largest number of lines of a file. A longer file is about more than one thing.
 const maxLines = 800
 
-// The lane has many ideas in one package, so its files are shorter. Its tests may reach maxLines.
+// The lane has many ideas in one package, so its files must be shorter. Its tests may reach
+// maxLines.
 const (
 	laneDir      = "internal/engine/lane"
 	maxLaneLines = 500
 )
 
-// checkRooms finds packages without a row and imports that climb.
+// checkRooms finds packages without a row, and imports that the table does not allow.
 func checkRooms(m *module, rooms []room) (problems []string) {
 	for _, p := range m.packages {
 		r, found := roomOf(rooms, p.dir)
@@ -103,11 +104,11 @@ func checkLengths(m *module) (problems []string) {
 	return problems
 }
 
-// unfinished matches the words of work that was put off. They are spelled apart so that this file
-// passes.
+// unfinished matches words that mark unfinished work. The pattern is split so that this file passes
+// the check.
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
 
-// checkUnfinished finds those words, in comments and anywhere else.
+// checkUnfinished finds these words, in comments and anywhere else.
 func checkUnfinished(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -126,17 +127,18 @@ func checkUnfinished(m *module) (problems []string) {
 	return problems
 }
 
-// impureImports are patterns of packages that act, block, or answer differently the next time.
+// impureImports are patterns of packages that have side effects, block, or do not always return the
+// same result.
 var impureImports = []string{
 	"crypto/rand", "database/...", "embed", "io/fs", "log/...", "math/rand/...", "net/...", "os/...", "plugin", "runtime/...",
 	"sync/...", "syscall/...", "unsafe",
 }
 
-// impureTime are the names of package time that look at the clock or wait for it. Its types and
+// impureTime are the functions of package time that read the clock or wait. Its types and
 // arithmetic are fine.
 var impureTime = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// checkPurity finds what pure packages must not do.
+// checkPurity finds imports, goroutines and uses of the clock that pure packages must not have.
 func checkPurity(m *module, pure []string) (problems []string) {
 	for _, p := range m.packages {
 		if !matchesAny(pure, p.dir) {

@@ -32,7 +32,7 @@ func parse(t *testing.T, files map[string]string) *module {
 	return m
 }
 
-// same compares what a check found with what it should have.
+// same compares the problems that a check found with the expected ones.
 func same(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,8 +91,8 @@ func TestCheckRooms(t *testing.T) {
 	)
 }
 
-// TestTableKeepsItsPromises looks up what docs/architecture.md says in so many words, so that a
-// slip in the table is noticed.
+// TestTableKeepsItsPromises checks the statements of docs/architecture.md about imports, so that a
+// mistake in the table is noticed.
 func TestTableKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -94,7 +94,7 @@ func plain(code string) string {
 	return out.String()
 }
 
-// omission is the line that stands for what a quotation leaves out.
+// omission is the line that marks a gap in a quotation.
 const omission = "\n// …\n"
 
 // isQuoted reports whether every part of a block is in one of the sources, line for line.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// guides are pages that are written beside the code that they describe; until they are there, links
-// to them are expected to lead nowhere.
+// guides are pages that may be written later than other pages. Until a guide exists, links to it
+// may lead nowhere.
 var guides = []string{
 	"docs/activities.md", "docs/histories.md", "docs/keys.md", "docs/machines.md", "docs/operating.md", "docs/payloads.md", "docs/testing.md",
 	"docs/transactions.md",

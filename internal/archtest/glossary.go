@@ -82,8 +82,8 @@ type forbiddenName struct {
 	at        string
 }
 
-// forbiddenNames finds exported names of production code that call an idea by another word than the
-// glossary does.
+// forbiddenNames finds exported names of production code that contain a word of the last column of
+// the glossary.
 func forbiddenNames(m *module, terms []term) (found []forbiddenName) {
 	instead := map[string][]string{}
 	for _, t := range terms {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// conformance is where the cases are that every store runs, and adapters are the stores.
+// conformance is the package of the test cases that every store runs, and adapters are the stores.
 const conformance = "internal/store/storetest"
 
 var adapters = []string{"internal/store/memory", "internal/store/sqlite", "internal/store/postgres"}
@@ -17,7 +17,7 @@ var adapters = []string{"internal/store/memory", "internal/store/sqlite", "inter
 // onStores are the packages whose tests run programs on real stores.
 var onStores = []string{"internal/e2e", "internal/chaos", "internal/txtest", conformance}
 
-// tested is what can be found in a package: its tests, and all its texts.
+// tested has the tests and all texts of a package.
 type tested struct {
 	tests map[string]bool
 	texts []string
@@ -42,9 +42,9 @@ func invariantNames(letter string, from, to int) (names []string) {
 	return names
 }
 
-// checkInvariants compares the table of invariants (testdata/invariants.txt) with the tests that
-// there are. Every one of the names must be there once, in order, with a test of the core or a
-// machine and one on all stores, or with a reason; and every test that is named must exist.
+// checkInvariants compares the table of invariants (testdata/invariants.txt) with the existing
+// tests. The table must have each of the names once, in order. Each must have a test of the core or
+// a machine and a test on all stores, or a reason. Every test that the table names must exist.
 func checkInvariants(m *module, table string, names []string) (problems []string) {
 	found := map[string]tested{}
 	for _, p := range m.packages {

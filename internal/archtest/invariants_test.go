@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// Every invariant of the engine has tests that fail when it breaks, and they are there.
+// Every invariant of the engine has tests that fail when it breaks, and these tests exist.
 func TestInvariants(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("testdata/invariants.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// L16 to L21 are about a library that sorts messages of senders with clocks of their own; here
-	// a message has a place in its channel. Those from L41 on are among E1 to E46. E47 is our own.
+	// L16 to L21 are about a library that sorts messages of senders with their own clocks. Here a
+	// message has a place in its channel instead. The invariants from L41 on are among E1 to E46.
+	// E47 is an addition of ours.
 	names := slices.Concat(invariantNames("E", 1, 47), invariantNames("L", 1, 15), invariantNames("L", 22, 40))
 	none(t, checkInvariants(ours(t), string(table), names))
 }

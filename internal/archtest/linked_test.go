@@ -8,7 +8,8 @@ import (
 )
 
 // linkBudgets say what a program may link. A remote worker stays small: the root package links gRPC
-// and no store. A program with an embedded store does not link what only the command line needs.
+// and no store. A program with an embedded store does not link packages that only the command line
+// needs.
 var linkBudgets = []struct {
 	of      string
 	most    int      // packages, with those of the standard library

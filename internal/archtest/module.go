@@ -67,7 +67,7 @@ func load(root string) (*module, error) {
 			return ignoreVanished(err)
 		}
 
-		// A syntax error is the compiler's business; what could be parsed is judged.
+		// The compiler reports syntax errors. The checks use the part that could be parsed.
 		syntax, _ := parser.ParseFile(m.fset, rel, source, parser.ParseComments|parser.SkipObjectResolution)
 		if syntax == nil {
 			return nil
@@ -94,8 +94,8 @@ func load(root string) (*module, error) {
 	return m, err
 }
 
-// skipDir leaves out what the go command leaves out: hidden and private directories, test data,
-// other modules.
+// skipDir skips the directories that the go command skips: hidden and private directories, test
+// data, other modules.
 func skipDir(name, rel string) error {
 	base := filepath.Base(rel)
 	switch {
@@ -150,8 +150,8 @@ func findRoot(dir string) (string, error) {
 // imported is an import in a file.
 type imported struct {
 	path string
-	ours string // the directory, if it is of this module
-	name string // how the file calls it
+	ours string // the directory, if the package belongs to this module
+	name string // the name that the file uses for it
 	pos  token.Pos
 }
 

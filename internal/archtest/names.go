@@ -16,7 +16,7 @@ const engineRoom = "internal/engine"
 // this was first counted.
 const maxSharedNames = 7
 
-// checkSharedNames finds type names that two or more packages below a directory declare outside of
+// checkSharedNames finds type names that two or more packages below a directory declare outside
 // tests, if there are more of them than allowed.
 func checkSharedNames(m *module, dir string, most int) (problems []string) {
 	where := map[string][]string{}
@@ -43,7 +43,7 @@ func checkSharedNames(m *module, dir string, most int) (problems []string) {
 	return append(problems, fmt.Sprintf("%s: packages share %d type names, at most %d are allowed: rename one of each pair", dir, len(problems), most))
 }
 
-// typeNames returns the types that a package declares at its top level, outside of tests.
+// typeNames returns the types that a package declares at its top level, outside tests.
 func typeNames(p *pkg) (names []string) {
 	for _, f := range p.files {
 		if f.test || f.generated {
@@ -73,8 +73,8 @@ var participle = regexp.MustCompile(`^(?:[a-zA-Z][a-z]*ed|(?i:taken|given|seen|t
 // that the engine or the hub reports to them.
 var notParticiples = []string{"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed", "Embed", "Feed", "Seed", "Taken", "Changed"}
 
-// checkVerbs finds functions of production code and of the simulator that act, and whose name is no
-// verb: they return nothing, and are called by a participle.
+// checkVerbs finds functions of production code and of the simulator that should be named by a verb
+// and are not: they return nothing, and their name is a participle.
 func checkVerbs(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {

@@ -12,8 +12,8 @@ import (
 
 const (
 	maxColumns    = 100 // of a comment or a line of Markdown
-	maxParameters = 4   // of a function; more belong into a struct
-	denseLines    = 25  // the length from which on the body of a function has paragraphs
+	maxParameters = 4   // of a function; more belong in a struct
+	denseLines    = 25  // a longer body of a function must have paragraphs
 	bannedPercent = 3   // sentences of a package that may contain a banned expression
 )
 
@@ -84,16 +84,16 @@ func (t *tally) comments(m *module, f *file) {
 	}
 }
 
-// expectedOutput reports whether a comment is the output of an example, which the example prints as
-// it is and go test compares.
+// expectedOutput reports whether a comment is the expected output of an example, which go test
+// compares.
 func expectedOutput(group *ast.CommentGroup) bool {
 	text := strings.ToLower(group.Text())
 	return strings.HasPrefix(text, "output:") || strings.HasPrefix(text, "unordered output:")
 }
 
-// commentOf returns the comment of a line that has nothing else, or whose comment is what makes it
-// wide: a line of code may reach 140 columns. A directive such as //nolint behind a line of code
-// must stay there, so it counts as code.
+// commentOf returns the comment of a line that has nothing else, or that is only wide because of
+// its comment: a line of code may reach 140 columns. A directive such as //nolint after a line of
+// code must stay there, so it counts as code.
 func commentOf(line string) string {
 	code, comment, found := strings.Cut(line, "//")
 	if !found || strings.Contains(code, `"`) || strings.Contains(code, "`") {
@@ -161,8 +161,8 @@ func (t *tally) functions(m *module, f *file) {
 	})
 }
 
-// parameters counts them, but for the context or the test that the first one passes on: it is in
-// every such function and says nothing about this one.
+// parameters returns the number of parameters. It does not count a context or a test as the first
+// parameter, because many functions have one.
 func parameters(f *ast.FuncType) (n int) {
 	for i, field := range f.Params.List {
 		if i == 0 && passedOn(field.Type) {
@@ -186,7 +186,7 @@ func passedOn(t ast.Expr) bool {
 	return ok && (from.Name == "context" && sel.Sel.Name == "Context" || from.Name == "testing")
 }
 
-// hasReason reports whether a comment gives the reason for a long list of parameters.
+// hasReason reports whether a comment gives a reason for a long list of parameters.
 func hasReason(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool {
 		return strings.HasPrefix(c.Text, "//arch:parameters ") && len(c.Text) > len("//arch:parameters ")

@@ -170,7 +170,7 @@ func readAllowed(t *testing.T) (rows []allowed) {
 	return rows
 }
 
-// writeAllowed writes what is wrong today.
+// writeAllowed writes the current numbers of problems.
 func writeAllowed(t *testing.T, tallies map[string]tally) {
 	t.Helper()
 	rows := []allowed{}

@@ -13,7 +13,7 @@ type room struct {
 	path string
 	// imports are the packages of ours that production code may import, as patterns like path.
 	imports []string
-	// except are taken away from imports again.
+	// except are exceptions from imports.
 	except []string
 	// testing is for packages whose purpose is testing: they may import the standard testing
 	// packages.
@@ -27,11 +27,11 @@ const generated = "api/perdure/..."
 
 // Abbreviations of the table.
 var (
-	// vocabulary is what every room speaks.
+	// vocabulary is what every room may use.
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// simulated is the production code that the simulator runs or speaks about.
 	simulated = join(vocabulary, "internal/core/...", "internal/cluster", "internal/engine/...", "internal/history", "internal/store", "internal/store/memory")
-	// testOnly are the rooms that never end up in a binary that we ship.
+	// testOnly are the rooms that are never part of a binary that we ship.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/malformed", "internal/mutants/...", "internal/peerlink/lan", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
@@ -55,19 +55,19 @@ var rooms = []room{
 	// Histories as things: the file that they are exported to, and how they are cut.
 	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
-	// How a command has another program replay histories.
+	// How a command makes another program replay histories.
 	{path: "internal/deploy", imports: []string{"internal/fault"}},
 
 	// When something that repeats is due; pure (see pure).
 	{path: "internal/cadence", imports: []string{"internal/fault"}},
-	// Executions that begin others at such times: what they decide, their code, and how they are
-	// asked.
+	// Executions that start others at such times: their decisions, their code, and the requests to
+	// them.
 	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
 
 	// Executions that make one call of an entity later.
 	{path: "internal/delayed", imports: join(vocabulary, "internal/api", "internal/replay", "internal/schedule")},
-	// Code that runs in one process at a time: the register that says which, and what competes for
-	// it.
+	// Code that runs in one process at a time: the register that names the process, and the
+	// candidates.
 	{path: "internal/singleton", imports: join(vocabulary, "internal/api", "internal/entity", "internal/episode", "internal/replay", "internal/schedule")},
 
 	// Executions that apply one verb to all executions that a query selects.
@@ -118,26 +118,25 @@ var rooms = []room{
 	// How workers of one node execute tasks of another: the machines, and what runs them.
 	{path: "internal/engine/loan", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/loan", "internal/engine/peer", "internal/engine/queue", "internal/store")},
-	// How workers of one node run code for another. It speaks as remote workers do.
+	// How workers of one node run code for another, with the protocol of remote workers.
 	{path: "internal/engine/crew", imports: join(vocabulary, "internal/link", "internal/store", "internal/wire", generated)},
 	// The recent changes, for callers that watch.
 	{path: "internal/engine/feed", imports: vocabulary},
-	// The streams with which views answer.
+	// The streams of views.
 	{path: "internal/engine/replies", imports: vocabulary},
 	// A node's idea of the store's time.
 	{path: "internal/engine/storeclock", imports: vocabulary},
-	// What keeps tasks back on a node, limits and breakers together; and what nodes share of
-	// limits.
+	// What holds tasks back on a node: limits and breakers together. Also how nodes share limits.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},
-	// What people have set for tasks, and how nodes agree on it.
+	// The settings for tasks, and how nodes agree on them.
 	{path: "internal/engine/flow", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule", "internal/engine/gate", "internal/engine/ledger", "internal/engine/queue", "internal/episode", "internal/store")},
 
-	// Why something that is open does not go on; pure (see pure).
+	// Why something that is open does not continue; pure (see pure).
 	{path: "internal/diagnosis", imports: join(vocabulary, "internal/core", "internal/store")},
 
-	// What a client and a worker may ask, as Go values; one method per operation; who are you and
-	// may you.
+	// What a client and a worker may ask, as Go values; one method per operation; authentication
+	// and authorization.
 	{path: "internal/api", imports: join(vocabulary, "internal/core/limit", "internal/core/rule")},
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
@@ -176,9 +175,9 @@ var rooms = []room{
 		path: "internal/cli",
 		imports: join(
 			vocabulary, "internal/api", "internal/heap", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/batchjob", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
-			".",                  // keys are hashed as programs do
-			"internal/attach",    // stress runs a program of its own
-			"internal/core/rule", // rates are read as rules have them
+			".",                  // keys are hashed as in programs
+			"internal/attach",    // stress runs its own program
+			"internal/core/rule", // rates are parsed as in rules
 			"internal/store",     // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
@@ -217,8 +216,8 @@ var rooms = []room{
 		),
 		public: true,
 	},
-	// How embedded and tests make an App, which users do not see; and where the root leaves its
-	// constructor.
+	// How embedded and tests make an App without a public constructor, and where the root package
+	// stores that constructor.
 	{path: "internal/attach", imports: []string{".", "internal/attach/seam"}},
 	{path: "internal/attach/seam", imports: []string{"internal/api", "internal/replay", "internal/telemetry", "internal/telemetry/tracing", "payload"}},
 	// Metrics of an app that uses a server. Only its users link the client library of Prometheus.
@@ -234,7 +233,8 @@ var rooms = []room{
 		),
 		testing: true, public: true,
 	},
-	// What we keep in databases of the user; knows them by their shape, so that it links no driver.
+	// What we keep in databases of the user. It knows databases only by an interface, so that it
+	// links no driver.
 	{path: "internal/userdb", imports: vocabulary},
 	{path: "perdurevet", public: true},
 	{path: "api/perdure/...", imports: []string{generated}},
@@ -276,15 +276,15 @@ var rooms = []room{
 	{path: "internal/txtest", testing: true},
 }
 
-// pure are the packages that get time and randomness as inputs and act only through their results,
-// so that the simulator runs the very code that production runs.
+// pure are the packages that get time and randomness as inputs and act only through their results.
+// So the simulator runs the same code as production.
 var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/loan", "internal/cluster", "internal/cadence", "internal/diagnosis", "internal/engine/storeclock"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}
 
-// maxTypes is the budget of exported types in the root package. A third of them is what operators
-// see of schedules, dead tasks, limits and breakers, and thirteen are groups of verbs, such as
+// maxTypes is the budget of exported types in the root package. A third of them describe schedules,
+// dead tasks, limits and breakers to operators, and thirteen are groups of verbs, such as
 // app.Breakers(). docs/architecture.md says why they are here.
 const maxTypes = 111
 
@@ -316,8 +316,8 @@ func matchesAny(patterns []string, dir string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, dir) })
 }
 
-// specificity orders patterns that match the same package: the longer one, and of equal ones the
-// exact one.
+// specificity orders patterns that match the same package. A longer pattern is more specific. Of
+// two equally long ones, the exact one is more specific.
 func specificity(pattern string) int {
 	parent, family := strings.CutSuffix(path.Clean(pattern), "/...")
 	if family {

@@ -6,8 +6,8 @@ import (
 )
 
 // checkSequential compares the list of tests that the fast suite runs without the race detector
-// (scripts/sequential.txt) with the tests that there are. The script selects tests by name alone,
-// so a name that two packages have would leave out one of them.
+// (scripts/sequential.txt) with the existing tests. The script selects tests only by name, so if
+// two packages have a test of the same name, it would leave one of them out.
 func checkSequential(m *module, list string) (problems []string) {
 	where := map[string][]string{}
 	for _, p := range m.packages {

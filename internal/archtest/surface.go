@@ -22,8 +22,8 @@ func surface(p *pkg) (text string, ok bool) {
 		if f.test {
 			continue
 		}
-		// Parsed again: what follows takes the tree apart. Without comments, because the surface
-		// has none.
+		// Parse the file again, because the code below changes the tree. Skip comments, because the
+		// surface has none.
 		syntax, err := parser.ParseFile(token.NewFileSet(), f.name, f.source, parser.SkipObjectResolution)
 		if err != nil {
 			return "", false
@@ -38,7 +38,7 @@ func surface(p *pkg) (text string, ok bool) {
 		return cmp.Or(cmp.Compare(a.order, b.order), strings.Compare(a.name, b.name), strings.Compare(a.text, b.text))
 	})
 
-	// Files for different systems may declare the same.
+	// Files for different systems may have the same declarations.
 	decls = slices.Compact(decls)
 	var out strings.Builder
 	for _, d := range decls {
@@ -57,15 +57,15 @@ func surfaceFile(m *module, p *pkg) string {
 	return strings.ReplaceAll(name, "/", "_") + ".txt"
 }
 
-// declaration is one exported thing, rendered.
+// declaration is one rendered declaration.
 type declaration struct {
 	order int // constants, variables, functions, types with their methods
 	name  string
 	text  string
 }
 
-// exportedDeclarations renders what a declaration exports. ast.FileExports has removed what it does
-// not, except for methods of unexported types.
+// exportedDeclarations renders the exported parts of a declaration. ast.FileExports has removed all
+// other parts, except methods of unexported types.
 func exportedDeclarations(decl ast.Decl) []declaration {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
@@ -127,7 +127,7 @@ func render(decl ast.Decl) string {
 	return strings.TrimSpace(out.String())
 }
 
-// forget removes the positions from a node, except for those whose presence means something.
+// forget removes the positions from a node, except for a position whose presence has a meaning.
 func forget(n ast.Node) {
 	keep := ""
 	switch n.(type) {

@@ -1,8 +1,7 @@
 // Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do
 // our own tests and commands; programs use embedded.Open.
 //
-// Open, Dial and Replay have the promises of the functions in package perdure that they call, which
-// are not exported there.
+// Open, Dial and Replay call unexported functions of package perdure, and have the same promises.
 package attach
 
 import (

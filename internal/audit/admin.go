@@ -14,7 +14,7 @@ type admin struct {
 	log *Log
 }
 
-// Admin returns the calls of an admin, recorded.
+// Admin wraps an api.Admin and records its calls.
 func (l *Log) Admin(inner api.Admin) api.Admin { return &admin{inner, l} }
 
 // tenantValue is what an entry shows of a tenant.
@@ -26,7 +26,7 @@ type tenantValue struct {
 
 func showTenant(t *api.TenantInfo) any { return tenantValue{t.Note, t.Disabled, t.Allowance} }
 
-// tenant is what a tenant is before a change; nil if there is none.
+// tenant returns a tenant before it changes; nil if there is none.
 func (a *admin) tenant(ctx context.Context, name string) []byte {
 	if !a.log.records(ctx) {
 		return nil
@@ -201,13 +201,13 @@ type drainValue struct {
 	Drained bool `json:"drained"`
 }
 
-// DrainNode asks a node to hand its shards over, or withdraws that.
+// DrainNode asks a node to hand its shards over, or withdraws that request.
 func (a *admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 	e := api.AuditEntry{Call: "DrainNode", Resource: "node " + r.Node.String()}
 	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return drainValue{!r.Undo}, a.Admin.DrainNode(ctx, r) })
 }
 
-// Rebalance makes nodes look whether shards should move.
+// Rebalance makes nodes check whether shards should move.
 func (a *admin) Rebalance(ctx context.Context) error {
 	e := api.AuditEntry{Call: "Rebalance", Resource: "cluster"}
 	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.Rebalance(ctx) })

@@ -24,7 +24,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// world is a log on a memory store, with a service that only reads: its calls fail, and the log
+// world is a log on a memory store, with a service that only reads. Other calls fail, and the log
 // records that.
 type world struct {
 	t       *testing.T
@@ -205,7 +205,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// What programs do, reads and dry runs leave no entry, and neither does a call without a caller.
+// Calls of programs, reads and dry runs leave no entry, and neither does a call without a caller.
 func TestWhatIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -252,7 +252,7 @@ func TestActionsThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// An entry shows what was before and what is after, and never a secret.
+// An entry shows the old and the new value, and never a secret.
 func TestBeforeAndAfter(t *testing.T) {
 	t.Parallel()
 	w := live(t)
@@ -467,7 +467,8 @@ func (s stalled) PutAudit(context.Context, []store.AuditRow) error {
 	return nil
 }
 
-// Callers that give up while the store is away leave their entries behind. Their number is bounded.
+// Entries of callers that give up while the store is away still wait to be written. Their number is
+// bounded.
 func TestWaitingEntriesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := stalled{released: make(chan struct{})}

@@ -15,7 +15,7 @@ type backend struct {
 	log *Log
 }
 
-// Backend returns the calls of a backend, recorded where the table says so.
+// Backend wraps an api.Backend and records the calls that the table names.
 func (l *Log) Backend(inner api.Backend) api.Backend { return &backend{inner, l} }
 
 // scheduleType is the type of the executions that are schedules.
@@ -40,7 +40,7 @@ func targetOf(t api.Target) (tenant, resource string) {
 	return t.Address.Tenant, resource
 }
 
-// command is what an entry shows of a command to a schedule. The rest of the command may have a
+// command is what an entry shows of a command to a schedule. The rest of the command may contain a
 // payload.
 type command struct {
 	Verb string `json:"verb"`
@@ -94,7 +94,8 @@ func (b *backend) Update(ctx context.Context, r api.UpdateRequest) (p model.Payl
 	return p, err
 }
 
-// ofSchedule records a call to a schedule. Calls to other executions are what programs do.
+// ofSchedule records a call to a schedule. Calls to other executions are not recorded, because
+// programs make them.
 func (b *backend) ofSchedule(ctx context.Context, call string, a model.Address, act func(context.Context) (any, error)) error {
 	if a.Type != scheduleType {
 		_, err := act(ctx)
@@ -139,7 +140,7 @@ func (b *backend) order(ctx context.Context, call string, r api.CancelRequest, a
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, act(ctx, r) })
 }
 
-// item is which waiting call or signal an operator has skipped or dropped.
+// item names the waiting call or signal that an operator has skipped or dropped.
 type item struct {
 	Do string `json:"do"`
 	ID string `json:"id,omitempty"`
@@ -213,7 +214,7 @@ func (b *backend) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return b.past(ctx, "Reset", r, b.Backend.Reset)
 }
 
-// pastValue is which run has begun, and how much of the past it keeps.
+// pastValue names the run that was started, and says how much of the past it keeps.
 type pastValue struct {
 	Execution string `json:"execution"`
 	Run       string `json:"run"`

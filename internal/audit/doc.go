@@ -1,6 +1,6 @@
 // Package audit records administrative actions: who took which action on what, when, through which
-// door, what it replaced, and how it ended. A Log wraps the calls of a backend, so every door that
-// uses the wrapped backend records alike, and no door has rules of its own.
+// door, what it replaced, and how it ended. A Log wraps the calls of a backend. Every door that
+// uses the wrapped backend records in the same way, and no door has rules of its own.
 //
 // Promises:
 //

@@ -20,7 +20,7 @@ const (
 	MaxResource = 600
 	// MaxText bounds the reason and the error.
 	MaxText = 1000
-	// MaxValue bounds what was before and what is after.
+	// MaxValue bounds the old and the new value.
 	MaxValue = 4000
 )
 
@@ -54,7 +54,7 @@ func rowOf(e *api.AuditEntry) (store.AuditRow, error) {
 	return store.AuditRow{ID: e.ID, Tenant: e.Tenant, Final: e.Outcome != api.AuditUnknown, Body: body}, err
 }
 
-// entryOf decodes an entry. One that cannot be read still shows its time.
+// entryOf decodes an entry. An entry that cannot be read still shows its time.
 func entryOf(r *store.AuditRow) api.AuditEntry {
 	var s stored
 	e := api.AuditEntry{ID: r.ID, Tenant: r.Tenant, At: timeOf(r.ID)}
@@ -77,7 +77,7 @@ func timeOf(id model.RunID) model.Time {
 	return model.Time(ms * 1000)
 }
 
-// value encodes what was before or is after. A large value becomes the beginning of its text.
+// value encodes an old or a new value. A large value is cut after the beginning of its text.
 func value(v any) []byte {
 	if v == nil {
 		return nil
@@ -87,12 +87,12 @@ func value(v any) []byte {
 		text, _ = json.Marshal("it cannot be shown: " + err.Error())
 	}
 	if len(text) > MaxValue {
-		text, _ = json.Marshal(cut(string(text), MaxValue/2)) // quotes may double it
+		text, _ = json.Marshal(cut(string(text), MaxValue/2)) // escaping may double its length
 	}
 	return text
 }
 
-// cut bounds a text. It keeps whole characters, and no control character.
+// cut bounds a text. It keeps whole characters, and removes control characters.
 func cut(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {

@@ -157,7 +157,7 @@ func (b *backend) SetAllowance(ctx context.Context, tenant string, a api.Allowan
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return a, b.Backend.SetAllowance(ctx, tenant, a) })
 }
 
-// queueValue is whether a queue is paused.
+// queueValue says whether a queue is paused.
 type queueValue struct {
 	Paused bool `json:"paused"`
 }

@@ -17,8 +17,8 @@ const (
 	defaultLimit = 100
 	// MaxLimit is how many entries a page may have.
 	MaxLimit = 1000
-	// mostRead is how many entries one call looks at, so that a filter that matches nothing does
-	// not read the whole log at once.
+	// mostRead is how many entries one call reads, so that a filter that matches nothing does not
+	// read the whole log at once.
 	mostRead = 5000
 	pageRows = 500
 	pageSize = 2 << 20

@@ -18,8 +18,8 @@ import (
 const (
 	// mostRows is how many entries one transaction writes.
 	mostRows = 200
-	// mostWaiting is how many entries may wait to be written. Callers that give up leave theirs
-	// behind.
+	// mostWaiting is how many entries may wait to be written. The entry of a caller that gives up
+	// still waits.
 	mostWaiting = 10_000
 	// writeTime bounds one write.
 	writeTime = 10 * time.Second
@@ -30,9 +30,10 @@ type Config struct {
 	Store store.Audit
 	// Log gets what cannot be recorded; nil for none.
 	Log *slog.Logger
-	// Caller makes the calls whose context names none; nil if the log does not record such calls.
+	// Caller is recorded for calls whose context names no caller; nil if the log does not record
+	// such calls.
 	Caller *authn.Call
-	// Now is the clock; nil for that of the machine.
+	// Now is the clock; nil for the clock of the machine.
 	Now func() time.Time
 }
 
@@ -66,7 +67,7 @@ func New(cfg Config) *Log {
 	return &Log{config: cfg, refused: map[attempt]*refusals{}}
 }
 
-// Close waits until everything is written that was refused before.
+// Close waits until all refusals so far are written. Later ones are not recorded.
 func (l *Log) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -82,16 +83,17 @@ func (l *Log) caller(ctx context.Context) *authn.Call {
 	return l.config.Caller
 }
 
-// records reports whether a call is recorded. Otherwise what is before it need not be read.
+// records reports whether a call is recorded. If it is not, the caller need not read the old value.
 func (l *Log) records(ctx context.Context) bool { return l.caller(ctx) != nil }
 
-// sign says who acts, and when.
+// sign adds to an entry who acts, and when.
 func (l *Log) sign(e *api.AuditEntry, who *authn.Call) {
 	e.ID, e.At = model.RunID(uuid.Must(uuid.NewV7())), model.TimeOf(l.config.Now())
 	e.Caller, e.CallerTenant, e.Admin, e.Door, e.From = who.Name, who.Tenant, who.Admin, who.Door, who.From
 }
 
-// record takes an action between its entry and its outcome. The action returns what is after it.
+// record writes an entry, takes the action, and adds the outcome to the entry. The action returns
+// the new value.
 func (l *Log) record(ctx context.Context, e api.AuditEntry, act func(ctx context.Context) (after any, err error)) error {
 	who := l.caller(ctx)
 	if who == nil {
@@ -113,7 +115,7 @@ func (l *Log) record(ctx context.Context, e api.AuditEntry, act func(ctx context
 			e.Outcome = api.AuditDenied
 		}
 	}
-	// The caller may be gone; what it did is recorded nevertheless.
+	// Record the outcome even if the caller is gone.
 	if failed := l.put(context.WithoutCancel(ctx), &e); failed != nil {
 		l.config.Log.LogAttrs(ctx, slog.LevelError, "the outcome of an administrative action is not recorded", slog.String("call", e.Call),
 			slog.String("resource", e.Resource), slog.String("caller", e.Caller), slog.String("outcome", e.Outcome), slog.String("error", failed.Error()))
@@ -145,8 +147,8 @@ func (l *Log) put(ctx context.Context, e *api.AuditEntry) error {
 	}
 }
 
-// enqueue has an entry written by the goroutine that writes, or by a new one. It returns false if
-// too many entries wait.
+// enqueue passes an entry to the goroutine that writes, and starts that goroutine if there is none.
+// It returns false if too many entries wait.
 func (l *Log) enqueue(w *write) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +163,7 @@ func (l *Log) enqueue(w *write) bool {
 	return true
 }
 
-// flush writes what waits, until nothing waits.
+// flush writes the waiting entries until there are none.
 func (l *Log) flush() {
 	for {
 		l.mu.Lock()
@@ -185,8 +187,8 @@ func (l *Log) flush() {
 	}
 }
 
-// write writes entries. A write of unknown outcome is repeated once: to write an entry twice does
-// no harm.
+// write writes entries. A write of unknown outcome is repeated once. Writing an entry twice does no
+// harm.
 func (l *Log) write(rows []store.AuditRow) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 // Bounds of the record of refused attempts. A caller that is refused all the time must not fill the
-// store, and must not push out of the record what others attempt.
+// store, and must not displace the attempts of other callers.
 const (
 	// refusalEvery is how often equal attempts of one caller are recorded.
 	refusalEvery = time.Minute
@@ -88,7 +88,7 @@ func (l *Log) refuse(who *authn.Call, action authz.Action, err error) {
 	})
 }
 
-// admit reports whether an attempt is recorded, and how many equal ones were not.
+// admit reports whether an attempt is recorded, and how many equal attempts before it were not.
 func (l *Log) admit(a attempt) (unrecorded int64, ok bool) {
 	now := l.config.Now()
 	l.mu.Lock()

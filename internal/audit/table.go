@@ -6,13 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/authz"
 )
 
-// row says what of an action is recorded.
+// row says which calls of an action are recorded.
 type row struct {
 	action authz.Action
-	// calls are the methods of api.Backend and api.Admin that are recorded; none for an action that
-	// is not.
+	// calls are the recorded methods of api.Backend and api.Admin; none for an action that is not
+	// recorded.
 	calls []string
-	// why says why an action is not recorded, or when its calls are.
+	// why says why an action is not recorded, or in which cases its calls are.
 	why string
 }
 
@@ -99,8 +99,8 @@ func actionOf(call string) authz.Action {
 	return ""
 }
 
-// administrative reports whether a refused attempt at an action is recorded: the actions that are
-// recorded for every target, and those that only admins may take.
+// administrative reports whether a refused attempt at an action is recorded. That is so for actions
+// that are recorded for every target, and for actions that only admins may take.
 func administrative(action authz.Action) bool {
 	if r := authz.ByAction(action); r != nil && r.Group == authz.Administer || action == "token:create" {
 		return true

@@ -22,7 +22,7 @@ import (
 const (
 	// AuthorizationHeader has "Bearer " and the key.
 	AuthorizationHeader = "authorization"
-	// SessionHeader has the secret of a session, from the cookie of a browser. A door of HTTP sets
+	// SessionHeader has the secret of a session, from the cookie of a browser. The HTTP server sets
 	// it. No client can send a header with this name.
 	SessionHeader = ":session"
 	// TenantHeader chooses the tenant. Only a caller with an admin key, or with several tenants,
@@ -34,12 +34,12 @@ const (
 type Identity struct {
 	// Tenant that the caller acts in.
 	Tenant string
-	// Tenants are those that the caller may choose, if there are several; Tenant is one of them.
-	// Nil for a caller that has one tenant, and for an admin, who may choose any.
+	// Tenants are the tenants that the caller may choose, if there are several. Tenant is one of
+	// them. It is nil for a caller that has one tenant, and for an admin, who may choose any.
 	Tenants []string
 	// Name of the caller, for logs and people.
 	Name string
-	// Admin tells whether the caller has an admin key.
+	// Admin says that the caller has an admin key.
 	Admin bool
 	// Older says that the clients of the credential speak the older dialect of the Flovyn protocol.
 	Older bool
@@ -71,7 +71,7 @@ type Credential struct {
 	Expires model.Time
 }
 
-// AdminKey lets callers in who have one static key. They may choose their tenant.
+// AdminKey accepts callers with one static key. They may choose their tenant.
 type AdminKey struct {
 	sum    [sha256.Size]byte
 	tenant string
@@ -79,7 +79,8 @@ type AdminKey struct {
 	end    context.CancelCauseFunc
 }
 
-// NewAdminKey returns an authenticator for one key. The tenant is that of callers that choose none.
+// NewAdminKey returns an authenticator for one key. Callers that choose no tenant act in the given
+// one.
 func NewAdminKey(key, tenant string) (*AdminKey, error) {
 	if err := checkStrength("the admin key", key); err != nil {
 		return nil, err
@@ -121,8 +122,8 @@ func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
 	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}, Valid: k.valid}, nil
 }
 
-// mark names the key, so that a session can tell whether the server still has the same one. It is a
-// digest of the digest, so it says nothing about the key.
+// mark names the key, so that a session can tell whether the server still has the same key. It is a
+// digest of the digest, so it reveals nothing about the key.
 func (k *AdminKey) mark() string {
 	sum := sha256.Sum256(append([]byte("admin key "), k.sum[:]...))
 	return hex.EncodeToString(sum[:8])

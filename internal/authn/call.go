@@ -7,7 +7,7 @@ const (
 	DoorGRPC   = "grpc"
 	DoorREST   = "rest"
 	DoorFlovyn = "flovyn"
-	DoorSocket = "socket" // the socket beside a file that a program has open
+	DoorSocket = "socket" // the socket next to a file that a program has open
 	DoorStore  = "store"  // a command that has opened the store itself
 )
 
@@ -27,8 +27,8 @@ func WithCall(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, callKey{}, &c)
 }
 
-// CallOf returns who makes the call of the context; nil for a call that no door has let in, such as
-// one of the program itself.
+// CallOf returns who makes the call of the context; nil for a call that came through no door, such
+// as a call of the program itself.
 func CallOf(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c

@@ -19,8 +19,8 @@ func present(secret string, tenants ...string) map[string][]string {
 	return map[string][]string{"authorization": {"Bearer " + secret}, "perdure-tenant": tenants}
 }
 
-// A stored key lets its tenant in until it is gone or the tenant is disabled; then what uses it
-// ends. Other keys are not affected.
+// A stored key is accepted until it is revoked or its tenant is disabled. Then calls that use it
+// end. Other keys are not affected.
 func TestKeyring(t *testing.T) {
 	t.Parallel()
 	static, err := authn.NewAdminKey(key, "default")
@@ -79,7 +79,7 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
-// What is stored has no secret, and a damaged record is an error.
+// The stored record has no secret, and a damaged record is an error.
 func TestStoredKey(t *testing.T) {
 	t.Parallel()
 	k, secret := authn.NewKey("acme")
@@ -105,8 +105,8 @@ func TestStoredKey(t *testing.T) {
 	}
 }
 
-// A key ends when it expires, with what uses it. A key whose end or roles change is another
-// credential; what its old one allowed ends as well.
+// When a key expires, calls that use it end. A key whose end or roles change is a new credential:
+// calls with the old one end as well.
 func TestKeyExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

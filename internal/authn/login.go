@@ -17,22 +17,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// LoginSetting is the kind of the setting of a session. A session is a setting of its tenant, and
-// one of an admin a setting of no tenant.
+// LoginSetting is the kind of the setting of a session. A session is a setting of its tenant. A
+// session of an admin is a setting of no tenant.
 const LoginSetting = "login"
 
 // Login is what is stored about a session of a browser. A caller that has presented a key or a
-// token gets one, and presents its secret as a cookie. It lets its caller do what the key or the
-// token does, and ends with it.
+// token gets one, and presents its secret as a cookie. The session gives its caller the same rights
+// as the key or the token, and ends with it.
 type Login struct {
 	// ID finds the session, and is no secret. Tenant is empty for a session of an admin.
 	ID     string `json:"-"`
 	Tenant string `json:"-"`
 	// Sum is the SHA-256 digest of the secret, which has 260 random bits.
 	Sum []byte `json:"sum"`
-	// Tenants are those that the caller may choose; nil for one that has only Tenant.
+	// Tenants are the tenants that the caller may choose; nil for a caller that has only Tenant.
 	Tenants []string `json:"tenants,omitempty"`
-	// Name and Roles are those of the caller that has signed in.
+	// Name and Roles belong to the caller that has signed in.
 	Name  string   `json:"name"`
 	Roles []string `json:"roles,omitempty"`
 	// Credential is what the caller has presented to sign in.
@@ -41,7 +41,7 @@ type Login struct {
 	Expires    model.Time `json:"expires"`
 }
 
-// Admin tells whether it is a session of an admin.
+// Admin reports whether it is a session of an admin.
 func (l *Login) Admin() bool { return l.Tenant == "" }
 
 // loginPrefix begins the secret of a session; its id and the secret part follow, as in a key.
@@ -67,8 +67,8 @@ func ReadLogin(tenant, name string, body []byte) (l Login, err error) {
 	return l, nil
 }
 
-// Guard returns what a page must send with a request that changes something, beside the cookie. A
-// page of another site can make a browser send the cookie, but cannot read the guard.
+// Guard returns what a page must send, in addition to the cookie, with a request that changes
+// something. A page of another site can make a browser send the cookie, but cannot read the guard.
 func Guard(secret string) string {
 	sum := sha256.Sum256([]byte("guard " + secret))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -98,15 +98,15 @@ var (
 	errTooOld    = fault.New(fault.Unauthenticated, "the session has expired: sign in again")
 )
 
-// SetLogins replaces the stored sessions. What callers do with one that is gone ends.
+// SetLogins replaces the stored sessions. It ends the calls of sessions that are gone.
 func (r *Keyring) SetLogins(all []Login) {
 	r.setting.Lock()
 	defer r.setting.Unlock()
 	r.setLogins(all)
 }
 
-// renewLogins lets sessions begin anew that have ended with their tenant or their key in this
-// process, and are still stored: the tenant may be enabled again. The caller holds the lock.
+// renewLogins restores sessions that are still stored, but have ended in this process together with
+// their tenant or their key: the tenant may be enabled again. The caller holds the lock.
 func (r *Keyring) renewLogins() {
 	var all []Login
 	for _, l := range *r.logins.Load() {
@@ -183,7 +183,7 @@ func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (
 }
 
 // parent refuses a session whose key has ended or changed, whose tenant is disabled, or whose admin
-// key the server no longer has. It returns what ends with the session or its key.
+// key the server no longer has. It returns a context that ends with the session or its key.
 func (r *Keyring) parent(l *login) (context.Context, error) {
 	r.mu.Lock()
 	disabled, trusts := r.disabled[l.Tenant], r.trusts

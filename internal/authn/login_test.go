@@ -18,7 +18,8 @@ type signed struct{}
 
 func (signed) Verify(string, time.Time) (authn.Token, error) { return authn.Token{}, nil }
 
-// A session ends with what it was opened with, and by itself. What is stored has no secret.
+// A session ends with the key or token that opened it, and by itself. The stored record has no
+// secret.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

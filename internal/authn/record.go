@@ -11,8 +11,8 @@ import (
 )
 
 // Settings that hold keys and tenants. A key is a setting of its tenant; an admin key is a setting
-// of no tenant. When a key was last used is a setting beside it. The record of a tenant stands
-// beside its allowance.
+// of no tenant. The time when a key was last used is another setting with the same name. The record
+// of a tenant is stored next to its allowance.
 const (
 	KeySetting    = "key"
 	KeyUseSetting = "key_use"
@@ -45,7 +45,7 @@ type Key struct {
 	Expires model.Time `json:"expires,omitempty"`
 }
 
-// Admin tells whether the key belongs to no tenant.
+// Admin reports whether the key is an admin key, which belongs to no tenant.
 func (k *Key) Admin() bool { return k.Tenant == "" }
 
 // Form of a key: the prefix, its id, and the secret part, separated by underscores. The prefix
@@ -55,8 +55,8 @@ const (
 	idLength  = 12 // characters of 5 random bits
 )
 
-// NewKey draws a key of a tenant; of no tenant for an admin key. The secret is what callers
-// present.
+// NewKey draws a key of a tenant, or an admin key if the tenant is empty. The secret is what
+// callers present.
 func NewKey(tenant string) (k Key, secret string) {
 	id := strings.ToLower(rand.Text()[:idLength])
 	secret = keyPrefix + id + "_" + rand.Text() + rand.Text()

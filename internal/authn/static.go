@@ -37,9 +37,9 @@ func (r *Keyring) Trust(key string, who Identity) error {
 	return nil
 }
 
-// TrustUnsigned lets callers in who present a JWT, without a look at its signature, or the
-// placeholder of a token. It is for tests of clients only: everybody can make both. It must be
-// called before the server runs.
+// TrustUnsigned accepts callers that present a JWT, without a check of its signature, or the
+// placeholder of a token. It is only for tests of clients: anyone can forge both. It must be called
+// before the server runs.
 func (r *Keyring) TrustUnsigned() { r.unsigned = true }
 
 // unnamedUser returns the caller that presents a placeholder. Its tenant decides which dialect it

@@ -10,10 +10,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxToken is how long a signed token may be. A longer one is refused before it is read.
+// maxToken is the longest signed token, in bytes. A longer one is refused before it is read.
 const maxToken = 8 << 10
 
-// maxTokens is how many signed tokens have their result in memory.
+// maxTokens is how many verified tokens the keyring keeps in memory.
 const maxTokens = 10_000
 
 // Verifier reads signed tokens.
@@ -24,9 +24,9 @@ type Verifier interface {
 
 // Token is what a signed token says.
 type Token struct {
-	// Tenant, Name, Roles and Admin are those of the caller.
+	// Tenant, Name, Roles and Admin describe the caller.
 	Tenant, Name string
-	// Tenants are those that the caller may choose; nil for one that has only Tenant.
+	// Tenants are the tenants that the caller may choose; nil for a caller that has only Tenant.
 	Tenants []string
 	Roles   []string
 	Admin   bool
@@ -36,15 +36,16 @@ type Token struct {
 	Expires time.Time
 }
 
-// verified is a token that was accepted. Verifying a signature takes much longer than finding it.
+// verified is a token that was accepted. The keyring keeps it, because a lookup is much faster than
+// the verification of a signature.
 type verified struct {
 	token Token
 	valid context.Context //nolint:containedctx // ends with the token
 	end   context.CancelCauseFunc
 }
 
-// UseTokens lets callers in whose signed tokens the verifier accepts. It must be called before the
-// first call of Authenticate.
+// UseTokens accepts callers with signed tokens that the verifier accepts. It must be called before
+// the first call of Authenticate.
 func (r *Keyring) UseTokens(v Verifier) { r.verifier = v }
 
 // isToken reports whether a secret looks like a signed token: three parts with dots.

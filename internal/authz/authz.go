@@ -1,6 +1,6 @@
-// Package authz says what callers may do. One table names, for every method of gRPC, every
-// operation of the REST API and every route of the Flovyn contract, the action that it is and the
-// kind of thing that it acts on. An Authorizer decides whether a caller may take an action.
+// Package authz says what callers may do. One table has a row for every method of gRPC, every
+// operation of the REST API and every route of the Flovyn contract. The row names the action, and
+// the kind of thing that it acts on. An Authorizer decides whether a caller may take an action.
 //
 // A call that has no row in the table is refused. Servers check at start that the table covers all
 // that they serve, so a new method cannot be reached before its row exists.
@@ -89,8 +89,8 @@ func (Admins) Authorize(who *authn.Identity, action Action) error {
 	return Refusal(who, action)
 }
 
-// Quiet returns an authorizer that decides alike and records nothing, for questions about what a
-// caller may do.
+// Quiet returns an authorizer that makes the same decisions and records nothing. It is for
+// questions about what a caller may do.
 func Quiet(a Authorizer) Authorizer {
 	if recording, ok := a.(interface{ Unwrap() Authorizer }); ok {
 		return recording.Unwrap()
@@ -110,8 +110,8 @@ func Refusal(who *authn.Identity, action Action) error {
 	return fault.New(fault.Denied, "%s may not %s in tenant %s: %s", who.Name, action, who.Tenant, role)
 }
 
-// RolesOf returns the roles of a caller. A caller that names none is the owner of its tenant. Only
-// an admin has the role of admins, and has no other.
+// RolesOf returns the roles of a caller. A caller without roles is the owner of its tenant. Only an
+// admin has the role of admins, and has no other role.
 func RolesOf(who *authn.Identity) []string {
 	switch {
 	case who.Admin:
@@ -157,11 +157,12 @@ func ByAction(a Action) *Rule { return rows.actions[a] }
 // Table returns all rows, in the order of the table.
 func Table() []Rule { return slices.Clone(table) }
 
-// Served are what a server serves: methods of gRPC, operations of the REST API, and routes of the
+// Served lists what a server serves: methods of gRPC, operations of the REST API, and routes of the
 // Flovyn contract.
 type Served struct{ Methods, Operations, Routes []string }
 
-// Check returns an error that names what a server serves and the table does not cover.
+// Check returns an error that names everything that a server serves and that the table does not
+// cover.
 func Check(all Served) error {
 	var missing []string
 	look := func(names []string, find func(string) *Rule) {

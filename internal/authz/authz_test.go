@@ -68,7 +68,7 @@ func TestTableIsComplete(t *testing.T) {
 			}
 		}
 
-		// What concerns the whole server needs an admin, and the rest does not.
+		// Actions that concern the whole server need an admin, and other actions do not.
 		if (r.Group == authz.Administer) != (r.Resource == authz.Server) {
 			t.Errorf("%s is in group %s and concerns %s", r.Action, r.Group, r.Resource)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// mostCallers bounds the callers whose rates are known one by one. Callers beyond it share one
+// mostCallers bounds the callers that have a budget of their own. All other callers share one
 // budget.
 const mostCallers = 10_000
 
@@ -33,7 +33,8 @@ type budget struct {
 	at   time.Time
 }
 
-// NewRate returns a bound of calls per second of each caller. A caller may save up one second.
+// NewRate returns a bound on the calls per second of each caller. A caller may save up the calls of
+// one second.
 func NewRate(perSecond int) *Rate {
 	return &Rate{perSecond: float64(perSecond), now: time.Now, all: map[caller]*budget{}}
 }
@@ -41,7 +42,7 @@ func NewRate(perSecond int) *Rate {
 // Authorizer returns an authorizer that first asks whether the caller makes too many calls.
 func (r *Rate) Authorizer(a Authorizer) Authorizer { return limited{a, r} }
 
-// limited is an authorizer behind a rate.
+// limited is an authorizer that checks a rate first.
 type limited struct {
 	next Authorizer
 	rate *Rate
@@ -82,8 +83,8 @@ func (r *Rate) Take(who *authn.Identity) error {
 }
 
 // admit returns the budget of a caller that is not known. It forgets callers that have made no call
-// for a second: their budgets are full, as that of a new caller is. It looks for them once a second
-// at most, so that a crowd of callers does not make every call expensive.
+// for a second: their budgets are full, like the budget of a new caller. It looks for them at most
+// once a second, so that a crowd of callers does not make every call expensive.
 func (r *Rate) admit(c caller, now time.Time) *budget {
 	if len(r.all) >= mostCallers && now.Sub(r.swept) >= time.Second {
 		r.swept = now

@@ -56,7 +56,7 @@ const (
 	dialTasks   = 8000 // tasks per second
 )
 
-// wants is what each kind of store must reach. A kind without an entry has no such bar.
+// wants is the number that each kind of store must reach. A kind without an entry has no such bar.
 type wants map[Kind]float64
 
 // each returns a demand for both kinds of store.
@@ -86,7 +86,7 @@ func theirs(peer string, w Workload, figure func(Result) float64) func(*Store) (
 	return func(s *Store) (float64, bool) { return s.median(peer, w, figure) }
 }
 
-// against returns the median of our figure divided by that of a peer in the same round.
+// against returns the median of our figure divided by the figure of a peer in the same round.
 func against(peer string, w Workload, figure func(Result) float64) func(*Store) (float64, bool) {
 	return func(s *Store) (float64, bool) { return s.ratio(peer, w, figure) }
 }

@@ -227,7 +227,7 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	}
 }
 
-// What issue 19 demands of workflows that call and lock entities, and of the share of a committer
+// The bars for workflows that call and lock entities, and for the comparison with a committer
 // without an engine.
 func TestJudgeEntitiesAndTheBareCommitter(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ const Bare = "bare"
 // lists, no recovery and no code, so its rate is what the store allows on this machine.
 var BarePeer = Peer{Workflows: openCommitter, Only: []Workload{Throughput, Latency}}
 
-// stage is what a point stores.
+// stage says which row a point stores.
 type stage int
 
 const (

@@ -69,7 +69,7 @@ func serve(ctx context.Context, place Place) error {
 	return s.Close(ctx)
 }
 
-// work runs a worker. It prints how many tasks have started, every time after some have.
+// work runs a worker. Whenever tasks have started, it prints how many have started so far.
 func work(ctx context.Context, r role) error {
 	var begun atomic.Int64
 	code, noop := newPerdureSystem(nothing), newPerdureQueue(func(int) { begun.Add(1) })
@@ -98,7 +98,8 @@ func work(ctx context.Context, r role) error {
 // processes are the server and the worker of a system.
 type processes struct{ server, worker *process }
 
-// startProcesses starts a server and a worker with its code. started receives how many tasks have.
+// startProcesses starts a server and a worker with the code of the workloads. started receives how
+// many tasks have started.
 func startProcesses(ctx context.Context, place Place, slots int, started func(n int)) (*processes, string, error) {
 	ps := &processes{}
 	var url string
@@ -171,7 +172,7 @@ func startProcess(ctx context.Context, r role) (*process, string, error) {
 	return p, p.out.Text(), nil
 }
 
-// end has the process end, and waits for it.
+// end makes the process end, and waits for it.
 func (p *process) end() error {
 	_ = p.in.Close() // it may have ended already
 	if err := p.cmd.Wait(); err != nil {

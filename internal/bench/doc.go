@@ -47,9 +47,9 @@
 // turns all points that wait into one transaction: the guarded update of a fence, an insert of the
 // runs that start, an insert of the steps, an update of the runs that end, and one flush. So its
 // batches grow with the clients as ours do. It has one index per table, and neither lists nor
-// recovery. Our rate divided by its rate in the same round is the share of the machine that the
-// engine leaves to its users. Perdure itself needs only four commits, because it stores the last
-// outcome and the end of a workflow together.
+// recovery. Our rate divided by its rate in the same round shows how much of the machine's capacity
+// is left for users of the engine. Perdure itself needs only four commits, because it stores the
+// last outcome and the end of a workflow together.
 //
 // # Fairness
 //

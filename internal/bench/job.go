@@ -93,8 +93,8 @@ type Result struct {
 
 	Operations int           // workflows, calls or tasks that ended within Elapsed
 	Elapsed    time.Duration // wall time
-	// of a workflow; of FanOut: the median and the longest; of Pickup: from the return of the
-	// submission to the start; of Timers: how late
+	// times of a workflow; FanOut: the median and the longest; Pickup: from the return of the
+	// submission to the start; Timers: how late
 	P50, P99 time.Duration
 	Usage    Usage
 

@@ -109,8 +109,8 @@ func (j Job) operation(ctx context.Context, system System) (func(c, i int, name 
 	}
 }
 
-// keyOf returns the key of a workflow. It makes one allocation, because the report counts what
-// clients allocate as well.
+// keyOf returns the key of a workflow. It makes only one allocation, because the report also counts
+// the allocations of clients.
 func keyOf(name string, client, i int) string {
 	var space [48]byte
 	key := append(append(space[:0], name...), '-')
@@ -148,8 +148,8 @@ func largeValue() string {
 
 const largeBytes = 64 << 10
 
-// crowd lets clients do something again and again for some time, and returns how long each took. A
-// client finishes what it has started. do gets the numbers of the client and of the repetition.
+// crowd makes clients repeat do for some time, and returns how long each call took. A client
+// finishes the call that it has started. do gets the numbers of the client and of the repetition.
 func crowd(name string, clients int, d time.Duration, do func(client, i int, name string) error) ([]time.Duration, error) {
 	end := time.Now().Add(d)
 	var (

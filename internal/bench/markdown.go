@@ -338,7 +338,7 @@ func (s *Store) cells(system string, w Workload) func(func(Result) float64) stri
 	}
 }
 
-// factor writes our rate divided by that of a peer in the same round.
+// factor writes our rate divided by the rate of a peer in the same round.
 func (s *Store) factor(peer string, w Workload) string {
 	v, ok := s.ratio(peer, w, rate)
 	if !ok || peer == Perdure {

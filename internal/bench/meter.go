@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// meter reads what this process and its database use. Open it before the system under test and
-// close it after that.
+// meter measures what this process and its database use. Open it before the system under test, and
+// close it afterwards.
 type meter struct {
 	place      Place
 	conn       *pgx.Conn // nil for SQLite

@@ -104,7 +104,7 @@ func newPerdureSystem(body func(int)) *perdureSystem {
 	return s
 }
 
-// alarm is when a workflow continues.
+// alarm is the input of a workflow that sleeps until a time.
 type alarm struct {
 	Nr  int
 	Due time.Time

@@ -38,7 +38,7 @@ const (
 	warmTasks  = 5000                  // before anything is measured
 	warmPickup = 20                    // the same
 	pickupGap  = 50 * time.Millisecond // between two tasks of Pickup
-	// between two looks whether all tasks are recorded as completed
+	// pause between two checks whether all tasks are recorded as completed
 	look = 5 * time.Millisecond
 )
 

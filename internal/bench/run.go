@@ -16,8 +16,8 @@ const Perdure = "perdure"
 // Options select what to measure. Places is required.
 type Options struct {
 	Places []Provider
-	// further systems by name, which the children know too; they take part in the workloads that
-	// compare
+	// further systems by name; the child processes must know them too. They take part in the
+	// workloads that compare.
 	Peers     map[string]Peer
 	Workloads []Workload    // all when nil
 	Rounds    int           // how often each system runs each workload that compares; 3 when 0
@@ -25,7 +25,7 @@ type Options struct {
 	Clients   int           // that do so; 64 when 0
 	Sleepers  int           // 100,000 when 0
 	Tasks     int           // 50,000 when 0
-	// for others to leave the machine alone, at most, before each measurement
+	// the longest wait before each measurement until other programs leave the machine idle
 	Wait time.Duration
 	// directory for profiles of Perdure in the workloads that compare, except recovery, or ""
 	Profile  string

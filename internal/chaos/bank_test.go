@@ -14,7 +14,7 @@ import (
 // read of an account and every history with these records.
 
 const (
-	// tellers work in this process, under this prefix, until SIGTERM
+	// makes tellers work in this process, under this prefix, until SIGTERM
 	envBank     = "PERDURE_CHAOS_BANK"
 	envAccounts = "PERDURE_CHAOS_ACCOUNTS" // how many there are
 )
@@ -80,7 +80,7 @@ var (
 	post     = perdure.NewOperation(accounts, "post", func(_ perdure.EntityCtx, a *account, o order) (int, error) { return a.post(o) })
 	// tell takes from this account, and sends another account the order to take it.
 	tell = perdure.NewOperation(accounts, "tell", func(ctx perdure.EntityCtx, a *account, o order) (int, error) {
-		// the engine does not send this if a later statement fails
+		// The engine does not send this if a later statement fails.
 		if err := post.Send(ctx, o.To, order{ID: inID(o.ID), Cents: o.Cents}); err != nil {
 			return 0, err
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// run the calls of the entity bomb; with "deposits" none of them ends the process
+// envBomb makes the process run the calls of the entity bomb. With "deposits" none of them ends the
+// process.
 const envBomb = "PERDURE_CHAOS_BOMB"
 
 // bombExit is the exit code of a process that a call has ended.
@@ -178,8 +179,8 @@ func TestCallThatEndsItsProcessPostgres(t *testing.T) {
 	callEndsItsProcess(t, pgtest.URL(t))
 }
 
-// A stored call kills three processes. The fourth process makes it a dead task. All other calls run
-// once: earlier and later calls of this key, and calls of other keys.
+// A stored call kills three processes. The fourth process makes it a dead letter. All other calls
+// run once: earlier and later calls of this key, and calls of other keys.
 func callEndsItsProcess(t *testing.T, url string) {
 	t.Helper()
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
@@ -222,8 +223,8 @@ func callEndsItsProcess(t *testing.T, url string) {
 	fourth.awaitLine("settled", 3*time.Minute)
 	fourth.retire(3 * time.Minute)
 
-	// The exit code says nothing here: the server of the tests runs without fsync, which is a
-	// problem.
+	// The exit code means nothing here, because doctor also reports that the server of the tests
+	// runs without fsync.
 	var out, bad bytes.Buffer
 	code := cli.Main(t.Context(), []string{"doctor", "--store", url}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &bad})
 	if !strings.Contains(out.String(), "1 messages were refused") || !strings.Contains(out.String(), "processes died while explode") {

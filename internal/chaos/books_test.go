@@ -409,8 +409,8 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 }
 
 // ofHistory returns the bookings that a move must have made according to its history, by account
-// and booking. A move or its calls may have been ended before the history recorded the outcome of a
-// call. For such a call it returns what the account actually has.
+// and booking. A move may have ended before its history recorded the outcome of a call. For such a
+// call it returns what the account actually has.
 func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]int {
 	type call struct {
 		i              int // number of the account
@@ -520,7 +520,7 @@ func (b *books) checkAudits() {
 }
 
 // checkSights checks that every observation was committed, and that reads never go backwards: no
-// reader may see less than a caller had seen or been promised before that reader asked.
+// reader may see less than what a caller had seen, or had been promised, before the reader asked.
 func (b *books) checkSights() {
 	b.t.Helper()
 	type moment struct {

@@ -44,7 +44,7 @@ func (f *clusterFire) command(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// mend ends a fault with statements. It tries again until the database has executed them.
+// mend ends a fault with statements. It repeats them until the database has executed them.
 func (f *clusterFire) mend(statements ...string) {
 	for {
 		err := f.command(f.t.Context(), statements...)
@@ -109,7 +109,7 @@ func (f *clusterFire) countRegistered() (n int) {
 }
 
 // slowSync makes every sync of the database's log take up to 100 ms longer. The server sleeps while
-// it holds the lock of the log, as with a disk that is slow.
+// it holds the lock of the log, as with a slow disk.
 func (f *clusterFire) slowSync(b blow) {
 	f.wal.Lock()
 	defer f.wal.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// left is what may be in the store while something is open, by name. When nothing is open, all of
-// it is gone.
+// left are queries for rows that may be in the store while something is open, by name. When nothing
+// is open, there are no such rows.
 var left = map[string]string{
 	"open executions":     `select count(*) from perdure.executions where state < 2`,
 	"locked entities":     `select count(*) from perdure.entities where locked`,
@@ -81,7 +81,7 @@ func (f *clusterFire) leftovers() map[string]int {
 	return found
 }
 
-// explainOpen says why executions do not go on, as the cluster itself explains it.
+// explainOpen prints why executions do not continue, as the cluster itself explains it.
 func (f *clusterFire) explainOpen() {
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()

@@ -25,7 +25,7 @@ const (
 )
 
 // cellOp is an operation on a register, as its client saw it. The client repeats it under one
-// request id, so it has one effect, somewhere between Call and Return.
+// request id, so it has one effect, at some time between Call and Return.
 type cellOp struct {
 	Client       int
 	Cell         int
@@ -63,7 +63,7 @@ func (w *crowd) alarm(format string, args ...any) {
 
 func (w *crowd) stopped() bool { return isClosed(w.stopping) }
 
-// note says what a client works on; empty for nothing.
+// note records what a client works on; empty for nothing.
 func (w *crowd) note(client int, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *client) run() {
 	}
 }
 
-// insist repeats an attempt until it succeeds. It returns false if the test ends.
+// insist repeats an attempt until it succeeds. It returns false if the test ends first.
 func (c *client) insist(what string, attempt func(perdure.Client) error) bool {
 	for {
 		limit := attemptTime
@@ -138,7 +138,7 @@ func (c *client) insist(what string, attempt func(perdure.Client) error) bool {
 	}
 }
 
-// errand makes one piece of work. It returns false if the test ended before, or if it failed.
+// errand does one piece of work. It returns false if the work failed or the test ended first.
 func (c *client) errand(kind, key string) bool {
 	switch kind {
 	case "chain":

@@ -204,7 +204,7 @@ func disturb(w *wire, b blow) {
 	w.heal()
 }
 
-// drag delays what passes a link.
+// drag delays the data that passes a link.
 func drag(w *wire, b blow) {
 	w.slow(time.Duration(1+b.dice) * 20 * time.Millisecond)
 	time.Sleep(b.lasts)
@@ -239,8 +239,8 @@ func (f *clusterFire) killBackend() {
 	}
 }
 
-// failOver lets a standby take the place of the database. It has everything that the database has
-// confirmed.
+// failOver lets a standby take the place of the database. The standby has everything that the
+// database has confirmed.
 func (f *clusterFire) failOver() {
 	f.wal.Lock()
 	defer f.wal.Unlock()
@@ -297,7 +297,7 @@ func (f *clusterFire) drain(m *member, b blow) {
 		return
 	}
 	time.Sleep(b.lasts)
-	// The order ends with the process, and it survives the end of the lease.
+	// The order to drain ends with the process, and survives the end of the lease.
 	for err := order(true); err != nil && f.t.Context().Err() == nil; err = order(true) {
 		f.say("%s is not undrained: %v", m.name, err)
 		time.Sleep(time.Second)

@@ -31,7 +31,7 @@ var (
 
 const (
 	clusterLease = 2 * time.Second
-	// unstuckWithin is how long anything may take that is open when the faults are over.
+	// unstuckWithin is how long open work may take after the last fault.
 	unstuckWithin = time.Minute
 	bankAccounts  = 24
 )
@@ -79,8 +79,8 @@ type pastLife struct {
 }
 
 // TestLongCluster runs three nodes with different code, four remote workers and eight clients,
-// every link through a proxy, and strikes them. Afterwards everything that was begun ends, nothing
-// that was confirmed is lost, nothing has happened twice, and no lock or claim is left. The
+// every link through a proxy, and strikes them. Afterwards everything that was started ends,
+// nothing that was confirmed is lost, nothing has happened twice, and no lock or claim is left. The
 // registers are linearizable.
 func TestLongCluster(t *testing.T) {
 	f := &clusterFire{t: t, seed: *clusterSeed, begun: time.Now(), struck: map[string]int{}}
@@ -171,7 +171,8 @@ func (f *clusterFire) direct() string {
 // open starts the database, the proxies and the processes.
 func (f *clusterFire) open() {
 	f.t.Helper()
-	// In memory, if there is a file system for that: the faults are not about disks.
+	// Keep the database in memory if there is a file system for that: the faults are not about
+	// disks.
 	memory, err := os.MkdirTemp("/dev/shm", "perdure-chaos-")
 	if err == nil {
 		f.t.Cleanup(func() { _ = os.RemoveAll(memory) })
@@ -232,8 +233,8 @@ func (f *clusterFire) raise(m *member) {
 	f.mu.Unlock()
 }
 
-// tend starts processes again that have ended by themselves: a process that cannot reach the
-// database when it starts gives up.
+// tend restarts processes that have ended by themselves. A process gives up if it cannot reach the
+// database when it starts.
 func (f *clusterFire) tend(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, m := range slices.Concat(f.nodes, f.hands) {
@@ -266,7 +267,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// admit lets the clients in.
+// admit starts the clients.
 func (f *clusterFire) admit() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.t.Context())

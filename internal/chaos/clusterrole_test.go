@@ -78,7 +78,7 @@ func play(role, url string) int {
 	return 0
 }
 
-// bankLedger is where the tellers write, beside the ledger of the workflows.
+// bankLedger returns the ledger of the tellers, which is separate from the ledger of the workflows.
 func bankLedger(l ledger) ledger { return ledger{l.path + ".bank"} }
 
 // openRole opens the app of an embedded node or of a worker. A worker tries until there is a
@@ -107,9 +107,9 @@ const readCellCount = 24
 // cellKey is the key of a cell that a reader reads.
 func cellKey(n int) string { return "cell-" + strconv.Itoa(n) }
 
-// readCells reads cells in turn until the process is told to end. It writes down when it asked, the
-// cell, and the value. In between it writes to cells of its own. Whatever it asks may fail, because
-// it is cut off.
+// readCells reads cells in turn until the process gets the signal to end. It records when it asked,
+// the cell, and the value. In between it writes to its own cells. Every request may fail, because
+// the process may be cut off.
 func readCells(ctx context.Context, app *perdure.App, path string) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -86,7 +86,7 @@ func (c *inside) counts() (most, all int) {
 }
 
 // The test kills a process whose attempts hold both permits of a limit and the only probe of a
-// half-open breaker. The next owner gets all of them back, and none of them twice: two attempts run
+// half-open breaker. The next owner gets all permits back, and none of them twice: two attempts run
 // under the limit at a time, and one behind the breaker until it closes. All executions end.
 func TestKilledProcessReturnsInlinePermits(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func returnInlinePermits(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 
-	// The first process takes everything and ends without a word.
+	// The first process takes all permits and ends without notice.
 	victim := spawn(t, url, duty{newLedger(t), 0, 2 * time.Second}, envInline+"=1")
 	for _, line := range []string{"holds permit 1", "holds permit 2", "holds probe 1"} {
 		victim.awaitLine(line, 3*time.Minute)

@@ -43,8 +43,8 @@ func killRounds(t *testing.T, url string, rounds int) {
 		if r%5 == 4 { // while it starts, or recovers from the round before
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
-			// A round writes at least 18 entries for each new execution. So some work is left,
-			// however fast the machine is.
+			// A round writes at least 18 entries for each new execution. So some work is left, even
+			// on a fast machine.
 			p.until("entries in the ledger", l, entries+rnd.IntN(15*more))
 		}
 
@@ -151,7 +151,7 @@ func (a *audit) answer(b api.Backend, told []string) {
 	}
 }
 
-// steps checks that a body ran only after the outcome of the step before was stored, and never
+// steps checks that a body ran only after the outcome of the previous step was stored, and never
 // again after its own outcome was stored.
 func (a *audit) steps(b api.Backend) {
 	a.t.Helper()

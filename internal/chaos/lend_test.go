@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// run the workflow whose tasks others execute, or execute them, until SIGTERM
+// envLend makes the process run the workflow whose tasks other processes execute, or execute these
+// tasks, until SIGTERM.
 const envLend = "PERDURE_CHAOS_LEND"
 
 // distant is an activity whose code is in another process than its workflow.
@@ -49,9 +50,9 @@ func lendDefinitions(side string, l ledger) perdure.Group {
 	})}
 }
 
-// The process that executes tasks, and the one that owns their workflows, are killed in the middle,
-// each in turn. Everything completes; a task was executed more than once only where its attempt was
-// lost with its process, and then attempts count up.
+// The test kills the process that executes tasks, and the process that owns their workflows, in
+// turn and in the middle of their work. Everything completes. A task is executed more than once
+// only if its attempt was lost with its process, and then the number of attempts grows.
 func TestKilledLendersAndOwners(t *testing.T) {
 	t.Parallel()
 	url, l := pgtest.URL(t), newLedger(t)

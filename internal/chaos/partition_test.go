@@ -191,7 +191,7 @@ func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 
 // ownsAll waits until the node is the only one left, owns all shards and knows it. From then on, it
 // answers all requests itself. A node that does not know it yet would leave a request in the inbox,
-// where the former owner would meet it.
+// where the former owner would find it.
 func ownsAll(t *testing.T, url string, node *bench) {
 	t.Helper()
 	node.book.await(t, 0, "acquired shards", nil, healing)

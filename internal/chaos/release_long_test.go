@@ -20,13 +20,12 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// previous is the commit that stands for the previous release. Its schema has version 14, which is
-// the first one that lets releases share a store in any order. A new release moves it on to the
-// release before.
+// previous is the commit of the previous release. Its schema has version 14, the first version with
+// which releases can share a store in any order. After a new release, set it to the release before.
 const previous = "97badcc097ec2f7e7d278197e2c18cee8a65535b"
 
 // buildPrevious unpacks the previous release from the history of the repository and builds its test
-// binary. TestMain makes a process of that binary what the environment says, as in this build.
+// binary. The environment tells TestMain of that binary what the process does, as in this build.
 func buildPrevious(t *testing.T) (binary string) {
 	t.Helper()
 	if err := exec.Command("git", "cat-file", "-e", previous+"^{commit}").Run(); err != nil {
@@ -133,8 +132,8 @@ func rollBetween(t *testing.T, old, now string) {
 		}
 		begun[prefix] = n
 	}
-	// replace starts a process, waits until both have finished work beside each other, and stops
-	// another one.
+	// replace starts a process, waits until it and the old one have finished work at the same time,
+	// and stops the old one.
 	replace := func(was *process, prefix, binary, by string) *process {
 		t.Helper()
 		next := start(binary, by)

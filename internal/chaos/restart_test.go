@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// healing is how long a node may take until it serves again, once the database does (reliability
+// healing is how long a node may take to serve again after the database serves again (reliability
 // I16).
 const healing = 3 * time.Minute
 

@@ -32,7 +32,7 @@ func stepper(l ledger) *perdure.Singleton[int] {
 		}
 		fmt.Printf("stint %d: epoch %d\n", stints.Add(1), at.Epoch())
 		for ctx.Err() == nil {
-			// Without the end of ctx the result of a save is always known.
+			// The save ignores the end of ctx, so that its result is always known.
 			if err := at.Save(context.WithoutCancel(ctx), n+1); err != nil {
 				break
 			}
@@ -74,8 +74,8 @@ func (p *process) awaitStint(n int, within time.Duration) (epoch int) {
 	return epoch
 }
 
-// A singleton moves when its process is killed, stopped past its lease, and closed. The counts that
-// were saved are those of one runner after the other, without a gap.
+// A singleton moves when its process is killed, stopped past its lease, and closed. The saved
+// counts come from one process after the other, without a gap.
 func TestSingletonMovesBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Minute

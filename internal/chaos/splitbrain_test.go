@@ -48,7 +48,7 @@ type written struct {
 	at    int64
 }
 
-// A process that stands still past its lease commits nothing and answers nothing when it goes on.
+// A process that is stopped past its lease commits nothing and answers nothing when it continues.
 func TestLongSplitBrainByPause(t *testing.T) {
 	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)
 	s := &split{t: t, url: url}
@@ -112,7 +112,7 @@ func (s *split) rounds(cut, heal func()) {
 		for i := range s.wrote {
 			s.write(i, round)
 		}
-		time.Sleep(splitLease / 4) // the victim goes on asking
+		time.Sleep(splitLease / 4) // the victim continues to ask
 		heal()
 		if round%10 == 0 {
 			s.t.Logf("%d rounds", round)
@@ -237,7 +237,7 @@ type namespace struct {
 	host       string // address of the host on the link
 }
 
-// newNamespace makes a network namespace that goes with the test.
+// newNamespace makes a network namespace that is removed at the end of the test.
 func newNamespace(t *testing.T) *namespace {
 	t.Helper()
 	id := os.Getpid() % 10_000

@@ -214,7 +214,7 @@ func (f *fire) strike(n int) {
 			return
 		}
 		f.killed[p] = true
-	case "deploy": // of code that lacks a kind
+	case "deploy": // a deployment of code that lacks a kind
 		p.retire(3 * time.Minute)
 		f.procs[i] = f.raise(envNoRest + "=1")
 	case "stop":

@@ -191,7 +191,7 @@ func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, b
 		case err == nil:
 			return r, true
 		case late, errors.Is(err, perdure.ErrUnavailable), errors.Is(err, perdure.ErrExhausted):
-			// the answer is lost, or too many calls wait for code that no process has
+			// The answer is lost, or too many calls wait for code that no process has.
 		case errors.As(err, &remote):
 			r.Refused = remote.Message
 			return r, true

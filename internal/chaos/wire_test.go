@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// wire is a TCP proxy in front of one address: for links between nodes, and of clients and workers
-// to a server. It breaks them without looking at the bytes.
+// wire is a TCP proxy in front of one address. It is for links between nodes, and for links of
+// clients and workers to a server. It breaks them without looking at the bytes.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -213,7 +213,7 @@ func (w *wire) slow(d time.Duration) {
 	w.delay = d
 }
 
-// heal ends what hold and slow have begun.
+// heal ends the effects of hold and slow.
 func (w *wire) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,7 +226,7 @@ func (w *wire) heal() {
 	}
 }
 
-// deafen drops everything that the target says on the open connections. It resets them after d.
+// deafen drops everything that the target sends on the open connections. It resets them after d.
 func (w *wire) deafen(d time.Duration) {
 	all := w.list()
 	for _, c := range all {

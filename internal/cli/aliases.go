@@ -20,7 +20,7 @@ var aliases = map[string][]string{
 	"lock waiters": {"describe", "show"}, "batch cancel": {"stop"}, "dlq requeue": {"redrive"}, "entity log": {"history"}, "workflow stranded": {"stuck"},
 }
 
-// addAliases gives the commands their other names.
+// addAliases adds the other names to the commands.
 func addAliases(root *cobra.Command) {
 	for path, names := range aliases {
 		cmd, rest, err := root.Find(strings.Fields(path))

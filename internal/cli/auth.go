@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// readPolicies reads policies from a file; the default ones without a file.
+// readPolicies reads policies from a file. Without a file, it returns the default policies.
 func readPolicies(file string) (*policy.Policies, error) {
 	if file == "" {
 		return policy.Default()

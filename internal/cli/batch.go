@@ -127,8 +127,8 @@ func (o *options) startBatch(ctx context.Context, f *batchFlags, r api.BatchRequ
 	})
 }
 
-// withBatchCode opens the store for a command that a batch may need. On a file no other process
-// runs batches, so the command runs them; alone is then true.
+// withBatchCode opens the store for a command that starts or watches a batch. If the store is a
+// file, no other process runs batches, so the command runs them itself. Then alone is true.
 func (o *options) withBatchCode(ctx context.Context, do func(c api.Backend, alone bool) error) (err error) {
 	n, err := o.open(ctx)
 	if err != nil {
@@ -200,7 +200,7 @@ func batchLineOf(b *api.Batch) batchLine {
 	return l
 }
 
-// progressText says how far a batch is.
+// progressText describes the progress of a batch.
 func (l *batchLine) progressText() string {
 	return fmt.Sprintf("%d of %d: %d done, %d skipped, %d failed", l.Done+l.Skipped+l.Failed, l.Matched, l.Done, l.Skipped, l.Failed)
 }
@@ -331,7 +331,7 @@ func newBatchShow(o *options) *cobra.Command {
 	return cmd
 }
 
-// findBatch completes the id of a batch, which the user may abbreviate as a table does.
+// findBatch completes the id of a batch. The user may type it as a table shortens it.
 func (o *options) findBatch(ctx context.Context, c api.Backend, id string) (string, error) {
 	return findKey(ctx, c, model.Address{Tenant: o.tenant, Type: model.BatchType, Key: id})
 }

@@ -156,8 +156,8 @@ func (x *bulk) progress(o *options, last bool) {
 		x.Written+x.Skipped+x.Gone+x.Failed, x.Selected, x.Written, x.Skipped, x.Gone, x.Failed)
 }
 
-// progress tells people how far work on many executions is, at most once per second. It returns
-// when it was last told.
+// progress prints the progress of work on many executions, at most once per second. It returns when
+// it last printed.
 func (o *options) progress(told time.Time, done, failed int) time.Time {
 	if time.Since(told) < time.Second {
 		return told

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// caVariable names the file of the certificates that sign that of the server.
+	// caVariable names the file of the certificates that sign the certificate of the server.
 	caVariable = "PERDURE_CA"
 	// tokenFileVariable names the file that has the key for a server.
 	tokenFileVariable = "PERDURE_TOKEN_FILE"
@@ -32,7 +32,7 @@ const noTarget = "no-target"
 // sourced is a value and where it comes from.
 type sourced struct{ value, origin string }
 
-// choice is the store or the server that a command works on, and who the caller is there.
+// choice is the store or the server that a command works on, and the identity of the caller there.
 type choice struct {
 	url, tenant, profile sourced
 	ca                   sourced
@@ -85,8 +85,8 @@ func first(all ...sourced) sourced {
 // of returns a value of the profile of a choice.
 func (t *choice) of(value string) sourced { return sourced{value, "profile " + t.profile.value} }
 
-// chooseProfile finds the profile of a command; none if the command names a store or a server, or
-// the environment does and the command names no profile.
+// chooseProfile finds the profile of a command. There is none if a flag names a store or a server,
+// or if the environment does and no flag names a profile.
 func (o *options) chooseProfile(cmd *cobra.Command, t *choice) (profile, error) {
 	named := cmd.Flags().Changed("profile")
 	addressed := cmd.Flags().Changed("store") || cmd.Flags().Changed("server")
@@ -163,7 +163,7 @@ func (t *choice) token() (string, error) {
 	return key, nil
 }
 
-// trust returns which certificates of servers the command accepts; nil for those of the system.
+// trust returns which certificates of servers the command accepts; nil for the roots of the system.
 func (t *choice) trust() (*tls.Config, error) {
 	if t == nil || t.ca.value == "" {
 		return nil, nil

@@ -32,7 +32,8 @@ import (
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Width is the number of columns of the terminal behind Out. It is 0 if Out is not a terminal.
+	// Width is the number of columns of the terminal that Out writes to. It is 0 if Out is not a
+	// terminal.
 	Width int
 }
 
@@ -53,7 +54,8 @@ type options struct {
 	tenant                 string
 	// choice says where the values above come from.
 	choice *choice
-	// tenantGiven is true if the user has named the tenant. On a server the key says it otherwise.
+	// tenantGiven is true if the user has named the tenant. Otherwise a server uses the tenant of
+	// the key.
 	tenantGiven bool
 
 	output  string
@@ -72,14 +74,15 @@ type options struct {
 	services func(grpc.ServiceRegistrar)
 	// connect opens a store. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config, in scope) (session, error)
-	// connectInside opens a store and never a connection to the program that has it.
+	// connectInside opens the store itself. It never connects to the program that has the store
+	// open.
 	connectInside func(ctx context.Context, c node.Config) (session, error)
 }
 
 // scope says in which tenant a command connects.
 type scope struct {
 	tenant string
-	chosen string // what the command asks a server for; empty if the key says it
+	chosen string // tenant that the command asks a server for; empty for the tenant of the key
 	// any lets the key belong to any tenant.
 	any bool
 }
@@ -104,8 +107,8 @@ func (o *options) connectIn(ctx context.Context, c node.Config, in scope) (sessi
 	return s, err
 }
 
-// connectTo opens the store of a configuration, or connects to a server. The program behind a
-// socket works in the default tenant only.
+// connectTo opens the store of a configuration, or connects to a server. A program that listens on
+// a socket works in the default tenant only.
 func (o *options) connectTo(ctx context.Context, c node.Config, in scope) (session, error) {
 	if remote.IsURL(c.URL) {
 		return dial(ctx, c, o.choice, in.chosen)
@@ -236,7 +239,7 @@ func newRoot(o *options) *cobra.Command {
 		Example: `  perdure workflow list
   perdure workflow explain greet/hello-1 --store file:perdure.db
   perdure doctor --store postgres://localhost/app`,
-		SilenceUsage: true, DisableSuggestions: true, // explainMistake has better ones
+		SilenceUsage: true, DisableSuggestions: true, // explainMistake has better suggestions
 	}
 	root.SetFlagErrorFunc(explainFlag)
 
@@ -293,7 +296,7 @@ func (o *options) lookIn(ctx context.Context, in scope) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}, in)
 }
 
-// lookInside opens the store itself for reading, for commands that look behind the API.
+// lookInside opens the store itself for reading, for commands that need more than the API.
 func (o *options) lookInside(ctx context.Context) (session, error) {
 	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
 	if remote.IsURL(c.URL) {

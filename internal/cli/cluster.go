@@ -141,7 +141,7 @@ func (o *options) printShards(nodes []api.NodeInfo, shards []api.ShardInfo) erro
 		switch {
 		case id.IsZero():
 			return "-"
-		case i < 0: // it has joined since the nodes were listed
+		case i < 0: // the node has joined since the nodes were listed
 			return id.String()
 		}
 		return nodes[i].Host
@@ -204,7 +204,7 @@ The command waits until the node owns no shard. The node is its id, the beginnin
 	return cmd
 }
 
-// drainPoll is how often the command looks whether a node has handed its shards over.
+// drainPoll is how often the command checks whether a node has handed its shards over.
 const drainPoll = 200 * time.Millisecond
 
 // awaitDrained waits until a node owns no shard.

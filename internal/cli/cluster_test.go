@@ -117,8 +117,8 @@ type groupJSON struct {
 	Nodes         []string
 }
 
-// The commands show which shard groups a database has and which nodes serve them, and say so if no
-// node serves one.
+// The commands show which shard groups a database has and which nodes serve them. They name a group
+// that no node serves.
 func TestClusterGroups(t *testing.T) {
 	t.Parallel()
 	// The command migrates only on a server that keeps what it acknowledges.
@@ -144,7 +144,7 @@ func TestClusterGroups(t *testing.T) {
 		copy(of[:], decode[[]groupJSON](t, do("", 0, "cluster", "groups", "-o", "json")))
 		return of
 	}
-	// owned waits until the groups have so many shards with an owner.
+	// owned waits until the two groups have this many shards with an owner.
 	owned := func(first, second int) {
 		t.Helper()
 		for range time.Tick(50 * time.Millisecond) {

@@ -7,7 +7,7 @@ var someProfiles = &profiles{Current: "prod", Named: map[string]profile{
 	"here": {Store: "postgres://ann:hidden@db/app"},
 }}
 
-// configPrinters print what the commands about profiles print.
+// configPrinters print the output of the commands about profiles.
 var configPrinters = map[string]func(o *options) error{
 	"config set":    func(o *options) error { return o.printProfile(someProfiles, "prod", "set") },
 	"config use":    func(o *options) error { return o.printProfile(someProfiles, "ci", "using") },

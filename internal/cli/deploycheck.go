@@ -44,7 +44,7 @@ type deployReport struct {
 	Replayed   int              `json:"replayed"`
 	Fit        int              `json:"fit"`
 	Mismatches []deployMismatch `json:"mismatches"`
-	// histories of workflows that the build does not have
+	// Absent counts histories of workflows that the build does not have.
 	Absent   map[string]int `json:"absent"`
 	Pinned   int            `json:"pinned"`    // pinned to versions other than the one of the build
 	TooLarge int            `json:"too_large"` // too large to be replayed

@@ -197,8 +197,8 @@ func TestDeploymentFiles(t *testing.T) {
 	}
 }
 
-// checkWithTools asks the tools of the files, where this machine has them: kubectl renders the
-// manifests without a cluster, and systemd checks the unit, with a program that exists.
+// checkWithTools checks the files with their own tools, if this machine has them. kubectl renders
+// the manifests without a cluster, and systemd checks the unit, with a program that exists.
 func checkWithTools(t *testing.T, unit string) {
 	t.Helper()
 	file := writeFile(t, t.TempDir(), "perdure.service", strings.ReplaceAll(unit, "/usr/local/bin/perdure", "/bin/sh"))

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// devPoll is the time between two sessions of a watch, or between two reads without a feed.
+	// devPoll is the pause between two sessions of a watch, or between two reads without a feed.
 	devPoll = 500 * time.Millisecond
 	// devPatience is how long the last read may take.
 	devPatience = 5 * time.Second
@@ -84,7 +84,8 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	ctx, ignore := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer ignore()
 
-	// The program ends before the server does: a worker reports what it has run before it leaves.
+	// The program must end before the server does, because a worker reports its results before it
+	// leaves.
 	watched, cancel := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	go func() {
@@ -104,7 +105,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	return errors.Join(err, <-failed, s.Close(within))
 }
 
-// running is the node of a server. Who looks at it does not close it.
+// running is the node of a server. A session that looks at it does not close it.
 type running struct{ opened }
 
 // Close does nothing.
@@ -123,7 +124,7 @@ func (o *options) watchProgram(ctx context.Context, args []string, env string, l
 
 	select {
 	case err := <-done:
-		// Look once more: the program commits its last changes before it ends.
+		// Read once more, because the program commits its last changes before it ends.
 		cancel(errProgramEnded)
 		return errors.Join(err, <-watched)
 	case err := <-watched:
@@ -197,7 +198,7 @@ type devWatch struct {
 	first bool // it has read nothing yet
 }
 
-// session prints what changes while a session lasts. Without a feed it reads once and returns.
+// session prints changes while a session lasts. Without a feed it reads once and returns.
 func (w *devWatch) session(ctx context.Context, look func(context.Context) (session, error)) error {
 	n, err := look(ctx)
 	if err != nil {
@@ -233,7 +234,7 @@ func (w *devWatch) readAll(ctx context.Context) error {
 	return err
 }
 
-// show prints an execution. The first time it leaves out what is closed already.
+// show prints an execution. On the first read it leaves out executions that are already closed.
 func (w *devWatch) show(d *api.Description) error {
 	if w.first && d.Outcome.Status.Closed() {
 		return nil

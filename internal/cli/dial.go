@@ -22,8 +22,8 @@ const serverPatience = 10 * time.Second
 // dialed is a connection to a server. The store itself cannot be reached through it.
 type dialed struct{ b *remote.Backend }
 
-// dial connects to the server that a URL names, in the chosen tenant; in that of the key if it is
-// empty.
+// dial connects to the server that a URL names, in the chosen tenant. If that is empty, it is the
+// tenant of the key.
 func dial(ctx context.Context, c node.Config, t *choice, chosen string) (session, error) {
 	cfg, err := remote.ParseURL(c.URL)
 	if err != nil {
@@ -68,7 +68,7 @@ func dialSocket(ctx context.Context, c node.Config) (session, bool) {
 	return dialed{b}, true
 }
 
-// programListens reports whether a program listens on the socket beside a file.
+// programListens reports whether a program listens on the socket next to a file.
 func programListens(ctx context.Context, url string) bool {
 	path, ok := node.SocketPath(url)
 	if !ok || !node.TrustedSocket(url, path) {

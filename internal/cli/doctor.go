@@ -265,7 +265,7 @@ func logFinding(s store.Logged) (finding, error) {
 }
 
 // allTenantFindings looks at the executions of every tenant. The command shows the tenants apart if
-// there are several. Without a live node no process has code, and that is no finding.
+// there are several. Without a live node no process has code, which is not a finding.
 func allTenantFindings(ctx context.Context, a api.Admin, live bool, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {

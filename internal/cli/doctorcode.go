@@ -51,7 +51,7 @@ func databaseFindings(about store.Inspection) []finding {
 }
 
 // sessionFinding compares the programs that are connected to a server. Different versions are
-// normal during a deploy, and a sign of a forgotten process afterwards.
+// normal during a deployment. After it, they are a sign of a forgotten process.
 func sessionFinding(sessions []api.WorkerSession) finding {
 	agents := map[string]int{}
 	for i := range sessions {
@@ -98,11 +98,11 @@ func codeFindings(ctx context.Context, b api.Backend, tenant string) ([]finding,
 	return []finding{tasks, calls, versionFinding(workers)}, nil
 }
 
-// maxCallReasons is for how many entities and services the doctor asks the owner why their calls
-// wait. For the others it asks only whether any live process has the code.
+// maxCallReasons is the number of entities and services whose owner the doctor asks why calls wait.
+// For the others it only checks whether any live process has the code.
 const maxCallReasons = 200
 
-// callFinding names the entities and services for which calls wait that no process can run.
+// callFinding names the entities and services that have waiting calls which no process can run.
 func callFinding(ctx context.Context, b api.Backend, tenant string) (finding, error) {
 	s := callSurvey{backend: b, keys: map[string]int{}, why: map[string]string{}, missing: map[string]string{}}
 	for _, services := range []bool{false, true} {
@@ -176,7 +176,7 @@ func (s *callSurvey) add(a model.Address, why string) {
 	}
 }
 
-// finding sums up.
+// finding returns the result of the survey.
 func (s *callSurvey) finding() finding {
 	if len(s.keys) == 0 {
 		return finding{"calls", "ok", fmt.Sprintf("stored calls wait for %d entities and services, and a live process has the code of each", s.waiting)}

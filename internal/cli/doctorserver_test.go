@@ -76,7 +76,7 @@ func examine(t *testing.T, profiles string, args ...string) (found map[string]st
 	return found, code
 }
 
-// doctor looks through a server at its database, its workers and the calls without code.
+// doctor checks, through a server, its database, its workers and the calls without code.
 func TestDoctorOfAServer(t *testing.T) { //nolint:paralleltest // it sets the environment
 	dir := t.TempDir()
 	database := pgtest.Start(t, pgtest.Options{Fsync: true})
@@ -130,7 +130,7 @@ func TestDoctorOfAServer(t *testing.T) { //nolint:paralleltest // it sets the en
 		t.Errorf("whoami: exit %d: %s", code, &out)
 	}
 
-	// The key is a secret of its user also after the profile was made.
+	// The key must stay readable only for its user after the profile was made.
 	withMode(t, key, 0o640)
 	out.Reset()
 	if code := Main(t.Context(), []string{"workflow", "list", "--profile", "one"}, Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code != 2 || !strings.Contains(out.String(), "has mode 0640, and other users must not read or change the key") {

@@ -22,8 +22,8 @@ type exit struct {
 // know.
 const exitRefused = 78
 
-// refusal is why a server does not start. Starting it again does not help before an operator has
-// changed a setting, the machine or the store.
+// refusal is the reason why a server does not start. Starting it again does not help until an
+// operator has changed a setting, the machine or the store.
 type refusal struct{ error }
 
 // Unwrap returns the reason.

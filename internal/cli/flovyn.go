@@ -22,8 +22,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// contract is the configuration of a Flovyn server, from its file and the environment. Keys that it
-// does not have are ignored, as that contract demands.
+// contract is the configuration of a Flovyn server, from its file and the environment. It ignores
+// unknown keys, as that contract demands.
 type contract struct {
 	DatabaseURL string `toml:"database_url"`
 	ServerPort  int    `toml:"server_port"`
@@ -127,7 +127,7 @@ func (c *contract) organizations() (*flovyn.Orgs, error) {
 	return orgs, nil
 }
 
-// authenticator knows the keys of the file. Warnings say what is not safe about it.
+// authenticator knows the keys of the file. Warnings name the settings that are not safe.
 func (c *contract) authenticator(orgs *flovyn.Orgs, admin *authn.AdminKey) (a authenticator, warnings []string, err error) {
 	if c.Auth.Enabled != nil && !*c.Auth.Enabled {
 		return authn.Open{Tenant: model.DefaultTenant, Choose: true}, []string{"authentication is off: every caller is an admin"}, nil
@@ -170,8 +170,8 @@ func (o *options) serveFlovyn(ctx context.Context, f *serveFlags) error {
 	return o.runServer(ctx, f, cfg)
 }
 
-// checkFlovyn makes the checks of checkServe for a server of this contract, and returns how to
-// serve. The server accepts signed tokens until stop is called.
+// checkFlovyn makes the checks of checkServe for a server of this contract, and returns its
+// configuration. The server accepts signed tokens until stop is called.
 func (o *options) checkFlovyn(ctx context.Context, f *serveFlags, c *contract) (cfg node.ServerConfig, stop func(), err error) {
 	var problems []error
 	add := func(key string, err error) {
@@ -208,7 +208,7 @@ func (o *options) checkFlovyn(ctx context.Context, f *serveFlags, c *contract) (
 	return cfg, stop, nil
 }
 
-// checkProduction refuses what the contract allows for tests.
+// checkProduction refuses settings that the contract allows only for tests.
 func (c *contract) checkProduction() error {
 	var problems []error
 	if c.Auth.Enabled != nil && !*c.Auth.Enabled {
@@ -222,14 +222,15 @@ func (c *contract) checkProduction() error {
 	return joinProblems(problems)
 }
 
-// server returns how to serve, without the node and without what the flags of serve say. Warnings
-// say what is not safe about it.
+// server returns the configuration of the server, without the node and without the settings of the
+// flags of serve. Warnings name the settings that are not safe.
 func (c *contract) server(f *serveFlags) (cfg node.ServerConfig, warnings []string, err error) {
 	orgs, err := c.organizations()
 	if err != nil {
 		return cfg, nil, err
 	}
-	// A server of this contract needs no admin. Without a key, it lets no caller act as one.
+	// A server of this contract needs no admin. If no admin key is set, a random one ensures that
+	// no caller is an admin.
 	admin, err := authn.NewAdminKey(cmp.Or(os.Getenv(adminKeyVariable), rand.Text()+rand.Text()), model.DefaultTenant)
 	if err != nil {
 		return cfg, nil, err

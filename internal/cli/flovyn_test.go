@@ -37,8 +37,8 @@ keys = [ { key = "flovyn_wk_test_0123456789abcdef", org_id = "0f7c1c1e-5b5a-4c3e
 authorizer = "cedar"
 `
 
-// The environment wins over the file. Keys of the file belong to its organizations, and nothing
-// else is let in.
+// The environment wins over the file. Keys of the file belong to its organizations, and all other
+// credentials are refused.
 func TestFlovynContract(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, t.TempDir(), "config.toml", contractFile)
@@ -76,7 +76,7 @@ func TestFlovynContract(t *testing.T) {
 		}
 	}
 
-	// The test switch lets tokens in, and says so.
+	// The switch for tests accepts unsigned tokens, and causes a warning.
 	c.Auth.JWT.SkipVerification = true
 	if auth, warnings, err = c.authenticator(orgs, admin); err != nil || !strings.Contains(strings.Join(warnings, " "), "not verified") {
 		t.Fatalf("warnings %q, %v", warnings, err)

@@ -47,7 +47,7 @@ authorizer = "cedar"
 section = true
 `
 
-// image returns what the Dockerfile of the Flovyn contract says: its instructions by their name.
+// image returns the instructions of the Dockerfile of the Flovyn contract, by name.
 func image(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/flovyn.Dockerfile")
@@ -62,7 +62,7 @@ func image(t *testing.T) map[string]string {
 	return says
 }
 
-// freePort returns a port that nobody uses.
+// freePort returns a port that no process uses.
 func freePort(t *testing.T) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -74,7 +74,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// container is a server that runs as its image says.
+// container is a server that runs with the settings of its image.
 type container struct {
 	*served
 

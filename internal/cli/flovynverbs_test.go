@@ -207,7 +207,7 @@ func flovynShow(f *flovynShop) {
 	f.do("approval", "workflow", "show", f.name(id), "-o", "json")
 }
 
-// An execution that nobody polls for is stranded until somebody does.
+// An execution is stranded until a worker polls its queue.
 func flovynStranded(f *flovynShop) {
 	id := f.begin()
 	f.do(id, "workflow", "stranded")
@@ -300,7 +300,7 @@ func (f *flovynShop) until(id, status string) {
 	}
 }
 
-// A failed execution goes on from its last step, under its id.
+// A failed execution continues from its last step, under its id.
 func flovynRetry(f *flovynShop) {
 	id := f.waiting()
 	f.do("", "workflow", "signal", f.name(id), "hurry")
@@ -313,7 +313,7 @@ func flovynRetry(f *flovynShop) {
 	f.submit(id, pb.WorkflowStatus_WORKFLOW_STATUS_COMPLETED)
 }
 
-// reset lets an execution begin again, without what came after its start.
+// reset makes an execution start again, without the events after its start.
 func flovynReset(f *flovynShop) {
 	id := f.waiting()
 	f.do("", "workflow", "reset", f.name(id), "--to", "0")
@@ -340,8 +340,8 @@ func (f *flovynShop) promise(id string) string {
 	return ""
 }
 
-// A fork has a past, and promises of its own: whoever settles its promise does not settle that of
-// its source.
+// A fork has a past, and its own promises: a caller that settles its promise does not settle the
+// promise of the source.
 func flovynFork(f *flovynShop) {
 	id, fork := f.waiting(), uuid.NewString()
 	f.do("", "workflow", "fork", f.name(id), "--key", fork)
@@ -378,7 +378,7 @@ func flovynDelete(f *flovynShop) {
 	}
 }
 
-// What workers of Flovyn workflows cannot do is refused with a reason.
+// Requests that workers of Flovyn workflows cannot serve are refused with a reason.
 func flovynTalk(f *flovynShop) {
 	id := f.waiting()
 	f.refused("answer no queries", "workflow", "query", f.name(id), "contents")

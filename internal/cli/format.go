@@ -67,7 +67,7 @@ func (o *options) jsonLine(v any) error {
 	return writeYAML(o.Out, v)
 }
 
-// line prints a value again that json has printed, as one of many.
+// line prints a value that json has encoded, as one of many values.
 func (o *options) line(printed []byte) error {
 	if o.output == "yaml" {
 		_, err := o.Out.Write(append([]byte("---\n"), printed...))

@@ -113,8 +113,8 @@ func hasGroups(shards []api.ShardInfo) bool {
 	return slices.ContainsFunc(shards, func(s api.ShardInfo) bool { return s.Group != "" && s.Group != model.DefaultGroup })
 }
 
-// groupFindings are the checks of the shard groups. A store with one group needs none: the checks
-// of nodes say as much.
+// groupFindings returns the checks of the shard groups. A store with one group needs none, because
+// the checks of nodes cover it.
 func groupFindings(groups []groupShape) []finding {
 	if len(groups) < 2 {
 		return nil

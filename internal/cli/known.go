@@ -71,8 +71,8 @@ func (o *options) breakerNames(ctx context.Context, b api.Backend) (names []stri
 	return names, err
 }
 
-// newName makes the name of a breaker known, if the user wants a name that nothing has yet: with a
-// rule, which has the defaults. The service refuses names that nothing has.
+// newName makes a new name of a breaker known, if the user wants that. It sets a rule with the
+// defaults for the name, because the service refuses names without a rule, a state or an activity.
 func (o *options) newName(ctx context.Context, b api.Backend, name string, wanted bool) error {
 	if !wanted {
 		return nil

@@ -39,7 +39,7 @@ func (o *options) actIn(ctx context.Context, in scope) (session, error) {
 }
 
 // alone reports whether this command is the only process that has the store open: the store is a
-// file, and no program listens on the socket beside it.
+// file, and no program listens on the socket next to it.
 func (o *options) alone() bool {
 	return strings.HasPrefix(o.store, "file:") && (o.tenant != model.DefaultTenant || !programListens(context.Background(), o.store))
 }
@@ -251,8 +251,8 @@ func newWorkflowResult(o *options) *cobra.Command {
 	return cmd
 }
 
-// newPromise makes the commands of promises. They are those of workflow, under the name of what
-// they act on.
+// newPromise makes the commands of promises. They are the same as the promise commands of workflow,
+// under the noun that they act on.
 func newPromise(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "promise", Short: "Promises that executions wait for",

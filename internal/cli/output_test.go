@@ -45,7 +45,7 @@ var (
 	deadTask = api.DeadID{Tenant: model.DefaultTenant, Shard: 7, Run: runOf(2), Task: model.TaskStep}.String()
 )
 
-// looks are the commands that print tables or describe one thing.
+// looks are the commands that only read and print.
 var looks = []string{
 	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow steps order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
@@ -415,7 +415,7 @@ func TestKeysThatLookLikeHashes(t *testing.T) {
 	for args, want := range map[string]string{
 		"workflow cancel order/44136fa355": "cancel requested: order/44136fa355\n",
 		"workflow cancel order/44136fa35":  "cancel requested: order/" + hashA + "\n",
-		// the owner will not find it
+		// the owner reports that it does not exist
 		"workflow cancel order/123456":        "cancel requested: order/123456\n",
 		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
 		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",

@@ -79,7 +79,7 @@ func (o *options) hintAtNodes(ctx context.Context, n session, err error) error {
 	if !fault.Is(err, fault.Timeout) {
 		return err
 	}
-	if n.Store() == nil { // this command asks a program or a server, which has not answered
+	if n.Store() == nil { // the command has asked a program or a server, which did not answer
 		return fault.WithHint(err, "%s", further)
 	}
 	if o.alone() {

@@ -25,8 +25,8 @@ const (
 	profilesVariable = "PERDURE_PROFILES"
 )
 
-// profile is a store or a server, and who the caller is there. It has no key: the key is in a file
-// of its own or in the environment.
+// profile is a store or a server, and the identity of the caller there. It does not contain the
+// key: the key is in a separate file or in the environment.
 type profile struct {
 	Server  string `toml:"server,omitempty"`
 	Store   string `toml:"store,omitempty"`
@@ -39,7 +39,7 @@ type profile struct {
 // profileKeys are the keys of a profile in the file.
 var profileKeys = []string{"server", "store", "tenant", "ca", "key_file", "key_env"}
 
-// profiles are all profiles of a user, and the one that commands use if none is named.
+// profiles are all profiles of a user, and the name of the one that commands use by default.
 type profiles struct {
 	Current string             `toml:"current,omitempty"`
 	Named   map[string]profile `toml:"profile,omitempty"`
@@ -208,7 +208,7 @@ func (all *profiles) find(name string) (profile, error) {
 	return profile{}, fault.WithHint(fault.New(fault.NotFound, "there is no profile %s", name), "%s", knownText("profiles", all.names()))
 }
 
-// write replaces the file. Only its user can read it.
+// write replaces the file. Only the user can read it.
 func (all *profiles) write() error {
 	if all.path == "" {
 		return fault.New(fault.Invalid, "this user has no directory for settings: name a file in $%s", profilesVariable)
@@ -235,7 +235,7 @@ func (all *profiles) write() error {
 	return nil
 }
 
-// checkOwnOnly refuses a file that other users than its owner can read or change.
+// checkOwnOnly refuses a file that users other than its owner can read or change.
 func checkOwnOnly(what, file string) error {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -38,8 +38,8 @@ import (
 // users of the machine can read the arguments of a process.
 const adminKeyVariable = "PERDURE_ADMIN_KEY"
 
-// defaultCallRate is how many calls of one caller in a second a server serves. A server does not
-// reach it on two processors; it is there so that one caller cannot use up a large machine.
+// defaultCallRate is how many calls of one caller a server serves per second. A server with two
+// processors does not reach it. It keeps one caller from using up a large machine.
 const defaultCallRate = 50_000
 
 // serveFlags are the flags of serve.
@@ -151,7 +151,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	return o.runServer(ctx, f, cfg)
 }
 
-// nodeConfig is the node behind a server.
+// nodeConfig returns the configuration of the node of a server.
 func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 	return node.Config{
 		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight, Groups: splitList(f.groups),
@@ -238,7 +238,7 @@ func profiler() http.Handler {
 // exportTime is how long a server that stops tries to send its last metrics and spans.
 const exportTime = 5 * time.Second
 
-// export begins to send metrics and spans to a collector, if there is one, until end is called.
+// export starts to send metrics and spans to a collector, if there is one, until end is called.
 func (f *serveFlags) export(ctx context.Context, cfg *node.ServerConfig) (end func(context.Context) error, err error) {
 	if !otlp.Wanted(f.collector) {
 		return func(context.Context) error { return nil }, nil
@@ -279,8 +279,8 @@ func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, un
 // itself has tried for some seconds before.
 const storePause = time.Second
 
-// startServerWithin is startServer that tries again for a while if the database does not answer. A
-// server and its database often start together, and a database may be restarted in between.
+// startServerWithin is startServer, but it tries again for a while if the database does not answer.
+// A server and its database often start together, and a database may be restarted in between.
 func startServerWithin(ctx context.Context, cfg node.ServerConfig, patience time.Duration) (*node.Server, func(), error) {
 	began := time.Now()
 	for {
@@ -330,7 +330,7 @@ func (o *options) serverLog(format string) (log *slog.Logger, level *slog.LevelV
 	return nil, nil, fault.New(fault.Invalid, "--log-format is %q, must be text or json", format)
 }
 
-// adminAuth lets callers in that have the admin key.
+// adminAuth returns the authenticator for callers with the admin key.
 func adminAuth(file string) (*authn.AdminKey, error) {
 	key := os.Getenv(adminKeyVariable)
 	if file != "" {
@@ -352,7 +352,7 @@ func adminAuth(file string) (*authn.AdminKey, error) {
 	return authn.NewAdminKey(key, model.DefaultTenant)
 }
 
-// checkListen refuses what is not an address to listen on.
+// checkListen refuses a text that is not an address to listen on.
 func checkListen(flag, address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
@@ -373,5 +373,5 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// serverURL is how programs of this machine reach a server.
+// serverURL returns the URL at which programs of this machine reach a server.
 func serverURL(s *node.Server) string { return fmt.Sprintf("grpc://%s", s.Addr()) }

@@ -32,7 +32,7 @@ import (
 
 const serveKey = "0123456789abcdef0123456789abcdef"
 
-// lines collects the log of a server, and tells about each line.
+// lines collects the log of a server, and signals each line.
 type lines struct {
 	mu   sync.Mutex
 	all  bytes.Buffer
@@ -103,13 +103,13 @@ func (s *served) end() {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 and its key, and returns who trusts it.
+// certificate writes a certificate for 127.0.0.1 and its key, and returns the pool that trusts it.
 func certificate(t *testing.T, dir string) (cert, key string, trust *x509.CertPool) {
 	t.Helper()
 	return certificateUntil(t, dir, time.Now().Add(time.Hour))
 }
 
-// certificateUntil is certificate with an end.
+// certificateUntil is certificate with a time at which it expires.
 func certificateUntil(t *testing.T, dir string, end time.Time) (cert, key string, trust *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -187,7 +187,7 @@ func (c *collector) text(path string) string {
 }
 
 // A server with every flag: TLS, a key from a file, metrics by tenant, an export to a collector,
-// and an end in order.
+// and an orderly shutdown.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -249,9 +249,9 @@ func TestServe(t *testing.T) {
 }
 
 // A value that cannot be right is refused with a sentence, before the server touches anything. The
-// exit code is 2 for a flag that cannot be read, and that of a refusal otherwise. An address that
-// is taken and a database that does not answer have exit code 5. Every flag of the command is
-// tried.
+// exit code is 2 for a flag that cannot be parsed, and otherwise the exit code of a refusal. An
+// address that is taken and a database that does not answer have exit code 5. Every flag of the
+// command is tried.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

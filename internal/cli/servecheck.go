@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// serveParts are what the flags of serve say, read and checked.
+// serveParts are the checked settings and files of the flags of serve.
 type serveParts struct {
 	log      *slog.Logger
 	level    *slog.LevelVar // of the log
@@ -26,9 +26,9 @@ type serveParts struct {
 	stop func()
 }
 
-// checkServe reads everything that the flags name, and reports everything that is wrong at once. A
-// problem with a value of the configuration file has its line. It asks other machines only if
-// nothing is wrong here.
+// checkServe reads everything that the flags name, and reports all problems at once. A problem with
+// a value of the configuration file names its line. checkServe asks other machines only if there is
+// no problem on this one.
 func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, error) {
 	problems := slices.Clone(f.problems)
 	add := func(key string, err error) {
@@ -60,7 +60,7 @@ func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, e
 	return p, nil
 }
 
-// reloader returns what reads the parts of the server again while it runs.
+// reloader returns the reloader that reads the parts of the server again while it runs.
 func (p *serveParts) reloader(f *serveFlags) *reloader {
 	r := &reloader{log: p.log, parts: []reloadPart{p.policies}}
 	if file := configFile(f.config); file != "" {
@@ -78,7 +78,7 @@ func (p *serveParts) reloader(f *serveFlags) *reloader {
 	return r
 }
 
-// checkEveryServer is the part of the checks that does not depend on who configures the server.
+// checkEveryServer makes the checks that are the same for every kind of server configuration.
 func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add func(key string, err error)) {
 	if remote.IsURL(url) {
 		add("store", fault.New(fault.Invalid, "--store is the URL of a server; serve needs that of a store, such as postgres://host/database"))
@@ -136,7 +136,8 @@ func (f *serveFlags) limits() []bound {
 	}
 }
 
-// checkLimit refuses a limit that makes no sense, and in production one that is switched off.
+// checkLimit refuses a limit that makes no sense, and in production also a limit that is switched
+// off.
 func (f *serveFlags) checkLimit(l bound) error {
 	flag := "--" + strings.ReplaceAll(l.key, "_", "-")
 	switch {
@@ -148,7 +149,7 @@ func (f *serveFlags) checkLimit(l bound) error {
 	return nil
 }
 
-// checkNATS refuses settings of NATS that cannot work, and a password that others can read.
+// checkNATS refuses settings of NATS that cannot work, and a password that other users can read.
 func (f *serveFlags) checkNATS() error {
 	if f.nats.URL == "" {
 		if f.nats.Credentials != "" {
@@ -169,8 +170,8 @@ func (f *serveFlags) checkNATS() error {
 	return nil
 }
 
-// checkAdminListen refuses an address for profiles that cannot be right, or that other machines
-// reach in plain text.
+// checkAdminListen refuses an address for profiles that is wrong, or that other machines can reach
+// in plain text.
 func (f *serveFlags) checkAdminListen() error {
 	if err := checkListen("--admin-listen", f.adminListen); err != nil {
 		return err

@@ -35,12 +35,12 @@ func (from origins) file(key string) bool {
 	return place != "" && place != flagOrigin && !strings.HasPrefix(place, "$")
 }
 
-// flagOrigin is the origin of what the command line gives.
+// flagOrigin is the origin of values from the command line.
 const flagOrigin = "flag"
 
 // configure sets the flags of serve that the command line does not give: from the environment, and
 // from the configuration file where the environment has nothing. A flag --tls-cert is
-// $PERDURE_TLS_CERT and the key tls_cert. It reports everything that is wrong at once.
+// $PERDURE_TLS_CERT and the key tls_cert. It reports all problems at once.
 func configure(cmd *cobra.Command, file string) (origins, error) {
 	from, problems, err := readSettings(cmd, file)
 	if err != nil {
@@ -49,9 +49,9 @@ func configure(cmd *cobra.Command, file string) (origins, error) {
 	return from, joinProblems(problems)
 }
 
-// readSettings is configure for a caller that looks at the values as well, and reports what is
-// wrong with them together with unknown keys and values that cannot be read. The error is that of a
-// file without a single usable line.
+// readSettings is configure for a caller that also checks the values. The problems are unknown keys
+// and values that cannot be read: the caller reports them together with its own. err is set only if
+// the whole file cannot be used.
 func readSettings(cmd *cobra.Command, file string) (from origins, problems []error, err error) {
 	f, err := readConfig(configFile(file))
 	if err != nil {
@@ -82,7 +82,7 @@ func readSettings(cmd *cobra.Command, file string) (from origins, problems []err
 	return from, append(problems, checkVariables(os.Environ(), known)...), nil
 }
 
-// setting sets a flag, and returns where its value comes from; nothing if it keeps its default.
+// setting sets a flag, and returns where its value comes from; empty if the flag keeps its default.
 func (f *tomlFile) setting(key string, flag *pflag.Flag) (origin string, err error) {
 	value, given := f.values[key]
 	switch value.(type) {
@@ -120,7 +120,7 @@ func (f *tomlFile) unknownSetting(key string, known []string) error {
 	return f.unknownKey("", key, known)
 }
 
-// configurable are the flags that can be configured, by their keys.
+// configurable returns the flags that can be configured, by their keys.
 func configurable(cmd *cobra.Command) map[string]*pflag.Flag {
 	all := map[string]*pflag.Flag{}
 	add := func(f *pflag.Flag) {
@@ -137,10 +137,10 @@ func configurable(cmd *cobra.Command) map[string]*pflag.Flag {
 	return all
 }
 
-// configFile is the configuration file: that of --config, or of the environment.
+// configFile returns the path of the configuration file, from --config or from the environment.
 func configFile(flag string) string { return cmp.Or(flag, os.Getenv(configVariable)) }
 
-// readConfig reads a configuration file; one without keys if there is no file.
+// readConfig reads a configuration file. If there is no file, the result has no keys.
 func readConfig(file string) (*tomlFile, error) {
 	if file == "" {
 		return &tomlFile{}, nil

@@ -17,9 +17,9 @@ import (
 // leastFiles is the least number of files and connections that a server must be able to have open.
 const leastFiles = 4096
 
-// machine is what a server asks the machine that it runs on. Tests replace it.
+// machine has the questions of a server to the machine that it runs on. Tests replace it.
 type machine struct {
-	// openFiles returns how many files this process may have open; false if it cannot be told.
+	// openFiles returns how many files this process may have open; false if that is unknown.
 	openFiles func() (uint64, bool)
 	// memory returns how many bytes this process may use; false if there is no limit.
 	memory func() (uint64, bool)
@@ -48,10 +48,10 @@ func (m machine) checkFiles() error {
 }
 
 // memoryShare is the part of the memory of a container that Go may use before it collects garbage
-// more often. The rest is for what Go does not count.
+// more often. The rest is for memory that Go does not count.
 const memoryShare = 0.9
 
-// limitMemory lets Go know how much memory the container has, unless $GOMEMLIMIT says it.
+// limitMemory tells Go how much memory the container has, unless $GOMEMLIMIT is set.
 func (m machine) limitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -67,9 +67,8 @@ func (m machine) limitMemory(log *slog.Logger) {
 // times the least size of Go, so a busy server that keeps little collects a tenth as often.
 const heapFloor = 64 << 20
 
-// floorHeap lets the heap grow to a floor before its garbage is collected, unless $GOGC says how
-// far it may grow. In a small container the floor is an eighth of the memory. The caller must call
-// end.
+// floorHeap lets the heap grow to a floor before its garbage is collected, unless $GOGC is set. In
+// a small container the floor is an eighth of the memory. The caller must call end.
 func (m machine) floorHeap() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

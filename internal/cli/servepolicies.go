@@ -24,9 +24,9 @@ type policyFile struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	text    []byte // of the policies that decide
+	text    []byte // of the policies in use
 	refused []byte // what was read last and could not be used
-	problem string // why not; empty if the policies are those of the file
+	problem string // why not; empty if the policies of the file are in use
 }
 
 // readPolicyFile reads the policies of a server.

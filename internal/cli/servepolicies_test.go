@@ -38,7 +38,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	reader := &authn.Identity{Name: "r", Tenant: "acme", Roles: []string{"reader"}}
 	step := func(what string, starts, problem bool, notes int) {
 		t.Helper()
-		for range 2 { // the second time finds nothing new
+		for range 2 { // the second reload finds nothing new
 			p.reload(t.Context(), reloading{note: note})
 			if got := p.Authorize(reader, "execution:start") == nil; got != starts {
 				t.Errorf("%s: a reader may start: %v", what, got)

@@ -50,7 +50,7 @@ func (s shifted) Members(ctx context.Context) (store.View, error) {
 	return v, err
 }
 
-// A machine that lets a server have too few files open is refused, by every kind of server.
+// Every kind of server refuses to start if it may have too few files open.
 func TestServeRefusesMachine(t *testing.T) { //nolint:paralleltest // it sets the environment
 	key := writeFile(t, t.TempDir(), "key", serveKey)
 	few := func(o *options) { o.machine.openFiles = func() (uint64, bool) { return 1024, true } }
@@ -110,7 +110,7 @@ func TestMemoryLimit(t *testing.T) { //nolint:paralleltest // the limit is that 
 	}
 }
 
-// A server has a floor for its heap, unless the environment says how far the heap may grow. The
+// A server has a floor for its heap, unless the environment sets how far the heap may grow. The
 // floor is smaller in a small container.
 func TestHeapFloor(t *testing.T) { //nolint:paralleltest // the collector is that of the process
 	t.Setenv("GOGC", "")
@@ -138,8 +138,8 @@ func TestHeapFloor(t *testing.T) { //nolint:paralleltest // the collector is tha
 	end()
 }
 
-// A build that serves something without an action is refused before it touches its store: it has
-// created no file, and has taken over no work.
+// A build that serves something without an action is refused before it touches its store: it
+// creates no file, and takes over no work.
 func TestRefusedBuildTouchesNoStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// reloadEvery is how often a server looks whether its files have changed.
+// reloadEvery is how often a server checks whether its files have changed.
 const reloadEvery = 10 * time.Second
 
 // noteFunc records that something has changed.
@@ -19,18 +19,18 @@ type noteFunc func(ctx context.Context, e api.AuditEntry) error
 
 // reloading is one occasion on which a server reads its files again.
 type reloading struct {
-	// asked says that an operator asks for it, with SIGHUP. Otherwise the time has come.
+	// asked says that an operator asks for it, with SIGHUP. Otherwise it is a periodic check.
 	asked bool
 	note  noteFunc
 	// setAccessLog changes which requests the server logs.
 	setAccessLog func(every int)
 }
 
-// reloadPart is something that a server reads again while it runs. If what it reads cannot be used,
-// the former one stays.
+// reloadPart is something that a server reads again while it runs. If the new content cannot be
+// used, the server keeps the old one.
 type reloadPart interface {
 	reload(ctx context.Context, r reloading)
-	// problems returns why the server does not use what its files have.
+	// problems returns why the server does not use the content of its files.
 	problems() []string
 }
 
@@ -72,7 +72,7 @@ func (r *reloader) watch(ctx context.Context, signals <-chan os.Signal, how relo
 	}
 }
 
-// trouble is why a server does not use what it has read; empty without a problem.
+// trouble says why a server does not use what it has read; empty without a problem.
 type trouble struct {
 	mu   sync.Mutex
 	text string

@@ -67,7 +67,7 @@ jwt_audience = 'perdure'
 `, file("admin"), file("company.cedar"), file("cert.pem"), file("key.pem"), file("clients.pem"), file("keys.json"), more)
 }
 
-// certify writes a new certificate of the server and a new authority of clients, and has the
+// certify writes a new certificate of the server and a new authority of clients, and makes the
 // requests of the test use them.
 func (p *process) certify() {
 	p.t.Helper()
@@ -136,7 +136,7 @@ func (p *process) line(msg string) (last logged) {
 	return last
 }
 
-// until waits for a fact.
+// until waits until a condition holds.
 func (p *process) until(what string, fact func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !fact(); {
@@ -222,10 +222,10 @@ func (p *process) end() {
 
 const everythingAllowed = "permit (principal, action, resource);"
 
-// A server process takes over changed files when it gets SIGHUP, and those of certificates and
-// policies by itself: the certificates, the admin key, the keys of tokens, the policies, the level
-// of its log and which requests it logs. Files that cannot be used change nothing, and its health
-// says which ones.
+// When a server process gets SIGHUP, it uses its changed files: the certificates, the admin key,
+// the keys of tokens, the policies, the level of its log and which requests it logs. It reads
+// certificates and policies also by itself. Files that cannot be used change nothing, and the
+// health of the server names them.
 func TestReloadOfAProcess(t *testing.T) {
 	t.Parallel()
 	const nextKey = "fedcba9876543210fedcba9876543210"

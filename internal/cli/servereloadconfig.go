@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Settings that a running server takes over from its configuration file.
+// Settings of the configuration file that a running server can change.
 const (
 	verboseSetting   = "verbose"
 	accessLogSetting = "access_log"
@@ -24,15 +24,16 @@ type configurationFile struct {
 	trouble
 
 	file    string
-	command *cobra.Command // of the server; its flags have the values that count
+	command *cobra.Command // of the server; its flags have the values in use
 	from    origins
 	level   *slog.LevelVar
 	log     *slog.Logger
 }
 
-// reload reads the file and takes over what a running server can take over. It says which other
-// settings have changed. If one setting is wrong, the server takes over none. Unlike other files,
-// the configuration is only read when an operator asks for it: an edit may take a while.
+// reload reads the file and applies the settings that a running server can change. It logs which
+// other settings have changed. If one setting is wrong, it applies none. Unlike other files, the
+// server reads the configuration only when an operator asks for it, because an edit may take a
+// while.
 func (c *configurationFile) reload(_ context.Context, r reloading) {
 	if !r.asked {
 		return
@@ -52,12 +53,12 @@ func (c *configurationFile) reload(_ context.Context, r reloading) {
 		case c.from[key] == flagOrigin: // a flag wins over the file
 		case value == now[key].Value.String():
 		case key == verboseSetting || key == accessLogSetting:
-			if err := now[key].Value.Set(value); err != nil { // it was read from such a flag
+			if err := now[key].Value.Set(value); err != nil { // cannot fail, because the value comes from such a flag
 				c.log.Error("a setting cannot be changed", "setting", key, "error", err)
 				continue
 			}
 			c.log.Info("a setting has changed", "setting", key, "value", value)
-		case c.from[key] != "" || from[key] != "": // otherwise neither text has it
+		case c.from[key] != "" || from[key] != "": // otherwise neither version of the file has it
 			late = append(late, key)
 		}
 	}
@@ -87,7 +88,7 @@ func (c *configurationFile) read() (map[string]*pflag.Flag, origins, error) {
 	return configurable(command), from, nil
 }
 
-// apply makes the settings of the flags count.
+// apply puts the settings of the flags into effect.
 func (c *configurationFile) apply(now map[string]*pflag.Flag, r reloading) {
 	c.level.Set(levelOf(now[verboseSetting].Value.String() == "true"))
 	if n, err := c.command.Flags().GetInt("access-log"); err == nil {

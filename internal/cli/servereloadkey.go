@@ -17,8 +17,8 @@ type adminKeyFile struct {
 	log  *slog.Logger
 }
 
-// reload reads the key and uses it. The file may be written at this moment, so the server waits for
-// an operator to say that it is complete.
+// reload reads the key and uses it. The file may be incomplete while it is written, so the server
+// reads it only when an operator asks for it.
 func (k *adminKeyFile) reload(ctx context.Context, r reloading) {
 	if !r.asked {
 		return

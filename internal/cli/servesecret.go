@@ -19,9 +19,9 @@ func hasPassword(text string) bool {
 	return in || u.Query().Has("password")
 }
 
-// checkPassword refuses a password of the database that others can read: in production on the
-// command line, and in a configuration file with the wrong mode. Without --production a password on
-// the command line is a warning, because databases for development often have one.
+// checkPassword refuses a password of the database that other users can read: on the command line
+// in production, and in a configuration file with the wrong mode. Without --production a password
+// on the command line is a warning, because databases for development often have one.
 func (f *serveFlags) checkPassword(store string, log *slog.Logger) error {
 	if !hasPassword(store) {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// The texts that must not appear. Every secret of TestSecretsStayInside has the canary in it:
-// passwords, keys, payloads, and what user code says when it fails. Keys of executions, which may
-// be names of people, have the marmot.
+// The texts that must not appear. Every secret of TestSecretsStayInside contains the canary:
+// passwords, keys, payloads, and errors of user code. Keys of executions, which may be names of
+// people, contain the marmot.
 const (
 	canary      = "canary"
 	marmot      = "marmot"
@@ -75,7 +75,8 @@ func secretCode() (*perdure.Workflow[string, string], *perdure.Activity[string, 
 	return flow, fail, crash
 }
 
-// runSecretCode lets a program run such code through the server, and sees it fail.
+// runSecretCode runs this code in a program that is connected to the server, and waits until it
+// fails.
 func (s *served) runSecretCode(token string) {
 	s.t.Helper()
 	flow, fail, crash := secretCode()
@@ -99,8 +100,8 @@ func (s *served) runSecretCode(token string) {
 }
 
 // A server keeps its secrets. Its log has no password, key, payload or error of user code, even if
-// it is verbose. Neither have its metrics, spans, health, audit log and profiles. Metrics, spans
-// and the log of requests have no keys of executions either.
+// it is verbose. The same holds for its metrics, spans, health, audit log and profiles. Metrics,
+// spans and the log of requests do not contain keys of executions either.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Start(t, pgtest.Options{Fsync: true})
@@ -133,7 +134,7 @@ func TestSecretsStayInside(t *testing.T) {
 		s.ask(r[0], r[1], canaryAdmin, r[2])
 	}
 
-	// Callers whose keys are wrong. They learn nothing of what they have presented either.
+	// Callers with wrong keys. The replies do not repeat what they have presented.
 	for _, token := range []string{canary, "perdure_" + canary + "_" + canary, "eyJhbGciOiJub25lIn0." + canary + ".", canaryAdmin + "x"} {
 		for _, path := range []string{"/v1/me", "/api/orgs/default/workers", "/v1/session"} {
 			if body := s.ask(http.MethodGet, root+path, token, ""); strings.Contains(body, canary) {
@@ -152,7 +153,7 @@ func TestSecretsStayInside(t *testing.T) {
 		"the settings": s.ask(http.MethodGet, root+"/v1/server", canaryAdmin, ""), "the health of Flovyn": s.ask(http.MethodGet, root+"/_/health", "", ""),
 	}
 
-	// A database that goes away makes everything complain that uses it.
+	// When the database goes away, everything that uses it logs errors.
 	if err := database.Stop(pgtest.Fast); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Over TLS a session has a cookie that browsers send to this host only, and only over TLS. The
-// cookie of a server without TLS, which another server of the host could set, counts nothing.
+// cookie of a server without TLS is ignored, because another server of the host could set it.
 func TestServeSessionOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

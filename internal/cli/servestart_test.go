@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// unfit is something that a server must refuse to start with. Its row is that of the list of
+// unfit is a condition under which a server must refuse to start. row is its row in the list of
 // refusals in docs/architecture.md.
 type unfit struct {
 	row  int
@@ -31,20 +31,20 @@ type unfit struct {
 	args []string
 	// command has all arguments, if it is not perdure serve.
 	command []string
-	// change makes the start fail in a way that a test cannot bring about from outside. The server
-	// then runs in the process of the test.
+	// change makes the start fail in a way that a test cannot cause from outside. The server then
+	// runs in the process of the test.
 	change func(*options)
-	// want is what the complaint says, and next what it says to do.
+	// want is a text of the error, and next is its advice.
 	want, next string
 }
 
-// settled are conditions that cannot come about with this server, and why.
+// settled is a condition that cannot happen with this server, with the reason.
 type settled struct {
 	row       int
 	what, why string
 }
 
-// cannotHappen lists the conditions that have no refusal, because no setting brings them about.
+// cannotHappen lists the conditions that have no refusal, because no setting can cause them.
 // docs/architecture.md explains them.
 var cannotHappen = []settled{
 	{5, "no key of the worker tokens", "tokens have 256 random bits and the store has their digests, so there is no such key; the admin key is checked like one"},
@@ -57,8 +57,9 @@ var cannotHappen = []settled{
 // lastRow is the last row of the list of refusals.
 const lastRow = 20
 
-// A server refuses to start with everything on the list of refusals, with a sentence that says what
-// is wrong and what to do, and with the same exit code. The list is complete by row.
+// A server refuses to start under every condition on the list of refusals. It prints a sentence
+// that says what is wrong and what to do, and has the same exit code for all of them. The test
+// covers every row of the list.
 func TestServeRefusesToStart(t *testing.T) {
 	t.Parallel()
 	all := slices.Concat(unfitSettings(t), unfitMachines(t), unfitFiles(t), unfitDatabases(t))
@@ -120,7 +121,8 @@ func (u *unfit) try(t *testing.T) (code int, complaint string) {
 	return cmd.ProcessState.ExitCode(), strings.Join(strings.Fields(text.String()), " ")
 }
 
-// ownEnvironment is the environment of the test, without what changes how a server starts.
+// ownEnvironment returns the environment of the test, without the variables that change how a
+// server starts.
 func ownEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(one string) bool {
 		name, _, _ := strings.Cut(strings.ToUpper(one), "=")
@@ -276,7 +278,7 @@ func withLog(t *testing.T, path string) string {
 	return path
 }
 
-// What may end by itself is no refusal: the exit code says that a restart may help.
+// A problem that may end by itself is no refusal: the exit code says that a restart may help.
 func TestServeThatMayStartLater(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -294,8 +296,9 @@ func TestServeThatMayStartLater(t *testing.T) {
 	}
 }
 
-// Variables that begin like settings and belong to others stop no server, and a proxy that the
-// operator has confirmed, or that is not for our requests, does not either.
+// A server starts although the environment has variables of other programs that begin like
+// settings. It also starts with a proxy that the operator has confirmed, or that does not apply to
+// its requests.
 func TestServeStartsInAnyEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, env := range [][]string{

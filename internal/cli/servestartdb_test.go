@@ -13,8 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// unfitDatabases are databases that a server cannot rely on: they may lose commits, store not every
-// text, only read, or belong to another build; or the clock and the lease do not fit them.
+// unfitDatabases are databases that a server cannot rely on. They may lose commits, cannot store
+// every text, accept no writes, or belong to another build. Or their clock or round trip does not
+// fit the lease.
 func unfitDatabases(t *testing.T) []unfit {
 	t.Helper()
 	server := pgtest.Start(t, pgtest.Options{Fsync: true})
@@ -33,7 +34,7 @@ func unfitDatabases(t *testing.T) []unfit {
 	run(server.URL("postgres"), "alter role careless set synchronous_commit = off")
 	run(server.URL("postgres"), "create role app login password 'canary'")
 	run(server.URL("postgres"), "create database owned template template0 owner app")
-	// The database has a function that says what a server of an older version says.
+	// The database has a function that returns the version of an older server.
 	run(server.URL("postgres"), "create database aged template template0")
 	run(server.URL("aged"), "create function public.current_setting(text) returns text language sql as $$ select '130018' $$")
 	run(server.URL("postgres"), "alter database aged set search_path = public, pg_catalog")

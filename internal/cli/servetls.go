@@ -44,7 +44,7 @@ func (f *serveFlags) tls(log *slog.Logger) (*tls.Config, *certificates, error) {
 	return secure, c, nil
 }
 
-// certificates are the certificate of the server and those that sign the certificates of clients.
+// certificates are the certificate of the server, and the certificates that sign those of clients.
 // The server reads them again when their files change.
 type certificates struct {
 	trouble
@@ -55,7 +55,7 @@ type certificates struct {
 	current atomic.Pointer[usedCertificate]
 }
 
-// usedCertificate is what new connections use.
+// usedCertificate has the certificates that new connections use.
 type usedCertificate struct {
 	pair    *tls.Certificate
 	clients *x509.CertPool    // nil if clients need no certificate
@@ -68,7 +68,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // checkClient refuses a client whose certificate is not signed by one of the current authorities.
-// TLS calls it for resumed sessions too, so an authority that is gone lets no client in.
+// TLS calls it for resumed sessions too, so clients of a removed authority are refused.
 func (c *certificates) checkClient(s tls.ConnectionState) error {
 	if len(s.PeerCertificates) == 0 {
 		return fault.New(fault.Unauthenticated, "the client has no certificate")
@@ -100,7 +100,7 @@ func (c *certificates) reload(context.Context, reloading) {
 	}
 }
 
-// load reads the files and refuses what cannot be right.
+// load reads the files and refuses certificates that cannot be right.
 func (c *certificates) load(now time.Time) error {
 	if err := checkPrivate("the private key", c.key); err != nil {
 		return err

@@ -50,8 +50,8 @@ type tokenKeys struct {
 	log      *slog.Logger
 }
 
-// reload has the keys read at once if an operator asks for it. The source reads them from time to
-// time anyway.
+// reload makes the source read the keys at once if an operator asks for it. The source also reads
+// them from time to time.
 func (k *tokenKeys) reload(_ context.Context, r reloading) {
 	if r.asked {
 		k.source.Reload()
@@ -75,7 +75,7 @@ func (k *tokenKeys) take(now *jwt.KeySet, err error) {
 	k.set("")
 }
 
-// accept has a keyring accept tokens, if the flags say so, until stop is called. It refuses to
+// accept makes a keyring accept tokens, if the flags say so, until stop is called. It refuses to
 // start without the keys of the issuer. The keys are nil if the server accepts no tokens.
 func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.Logger) (keys *tokenKeys, stop func(), err error) {
 	if f.keys == "" && f.Issuer == "" {
@@ -97,7 +97,7 @@ func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.
 	if len(f.Algorithms) == 0 {
 		return nil, nil, fault.New(fault.Invalid, "--jwt-algorithms names no algorithm")
 	}
-	if _, err := jwt.New(f.Config, nil, nil); err != nil { // say what is wrong before asking anyone
+	if _, err := jwt.New(f.Config, nil, nil); err != nil { // report mistakes before asking another machine
 		return nil, nil, err
 	}
 	if k.current, err = k.source.Load(ctx); err != nil {

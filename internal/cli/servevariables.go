@@ -19,20 +19,20 @@ var otherVariables = []string{
 	"PERDURE_TENANT", deploy.Env,
 }
 
-// foreignVariables match variables that begin like ours and are none: Kubernetes sets some for a
-// service with the name perdure, and our own tests and measurements have some.
+// foreignVariables matches variables with our prefix that are not settings. Kubernetes sets some
+// for a service with the name perdure, and our own tests and measurements use some.
 var foreignVariables = regexp.MustCompile(`^PERDURE_(([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)|(TEST|CHAOS|BENCH)_[A-Z0-9_]+)$`)
 
 // longVariable is the length of a name that is certainly no setting.
 const longVariable = 100
 
-// nearVariable is how many characters of a variable may be wrong or missing for it to be a misspelt
-// setting. They must be less than half of its name.
+// nearVariable is how many characters of a misspelt setting may be wrong or missing. They must also
+// be less than half of its name.
 const nearVariable = 2
 
-// checkVariables refuses variables of the environment that are misspelt settings: the setting would
-// keep its default silently. known are the keys of all settings. A variable that is like no setting
-// belongs to another program, for example to the script that starts the server.
+// checkVariables refuses variables of the environment that are misspelt settings: otherwise the
+// setting would silently keep its default. known are the keys of all settings. A variable that is
+// like no setting belongs to another program, for example to the script that starts the server.
 func checkVariables(environment, known []string) (problems []error) {
 	names := slices.Clone(otherVariables)
 	for _, key := range known {

@@ -88,7 +88,7 @@ func dropMany(t *testing.T, url string, do func(want string, code int, args ...s
 		t.Fatal(err)
 	}
 
-	for _, name := range []string{"rest", "noise"} { // first the one behind the other
+	for _, name := range []string{"rest", "noise"} { // first the name whose signals come last
 		do(fmt.Sprintf("dropped %d signals %s of waits/w", many, name), 0, "workflow", "signals", "drop", "waits/w", "--name", name, "--yes")
 		do("no unread signal", 0, "workflow", "signals", "drop", "waits/w", "--name", name, "--yes")
 	}

@@ -48,7 +48,7 @@ type manyResult struct {
 type manyOrder struct {
 	file     string           // - for standard input
 	workflow string           // for lines that name none
-	base     api.StartRequest // for what a line omits
+	base     api.StartRequest // for the fields that a line omits
 	each     time.Duration    // time limit of one call
 }
 
@@ -147,7 +147,7 @@ func (o *options) openLines(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// startOf returns the request of a line. The flags apply to what the line omits.
+// startOf returns the request of a line. The flags fill in the fields that the line omits.
 func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRequest, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -18,7 +18,8 @@ const (
 	gap = 2
 	// comfortable is the width to which columns shrink before the table drops optional columns.
 	comfortable = 20
-	// narrowest is the least width of a column. If that is not enough, lines are cut at their end.
+	// narrowest is the least width of a column. If lines are still too long, they are cut at their
+	// end.
 	narrowest = 8
 	// cutMark marks the place of a cut.
 	cutMark = "…"

@@ -15,8 +15,8 @@ import (
 )
 
 // withAdmin opens the store, or connects to the server, for commands that concern all tenants. With
-// dry the command only reads. The tenant of the command is an argument of the request, and does not
-// say in which tenant the caller acts.
+// dry the command only reads. The tenant of the command is an argument of the request. It is not
+// the tenant in which the caller acts.
 func (o *options) withAdmin(ctx context.Context, dry bool, do func(a api.Admin) error) error {
 	open := o.actIn
 	if dry {
@@ -158,7 +158,7 @@ func (f *tenantFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.retention, "retention", 0, "how long closed executions are kept; 0 for the time of the server")
 }
 
-// change has the fields whose flags were given.
+// change returns a change of the fields whose flags were given.
 func (f *tenantFlags) change(cmd *cobra.Command, name string) api.TenantChange {
 	c := api.TenantChange{Name: name}
 	given := cmd.Flags().Changed
@@ -240,7 +240,7 @@ func (o *options) switchTenant(use, short string, off bool) *cobra.Command {
 	}
 }
 
-// printDone says what was done to something.
+// printDone prints that a change is done.
 func (o *options) printDone(done, name string) error {
 	if o.structured() {
 		return o.json(struct {

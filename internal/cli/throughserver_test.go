@@ -63,7 +63,7 @@ func errorCode(s Streams, err error, code int) int {
 	return code
 }
 
-// withoutStore takes --store from the arguments of a command.
+// withoutStore removes --store from the arguments of a command.
 func withoutStore(args []string) (rest []string, url string) {
 	url = os.Getenv("PERDURE_STORE")
 	for i := 0; i < len(args); i++ {

@@ -82,7 +82,7 @@ func (f *tomlFile) inOrder(prefix string, table map[string]any) []string {
 	})
 }
 
-// unknownKey refuses a key and names the nearest known one, or all if none is near.
+// unknownKey refuses a key and names the nearest known key, or all known keys if none is near.
 func (f *tomlFile) unknownKey(prefix, key string, known []string) error {
 	err := fault.New(fault.Invalid, "%s: unknown key %q", f.at(prefix+key), key)
 	if near := spelling.Nearest(key, known); spelling.Distance(key, near) <= (len(key)+1)/2 {

@@ -13,10 +13,10 @@ import (
 	"github.com/perdure/perdure/internal/spelling"
 )
 
-// The library says of a wrong number of arguments only how many there were. The functions here add
-// what belongs there, and the nearest known name for a name that does not exist.
+// If the number of arguments is wrong, the library only says how many there were. The functions
+// here add the expected arguments. For a name that does not exist, they add the nearest known name.
 
-// explainArguments makes a command say how it is used if the number of its arguments is wrong.
+// explainArguments makes a command print its usage if the number of its arguments is wrong.
 func explainArguments(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil || cmd.HasSubCommands() {
@@ -74,7 +74,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), names, "--"))
 }
 
-// didYouMean asks for the known word that is near another one; empty if none is.
+// didYouMean suggests the known word that is nearest to a word; empty if none is near.
 func didYouMean(word string, known []string, prefix string) string {
 	if len(known) == 0 {
 		return ""

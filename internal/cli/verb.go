@@ -166,7 +166,7 @@ func (o *options) rehearse(ctx context.Context, r api.BatchRequest) error {
 	}
 	defer n.Close()
 
-	// The batch refuses what is wrong with it, and says what it selects.
+	// The dry run of the batch reports mistakes, and returns the selection.
 	b, err := n.Backend().StartBatch(ctx, r)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A command that changes many executions starts a batch on the server. The batch goes on although
+// A command that changes many executions starts a batch on the server. The batch continues although
 // the command is killed.
 func TestQueryVerbSurvivesItsCommand(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ var (
 )
 
 // follow calls look whenever something may have changed, until the command is interrupted or look
-// returns errWatched. The page has the changes; nil means that look must read everything. Look is
-// first called with nil.
+// returns errWatched. The page has the changes. It is nil if look must read everything, as in the
+// first call.
 //
 // The feed of the engine says when to look. A command that reads the store itself, while another
 // process owns it, has no feed. It reads again after a while instead.
@@ -160,8 +160,8 @@ func (o *options) printFeed(ctx context.Context, b api.Backend, r api.WatchReque
 			return nil
 		}
 
-		// The first look prints nothing, because the command only prints changes. A later one
-		// follows a gap, or there is no feed.
+		// The first call prints nothing, because the command only prints changes. A later call
+		// without a page follows a gap, or there is no feed.
 		if looks++; looks == 1 {
 			return instead.readAll(ctx, func(*api.Description) error { return nil })
 		}

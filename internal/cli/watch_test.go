@@ -221,7 +221,7 @@ func TestWatchTasksOverTheNetwork(t *testing.T) {
 	}
 }
 
-// A command that reads a store beside its owner has no feed. It says so and reads again.
+// A command that reads a store which another process owns has no feed. It says so and reads again.
 func TestWatchWithoutFeed(t *testing.T) {
 	t.Parallel()
 	url, app := openShop(t, embedded.Config{NoSocket: true})

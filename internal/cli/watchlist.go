@@ -59,7 +59,7 @@ func (w *watchedList) follow(ctx context.Context, table func([]api.Description) 
 	})
 }
 
-// readAll reads the list and calls show with what has changed, the oldest first.
+// readAll reads the list and calls show with the executions that have changed, the oldest first.
 func (w *watchedList) readAll(ctx context.Context, show func(*api.Description) error) error {
 	var all []api.Description
 	for req := w.req; ; {
@@ -143,7 +143,7 @@ func (w *watchedList) readOne(ctx context.Context, c *api.Change) error {
 
 	_, listed := w.last[c.Run]
 	if !listed || c.Kind != model.ChangeRemoved && !c.Status.Closed() {
-		return nil // the change that took it from the list follows
+		return nil // the change that removed it from the list follows
 	}
 	delete(w.last, c.Run)
 	gone := api.Description{Start: model.Start{Address: c.Address, Run: c.Run}, Outcome: model.Outcome{Status: c.Status, At: c.At}}

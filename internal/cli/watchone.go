@@ -42,12 +42,12 @@ func (o *options) watchDescription(ctx context.Context, b api.Backend, t api.Tar
 		if d.Outcome.Status.Closed() {
 			return errWatched
 		}
-		wait(ctx, watchRest) // what follows soon is printed together
+		wait(ctx, watchRest) // changes that follow soon are printed together
 		return nil
 	})
 }
 
-// printAgain prints a new version of something. A program gets it on one line.
+// printAgain prints a new version of a description. For programs it prints one line.
 func (o *options) printAgain(text []byte, first bool) error {
 	if o.structured() {
 		return o.line(text)

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// whoami is who a command acts as, in JSON.
+// whoami is the identity with which a command acts, in JSON.
 type whoami struct {
 	URL     string `json:"url"`
 	Profile string `json:"profile,omitempty"`
@@ -53,7 +53,7 @@ func (o *options) identify(ctx context.Context) (*whoami, error) {
 		w.Key = "$" + w.Key
 	}
 	in := o.own()
-	in.any = true // the tenant of the key is the answer, whatever the command is for
+	in.any = true // the tenant of the key is the answer, so it may be any tenant
 	s, err := o.lookIn(ctx, in)
 	if err != nil {
 		return nil, err

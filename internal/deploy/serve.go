@@ -35,8 +35,8 @@ type Verdict struct {
 	Event int64 `json:"event,omitempty"`
 }
 
-// Serve answers for a build until the other side has no histories left. It sends the version of the
-// build with the greeting.
+// Serve replays histories with the code of a build until the command has no histories left. It
+// sends the version of the build with the greeting.
 func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
 	hello, err := json.Marshal(version)
 	if err != nil {

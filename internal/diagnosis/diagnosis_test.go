@@ -41,8 +41,8 @@ func at(typ string) model.Address {
 	return model.Address{Tenant: "default", Type: typ, Key: "k"}
 }
 
-// A problem that keeps every process from working on a run comes before what its code waits for,
-// and a run that no process can run is never called ready.
+// A problem that keeps every process from working on a run comes before the things that its code
+// waits for. A run that no process can run is never called ready.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	ready, signal := model.Reason{Code: model.WaitTurn}, model.Reason{Code: model.WaitSignal, Name: "word"}
@@ -101,8 +101,8 @@ func TestJudgeWithoutProcesses(t *testing.T) {
 	}
 }
 
-// A shard of a group that no live process serves has no owner for that reason, also if a process
-// that is gone owned it.
+// If no live process serves a shard group, its shards have no owner for that reason, even if a
+// process that is gone owned them.
 func TestWhyUnownedNamesTheGroup(t *testing.T) {
 	t.Parallel()
 	view := store.View{

@@ -14,14 +14,14 @@ type Run struct {
 	Task *model.TaskSpec
 	// Pin is the version that the run is pinned to, where that matters (see World.NeedsPin).
 	Pin string
-	// Waits are the things that the run waits for, the main one first: as its owner says, or else
-	// as the store says.
+	// Waits are the things that the run waits for, the main one first, according to its owner or
+	// else to the store.
 	Waits []model.Reason
 }
 
 // Judge returns why a run does not move, the main reason first. A problem that keeps every process
-// from working on the run comes before what its code waits for. The exception is that no process is
-// alive at all, which comes last.
+// from working on the run comes before the things that its code waits for. One problem comes last:
+// that no process is alive at all.
 func (w *World) Judge(r *Run) []model.Reason {
 	var waits []model.Reason
 	for _, why := range r.Waits {

@@ -14,7 +14,7 @@ type Flow interface {
 }
 
 // Task returns why an open task does not start, from its history, the live workers and the
-// settings. Its owner knows more: how many tasks are before it.
+// settings. The owner of the task also knows how many tasks are before it.
 func (w *World) Task(tenant string, t *core.Task, flow Flow) (model.Reason, error) {
 	switch {
 	case t.Held:

@@ -48,8 +48,8 @@ func (w *World) Owner(shard model.ShardID) *store.Member {
 	return nil
 }
 
-// NeedsPin reports whether the version that a run is pinned to decides which node can continue it:
-// some node continues only runs of its own version of the workflow.
+// NeedsPin reports whether the version that a run is pinned to decides which node can continue it.
+// That is so if some node continues only runs of its own version of the workflow.
 func (w *World) NeedsPin(a model.Address) bool {
 	for _, m := range w.live {
 		if slices.ContainsFunc(m.Serves, func(s store.Served) bool { return canRun(&s, a) && s.Pinned }) {
@@ -78,8 +78,8 @@ func (w *World) WhyUnowned(shard model.ShardID) (why model.Reason, ok bool) {
 }
 
 // WhyNoCode returns why no node runs the code of an execution, an entity or a service. ok is false
-// if the owner of its shard has the code, or lets another node run it. waits is what the owner
-// says. pin is the version that a run is pinned to; empty if it is not pinned.
+// if the owner of its shard has the code, or lets another node run it. waits are the reasons that
+// the owner gives. pin is the version that a run is pinned to; empty if it is not pinned.
 func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string, waits []model.Reason) (why model.Reason, ok bool) {
 	owner := w.Owner(shard)
 	if owner == nil || has(owner, a, pin) {

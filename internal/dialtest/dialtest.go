@@ -1,9 +1,9 @@
 // Package dialtest runs test suites of apps a second time, over a connection.
 //
-// A suite that imports this package opens its apps with embedded.Open or attach.Embed. When the
-// environment says so, each of these apps gets a server in front of its engine, and reaches it with
-// perdure.Dial over a connection in memory. So the suite tests that a program behaves the same on
-// both sides of the wire, also in the virtual time of testing/synctest.
+// A suite that imports this package opens its apps with embedded.Open or attach.Embed. If the
+// environment variable [Env] is set, each of these apps gets a server in front of its engine, and
+// reaches it with perdure.Dial over a connection in memory. So the suite tests that a program
+// behaves the same on both sides of the wire, also in the virtual time of testing/synctest.
 package dialtest
 
 import (
@@ -42,7 +42,7 @@ import (
 //	       (-run) all of them
 const Env = "PERDURE_TEST_DIAL"
 
-// over says that apps are opened over connections now.
+// over says that apps are now opened over connections.
 var over atomic.Bool
 
 func init() {
@@ -113,7 +113,7 @@ func set(name, value string) {
 // buffer is how many bytes are on their way in one direction of a connection.
 const buffer = 1 << 18
 
-// drain is how long the calls of an app may take that has been closed.
+// drain is how long the calls of a closed app may take.
 const drain = 5 * time.Second
 
 // Open opens the app of an engine. Over connections it serves the engine, and the app dials it.

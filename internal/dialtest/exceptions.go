@@ -18,7 +18,7 @@ var Exceptions = map[string]map[string]string{
 }
 
 // parts are the tests of each suite that run over connections every time, as a regular expression;
-// all tests when there is none. Every kind of request and every role of a worker is in them. All
+// all tests when there is none. They cover every kind of request and every role of a worker. All
 // other tests run with make test-dial.
 var parts = map[string]string{
 	"internal/e2e":    "^(TestScenarios|TestInlineGate|TestBadCalls|TestCloseWithCallers|TestTasks|TestTaskLogsAndStream|TestTaskStateOverAttempts|TestWrongTypes)$",

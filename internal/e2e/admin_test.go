@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// Two servers on one database: a key that is created at one of them opens the other, and a key that
-// is revoked there opens neither. Calls that wait at the other server end with it.
+// Two servers on one database: both accept a key that was created at one of them, and both refuse
+// it after it was revoked there. Calls that wait at the other server end with the key.
 func TestKeysOfTwoServers(t *testing.T) {
 	t.Parallel()
 	const key = "0123456789abcdef0123456789abcdef"

@@ -17,10 +17,10 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
-// While the store is away, no interface of the owner answers from what it remembers. Each of them
-// says that it cannot reach the store, and so does the command line. The metrics that need the
-// store have no value then: 0 stranded executions, for example, would say that all is well. The
-// error of a caller whose deadline passes says so too. When the store is back, the execution
+// While the store is away, no interface of the owner answers from memory. Each of them says that it
+// cannot reach the store, and so does the command line. The metrics that need the store have no
+// value then: 0 stranded executions, for example, would say that all is well. The error of a caller
+// whose deadline passes also says that the store is away. When the store is back, the execution
 // continues.
 func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	t.Parallel()
@@ -75,8 +75,8 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// needStore are the metrics of a node that may be wrong when the node cannot reach the store, as
-// far as the execution of the test has them.
+// needStore are the metrics of the execution of the test that may be wrong when the node cannot
+// reach the store.
 var needStore = []string{
 	"perdure_nodes", "perdure_slot_waiters", "perdure_store_clock_ahead_seconds",
 	"perdure_workflow_runs_quarantined", "perdure_workflow_runs_stranded",

@@ -130,7 +130,7 @@ func closeOnAFullDisk(t *testing.T, after time.Duration) {
 
 	before, began := st.refused.Load(), time.Now()
 	closed := app.Close()
-	// The call counts as a request if it did not run, and as an outcome otherwise.
+	// The error counts the call as a request if it did not run, and otherwise as an outcome.
 	wantError(t, "Close", closed, perdure.ErrUnavailable, "not stored: ", " requests", "keep/late", "no space left on the disk")
 	t.Logf("after %s and %d commits: %v", time.Since(began), st.refused.Load()-before, closed)
 	if took := time.Since(began); took > 2*time.Second {

@@ -79,8 +79,8 @@ func (p *program) definitions() []perdure.Definition {
 	return []perdure.Definition{p.flow, p.counters, p.own}
 }
 
-// Two programs without common code share a database. Everything works from both, whichever process
-// owns the shard: over connections, and through the store when there are none.
+// Two programs without common code share a database. Everything works from both programs, no matter
+// which process owns the shard: over connections, and through the store without connections.
 func TestDifferentCode(t *testing.T) {
 	t.Parallel()
 	for _, linked := range []bool{true, false} {
@@ -191,9 +191,9 @@ func (s *site) spawn() (kill func()) {
 	return kill
 }
 
-// Two real processes with different code. One is killed while the other runs bodies of runs that
-// the first one owns: no body begins a second time. Until the killed one comes back, its executions
-// say that no process has their code; then they end.
+// Two real processes have different code. One is killed while the other runs bodies of runs that
+// the first one owns: no body starts a second time. Until the killed process comes back, its
+// executions say that no process has their code. Then they end.
 func TestKilledProcessWithOtherCode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")

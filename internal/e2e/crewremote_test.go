@@ -11,8 +11,8 @@ import (
 )
 
 // A remote worker runs bodies of runs that another process owns, through a server. The other
-// process is killed. The worker goes on, and its outcomes count under the next owner: no body
-// begins a second time.
+// process is killed. The worker continues, and its outcomes count under the next owner: no body
+// starts a second time.
 func TestRemoteWorkerOutlivesAnotherOwner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")

@@ -131,7 +131,7 @@ func TestDeadTasks(t *testing.T) {
 			t.Errorf("%d idempotency keys, want another one for another input", len(keys))
 		}
 
-		// To retry a task means to requeue it.
+		// A retry of a task is a requeue.
 		if _, err := app.Executions().Retry(t.Context(), xs[0]); err != nil {
 			t.Fatal(err)
 		}

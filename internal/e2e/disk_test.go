@@ -109,7 +109,8 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 
 // closeWhileFull closes an app while the disk is full and a caller waits. Close reports it, the
 // caller gets the reason, and everything acknowledged is there afterwards. The last commit may find
-// room, because the log begins anew: then the disk was not full, and the test tries again.
+// room, because the database starts its log again. Then the disk was not full, and the test tries
+// again.
 func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.Workflow[string, string]) {
 	t.Helper()
 	for try := range 10 {

@@ -376,7 +376,7 @@ func (w *stalls) startApart(places []*place) {
 	for _, d := range []*perdure.Workflow[string, string]{onlyA, onlyB} {
 		for i := range 6 {
 			ref := mustStart(w.t, c, d, "x", perdure.RawKey(fmt.Sprint("k", i))).Ref
-			// Whichever process owns it, the one with the code runs it.
+			// The process with the code runs it, no matter which process owns it.
 			x := stall{name: ref.Workflow + " " + ref.Key, ref: ref, code: model.WaitSignal, want: []string{"waits for signal word"}}
 			w.add(x)
 		}
@@ -543,7 +543,8 @@ func (w *stalls) late(places []*place) {
 				return err
 			}, "deaf/k blocks outside durable calls"},
 			"an execution whose rows the store refuses": {func(c perdure.Client) error {
-				// A node that took over the shard on a starved machine has not met the refusal yet.
+				// A node that took over the shard on a very busy machine may not have tried to
+				// write yet.
 				x := refusedFlow.Execution(perdure.RawKey("k"))
 				wantError(w.t, "a signal", stallWord.Send(caller(w.t, p.app), x, "go on"), perdure.ErrBlocked, "not this one")
 				_, err := refusedFlow.Execution(perdure.RawKey("k")).Result(c)

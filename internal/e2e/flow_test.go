@@ -24,7 +24,7 @@ func (c *headcount) enter() (leave func()) {
 	}
 }
 
-// Under load, never more tasks run at a time than the limit allows, on every store.
+// Under load, on every store, no more tasks run at a time than the limit allows.
 func TestLimitUnderLoad(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -172,7 +172,7 @@ func TestUnknownShardGroup(t *testing.T) {
 	})
 }
 
-// On a store that one process opens, names that choose a group need no group.
+// On a store that only one process opens, a name that chooses a group works without that group.
 func TestNamesOfGroupsOnOtherStores(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory", "sqlite"}, func(t *testing.T, s *site) {

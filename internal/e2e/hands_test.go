@@ -347,9 +347,9 @@ func TestDeadlinesByHand(t *testing.T) {
 	})
 }
 
-// The order of claims: larger priorities first, then older tasks; no task of another queue and none
-// before its time; each task once, however many workers ask; and one task for one key (E20, E21,
-// E22, E28), on every store.
+// The order of claims, on every store. Tasks with a larger priority come first, then older tasks. A
+// worker gets no task of another queue, and no task before its time. Each task is claimed once, no
+// matter how many workers ask, and one key has one task (E20, E21, E22, E28).
 func TestClaimsAreInOrder(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -146,7 +146,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	open := func(app int) (*perdure.App, *perdure.Workflow[int, int]) {
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			bodies.enter()
-			// so that a body that must not run would have the time to do so
+			// gives a body that must not run the time to run
 			time.Sleep(time.Millisecond)
 			bodies.leave(app)
 			return n, nil

@@ -207,7 +207,7 @@ func TestFanOutOverProcesses(t *testing.T) {
 	})
 }
 
-// The reason of a task that waits for a busy worker of another process.
+// A task that waits for a busy worker of another process says so.
 func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

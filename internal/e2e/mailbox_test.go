@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operator lists the calls that wait for an entity, puts one behind the others and drops two.
-// Only waiting calls count against the size of the mailbox; the running one does not. On PostgreSQL
-// the operator is another process.
+// An operator lists the calls that wait for an entity, moves one to the end and drops two. Only
+// waiting calls count against the size of the mailbox; the running one does not. On PostgreSQL the
+// operator is another process.
 func TestOperatorManagesAMailbox(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

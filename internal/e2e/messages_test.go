@@ -82,7 +82,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 	ping := perdure.NewSignal[int]("ping")
 	looked, sent := make(chan struct{}, 10), make(chan struct{})
 	late := perdure.NewWorkflow("late", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
-		// Before: this sleep gives the first one time to come.
+		// Before: this sleep gives the first signal time to arrive.
 		if err := ctx.Sleep(30 * time.Millisecond); err != nil {
 			return "", err
 		}

@@ -56,9 +56,9 @@ func newPulls(steps int) *pulls {
 	return p
 }
 
-// The code of a closed execution answers queries from the history, whatever ended the execution and
-// whichever process asks. The query executes and writes nothing. Without the code, or with other
-// code, the error says so. State needs no code.
+// The code of a closed execution answers queries from the history, no matter how the execution
+// ended and which process asks. The query executes and writes nothing. Without the code, or with
+// other code, the error says so. State needs no code.
 func TestQueryOfClosedRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

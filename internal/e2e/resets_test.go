@@ -129,8 +129,8 @@ func TestResetWithChildren(t *testing.T) {
 	})
 }
 
-// A run that is blocked because its code does not fit continues after a reset to a point where it
-// did.
+// A run that is blocked because its code does not fit continues after a reset to a point up to
+// which the code fits.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -165,7 +165,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	})
 }
 
-// No signal is lost, however many arrive while a run is reset repeatedly.
+// No signal is lost, no matter how many arrive while a run is reset repeatedly.
 func TestResetWhileSignalsCome(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -160,7 +160,7 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 		_, err := o.counter.Start(s, newParcel(1), perdure.RawKey("c"))
 		return errors.Join(err, o.key.Resolve(s, counter, p))
 	})
-	// refused, so it becomes a dead task
+	// refused, so it becomes a dead letter
 	inTx(func(s perdure.Sender) error { return o.key.Resolve(s, counter, p) })
 	reason(t, app, counter, "waits for signal done")
 	got, err := o.seal.Call(cl, counter, p)
@@ -238,7 +238,7 @@ func userDatabase(t *testing.T, kind string) *sql.DB {
 }
 
 // The secret passes through updates, queries, state, machines, transactional activities that
-// succeed, fail and are abandoned, an outbox, dead tasks, forks with edited results and exports.
+// succeed, fail and are abandoned, an outbox, dead letters, forks with edited results and exports.
 // The test does not find it in the store, the user's database or the logs.
 func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	t.Parallel()

@@ -123,7 +123,7 @@ func mustStart[I, O any](t *testing.T, c perdure.Client, w *perdure.Workflow[I, 
 	return exec
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end, next := time.Now().Add(patience), backoff(); !ok(); next() {
@@ -133,8 +133,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// backoff returns a function that pauses between two looks at a fact: for 5 ms, and then longer
-// each time, up to a tenth of a second. Looks take processor time from what they wait for.
+// backoff returns a function that pauses between two checks of a condition: for 5 ms, and then
+// longer each time, up to a tenth of a second. Checks take processor time from the code that they
+// wait for.
 func backoff() (next func()) {
 	pause := 5 * time.Millisecond
 	return func() {

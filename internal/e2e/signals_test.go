@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operator lists the signals that an execution has not received, puts one behind the others of
+// An operator lists the signals that an execution has not received, moves one behind the others of
 // its name and drops two. After a restart the owner still has the operator's changes. On PostgreSQL
 // the operator is another process.
 func TestOperatorManagesSignals(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A process that works on one execution at a time still runs a workflow that waits for its
-// children, and makes calls of one key at a time. The others say why they wait.
+// children. It runs calls of one key at a time. Executions and calls that wait say why.
 func TestSlotsOfAProcess(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan string, 10), make(chan struct{})

@@ -37,8 +37,8 @@ func (w *stalls) definitions() []perdure.Definition {
 	return []perdure.Definition{alley, w.fill, w.deaf, refusedFlow, mutedFlow}
 }
 
-// The store refuses all rows of the first workflow but the mark that says so, and of the second one
-// this mark too.
+// The store refuses all rows of the first workflow, except for the mark that it is refused. It
+// refuses all rows of the second workflow, including this mark.
 var (
 	refusedFlow = perdure.NewWorkflow("refused", waitsForWord)
 	mutedFlow   = perdure.NewWorkflow("muted", waitsForWord)
@@ -114,8 +114,8 @@ end $$`,
 	}
 }
 
-// busy occupies every slot and an entity, so that what follows waits in line. free is the number of
-// slots that are not taken yet.
+// busy occupies every slot and an entity, so that later tasks and calls wait in line. free is the
+// number of slots that are not taken yet.
 func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string], free int) {
 	t, c := w.t, caller(w.t, owner)
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The times of executions are in the store: a start time, a pause between two attempts and a
-// time-out come due in whichever process runs then.
+// The times of executions are in the store. A start time, a pause between two attempts and a
+// time-out come due in the process that runs at that time.
 func TestStartTimesOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

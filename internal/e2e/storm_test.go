@@ -26,8 +26,8 @@ import (
 )
 
 // Many timers that are due at the same moment fire once each. Timers of another workflow fire among
-// the first, however long the storm takes next to other tests. TestLongTimerStorm is the same with
-// a million timers, many more than fit into memory, and has a bar in seconds.
+// the first, no matter how long the storm takes at the same time as other tests. TestLongTimerStorm
+// is the same with a million timers, many more than fit into memory, and has a bar in seconds.
 func TestTimerStorm(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -109,9 +109,9 @@ func (w *weather) definitions() perdure.Group {
 }
 
 // storm lets n timers of one workflow become due at the same moment, while timers of another
-// workflow become due all the time. It checks that each timer of the storm fires once. Of the
-// others that are due at the same moment, nine of ten must fire before half of the storm has. And
-// 99 of 100 of the others must be late by no more than the bound.
+// workflow become due all the time. It checks that each timer of the storm fires once. Nine of ten
+// calm timers of the same moment must fire before half of the timers of the storm have fired. And
+// 99 of 100 calm timers must be late by at most the bound.
 func (s *site) storm(n int, lead, bound time.Duration) {
 	t := s.t
 	t.Helper()

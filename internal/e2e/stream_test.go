@@ -52,9 +52,9 @@ func (c *counting) read(t *testing.T, app *perdure.App, key string) (n int, err 
 }
 
 // Three processes share a database: one has the code, one is a server, and one has other code. A
-// stream can be read from each of them and through the server, whichever process owns its entity.
-// The code runs in the first process, or in a remote worker of the server. Without connections
-// between the processes, a stream of an entity of another process is refused.
+// stream can be read from each of them and through the server, no matter which process owns its
+// entity. The code runs in the first process, or in a remote worker of the server. Without
+// connections between the processes, a stream of an entity of another process is refused.
 func TestStreamFromAnyProcess(t *testing.T) {
 	t.Parallel()
 	const keys, items = 12, 300 // which process owns which key is chance

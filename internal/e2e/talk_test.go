@@ -107,7 +107,7 @@ func updates(t *testing.T, s *site) {
 	equal(t, "the same request after the end", got, err, 7)
 }
 
-// Continue-as-new carries an update over that waits for its handler. An update that has started is
+// Continue-as-new carries over an update that waits for its handler. An update that has started is
 // refused, unless the workflow waits for it.
 func updatesAtTheEnd(t *testing.T, s *site) {
 	next := perdure.NewSignal[string]("next")

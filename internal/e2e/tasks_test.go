@@ -16,7 +16,7 @@ import (
 )
 
 // Queued activities of a workflow and submissions of ordinary code, on every store: each has one
-// outcome, whatever its attempts return.
+// outcome, no matter what its attempts return.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -20,7 +20,7 @@ type Kind uint8
 const (
 	Unclassified    Kind = iota
 	NotFound             // the thing does not exist, or not for this tenant
-	AlreadyExists        // it exists and the call demanded that it does not
+	AlreadyExists        // it exists, and the call requires that it does not
 	Invalid              // the request itself is wrong; repeating it cannot help
 	Conflict             // the request contradicts what is stored
 	Denied               // authenticated, but not allowed
@@ -30,7 +30,7 @@ const (
 	Canceled             // the caller or an operator gave up
 	Timeout              // a deadline passed
 	Blocked              // the execution cannot continue until an operator changes something
-	Corrupt              // stored data cannot be understood
+	Corrupt              // stored data cannot be decoded
 	Internal             // a bug of ours
 	NotOwned             // another worker has the claim by now, or it is over
 	WrongType            // a value does not fit the type that the code reads it as

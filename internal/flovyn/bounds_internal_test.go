@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// However many workers call, the door remembers a bounded number of them in a bounded number of
-// bytes, and the one that called last is among them.
+// No matter how many workers call, the door remembers a bounded number of them in a bounded number
+// of bytes. The worker that called last is among them.
 func TestWorkersAreBounded(t *testing.T) {
 	t.Parallel()
 	w, now := newWorkers(), time.Now()
@@ -57,7 +57,7 @@ func (s *taskSession) Report(_ context.Context, r model.TaskReport) error {
 
 func (s *taskSession) Slots(int) {}
 
-// What is found out late about an attempt does not end the next attempt of the same task.
+// A late report about an attempt does not end the next attempt of the same task.
 func TestLateNewsOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := &taskSession{}

@@ -37,14 +37,13 @@ type translation struct {
 	asked   map[string]int  // tasks and children whose ids the door draws
 }
 
-// translate checks a submission and returns its turn. The last command of a turn that does not end
-// the run is a note with an id of its own, by which the commit is recognized.
+// translate checks a submission and returns its turn. If the turn does not end the run, its last
+// command is a note with an id of its own, by which the door recognizes the commit.
 func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowCommandsRequest) (model.Turn, error) {
 	if n := len(m.GetCommands()); n > maxCommands {
 		return model.Turn{}, fault.New(fault.Invalid, "a submission has %d commands, may have %d", n, maxCommands)
 	}
-	// Keys are bound before the turn: a key that is bound and not used is free again when it
-	// expires.
+	// Bind the keys before the turn. If the turn then fails, the key is free again when it expires.
 	bound, err := q.bindKeys(ctx, r, m.GetCommands())
 	if err != nil {
 		return model.Turn{}, err
@@ -134,8 +133,8 @@ func checkText(what, text string, most int) error {
 	return nil
 }
 
-// command translates one command. What it says about the end of the run or its suspension goes into
-// end and reason; the status of the submission decides whether that counts.
+// command translates one command. If the command ends or suspends the run, it sets end or reason.
+// The status of the submission decides whether they count.
 func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, reason *string) error {
 	if c.GetCommandData() == nil && c.GetCommandType() == pb.CommandType_COMMAND_TYPE_UNSPECIFIED {
 		return nil // placeholders of clients
@@ -186,8 +185,9 @@ func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, re
 	return fault.New(fault.Invalid, "the command %s is not known", c.GetCommandType())
 }
 
-// checkType refuses a command whose type does not fit its data. A command of a newer client has a
-// type that the server does not know; to ignore it would lose it.
+// checkType refuses a command whose type does not fit its data. A command of a newer client may
+// have a type that the server does not know. The server must not ignore it, because the command
+// would be lost.
 func checkType(c *pb.WorkflowCommand) error {
 	said, data := c.GetCommandType(), pb.CommandType_COMMAND_TYPE_UNSPECIFIED
 	switch c.GetCommandData().(type) {
@@ -249,7 +249,7 @@ func (t *translation) setState(key string, value []byte, set bool) error {
 	return t.size("state "+key, value)
 }
 
-// defaultRetries is how often a failed task is repeated whose command does not say it.
+// defaultRetries is how often a failed task is repeated if its command does not say it.
 const defaultRetries = 3
 
 // taskSpec says how a task of the protocol is executed.
@@ -273,7 +273,7 @@ func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSp
 	}, nil
 }
 
-// drawn draws the id of a task or a child of a workflow that has this many already.
+// drawn draws the id of the next task or child of a workflow that already has this many.
 func (t *translation) drawn(prefix string, have int) string {
 	t.asked[prefix]++
 	return stepID(t.r.address().Key, prefix, have+t.asked[prefix])
@@ -312,7 +312,7 @@ func (t *translation) scheduleTask(i int, c *pb.ScheduleTaskCommand) error {
 		Policy: model.AbandonChild,
 	}
 	if b := t.bound[i]; b.ID != "" && b.ID != id {
-		// The key belongs to another task, whose outcome this one has.
+		// The key belongs to another task. This step gets the outcome of that task.
 		e.Target, e.Task = model.Address{Tenant: tenant, Type: b.Type, Key: b.ID}, nil
 		t.add(model.Command{Kind: model.CommandWatch, Event: e})
 		return nil
@@ -448,7 +448,7 @@ func (j *journal) promise(text string) *promise {
 	return nil
 }
 
-// cancelChild ends a child: no worker of the protocol reacts to a cancellation.
+// cancelChild ends a child at once, because no worker of the protocol reacts to a cancellation.
 func (t *translation) cancelChild(c *pb.RequestCancelChildWorkflowCommand) error {
 	for id, name := range t.j.children {
 		if id != c.GetChildWorkflowExecutionId() && (c.GetChildWorkflowExecutionId() != "" || name != c.GetChildExecutionName()) {

@@ -101,7 +101,7 @@ func partLog(r *rig) {
 	}
 }
 
-// A task fails as often as it may, and its workflow learns of it once.
+// A task fails on every allowed attempt, and its workflow gets one failure.
 func partRetries(r *rig) {
 	id := r.start("demo", "null")
 	r.poll()
@@ -359,7 +359,7 @@ func partKeys(r *rig) {
 	_, err := r.flows.StartWorkflow(r.ctx(), &pb.StartWorkflowRequest{OrgId: orgID, WorkflowKind: "demo", Queue: r.queue, IdempotencyKey: &key, IdempotencyKeyTtlSeconds: &wrong})
 	r.code(err, codes.InvalidArgument, "a key that is kept for no time")
 
-	// A task with the key of another has its outcome.
+	// A task with the key of another task gets the outcome of that task.
 	flow := r.start("demo", "null")
 	r.poll()
 	keyed := func(c *pb.ScheduleTaskCommand) { k := "task " + key; c.IdempotencyKey = &k }
@@ -485,7 +485,7 @@ func partNews(r *rig) {
 	r.submitIfAny(id)
 	r.nothing()
 
-	// A poll that its client leaves holds nothing.
+	// A poll whose client has left holds no run.
 	id = r.start("left", "null")
 	for range 50 {
 		ctx, cancel := context.WithTimeout(r.ctx(), time.Duration(time.Now().UnixNano()%int64(3*time.Millisecond)))
@@ -568,7 +568,7 @@ func partRefusals(r *rig) {
 	}
 }
 
-// Workers keep their ids, whatever else they register.
+// Workers keep their ids, no matter what else they register.
 func partWorkers(r *rig) {
 	register := func(rig *rig, org, name string) *pb.WorkerRegistrationResponse {
 		reply, err := rig.life.RegisterWorker(rig.ctx(), &pb.WorkerRegistrationRequest{OrgId: org, WorkerName: name, WorkerType: "UNIFIED", Workflows: []*pb.WorkflowCapability{{Kind: "a"}}})
@@ -693,7 +693,7 @@ func partREST(r *rig) {
 		r.t.Errorf("the deleted task: %d %v", code, body)
 	}
 
-	// A failed execution goes on after a retry.
+	// A failed execution continues after a retry.
 	id = r.start("rest", "1")
 	for r.poll().GetId() != id { // the queue may have an older one
 	}

@@ -31,7 +31,7 @@ func newCoverage() *coverage {
 	return &coverage{methods: map[string]bool{}, commands: map[string]bool{}, events: map[string]bool{}, requests: map[string]bool{}}
 }
 
-// options let a connection note its calls.
+// options make a connection note its calls.
 func (c *coverage) options() []grpc.DialOption {
 	unary := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, req, reply, cc, opts...)
@@ -46,8 +46,8 @@ func (c *coverage) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
 
-// note notes a call. A method that the server answers with UNIMPLEMENTED counts: that is its
-// contract.
+// note notes a call. A method that the server answers with UNIMPLEMENTED counts too, because that
+// is its contract.
 func (c *coverage) note(method string, req, reply any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -180,7 +180,7 @@ func (s *dispatch) SubscribeToNotifications(m *pb.SubscriptionRequest, stream gr
 
 	work, stop := q.listen()
 	defer stop()
-	// The headers tell the worker that it will hear of all work from now on.
+	// The headers tell the worker that it gets a notification about all work from now on.
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}

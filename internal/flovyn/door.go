@@ -30,7 +30,8 @@ type Config struct {
 	Caller func(context.Context) (authn.Identity, bool)
 	// Orgs are the organizations that the door knows.
 	Orgs *Orgs
-	// AnyOrg lets callers name organizations that do not exist: a server without keys has none.
+	// AnyOrg lets callers name organizations that do not exist. It is for servers without keys,
+	// which have no organizations.
 	AnyOrg bool
 	// Authenticator says who makes an HTTP request, from its headers.
 	Authenticator Authenticator
@@ -49,7 +50,8 @@ type Config struct {
 	Warnings []string
 	// Log; nil for none.
 	Log *slog.Logger
-	// Journal counts and logs HTTP requests; nil for none. The server has the calls of gRPC.
+	// Journal counts and logs HTTP requests; nil for none. The server counts the calls of gRPC
+	// itself.
 	Journal *access.Journal
 	// MaxPayload is the largest payload in bytes; 2 MiB.
 	MaxPayload int
@@ -63,11 +65,11 @@ type Config struct {
 
 	// Unconfirmed is how long an activation waits for the first sign that the worker has it; 5 s.
 	Unconfirmed time.Duration
-	// Silence is how long a worker that sends heartbeats may be silent before others get its work;
-	// 60 s.
+	// Silence is how long a worker that sends heartbeats may be silent before other workers get its
+	// work; 60 s.
 	Silence time.Duration
 	// Patience is how long a worker may take for an activation; 5 min. A task goes to another
-	// worker when the connection of its worker has been closed for as long.
+	// worker when the connection of its worker has been closed for this time.
 	Patience time.Duration
 	// Longest is how long a worker may have a task without a call about it; 1 h, or as long as the
 	// worker said at its registration. The reply that brought the task may have been lost.
@@ -75,20 +77,20 @@ type Config struct {
 	// LongestNative is the same for a worker that calls itself by the id of its registration, while
 	// its connection is open; 24 h. Such a worker neither ends tasks by itself nor gives up a poll
 	// while it lives, so only the end of its connection shows that it has lost a task. The bound is
-	// for connections that something between the two keeps open.
+	// for dead connections that a proxy keeps open.
 	LongestNative time.Duration
 	// ShortPoll is how long such a worker waits for work; 100 ms.
 	ShortPoll time.Duration
 	// Park is how long the door keeps a task for the next poll when the engine has claimed it for a
 	// poll that has ended; 1 s.
 	Park time.Duration
-	// Idle is how long the door keeps runs that wait; 5 s. It leaves a queue after twelve times as
-	// long without a poll.
+	// Idle is how long the door keeps runs that wait; 5 s. It leaves a queue after twelve times
+	// this time without a poll.
 	Idle time.Duration
 	// LateSignal is how long after its end a completed run still takes signals, which have no
 	// effect; 10 s.
 	LateSignal time.Duration
-	// Tick is the time between two looks at all of the above; 1 s.
+	// Tick is how often the door checks all of these times; 1 s.
 	Tick time.Duration
 }
 
@@ -149,7 +151,7 @@ type Door struct {
 	// open ends when the door takes no new work: calls that wait for work return without any.
 	open  context.Context //nolint:containedctx // the life of the door, not of a call
 	drain context.CancelFunc
-	// life guards over, which says that nothing may begin beside the calls.
+	// life guards over, which says that no background function may start.
 	life  sync.Mutex
 	over  bool
 	ended sync.WaitGroup
@@ -178,7 +180,7 @@ func New(cfg Config) *Door {
 // Drain ends the calls that wait for work.
 func (d *Door) Drain() { d.drain() }
 
-// Close gives everything back to the engine that workers have not finished.
+// Close gives back to the engine everything that workers have not finished.
 func (d *Door) Close(ctx context.Context) {
 	d.drain()
 	d.mu.Lock()
@@ -201,8 +203,8 @@ func (d *Door) Close(ctx context.Context) {
 	d.ended.Wait()
 }
 
-// beside runs something that its caller does not wait for. A door that is closed runs nothing: it
-// has given everything back.
+// beside runs a function in the background. A closed door runs nothing, because it has given
+// everything back.
 func (d *Door) beside(do func()) {
 	d.life.Lock()
 	defer d.life.Unlock()
@@ -213,7 +215,7 @@ func (d *Door) beside(do func()) {
 
 var errClosed = fault.New(fault.Unavailable, "the server shuts down")
 
-// watch looks after everything that time changes.
+// watch calls look at every tick, and removes expired keys from time to time.
 func (d *Door) watch() {
 	tick := time.NewTicker(d.cfg.Tick)
 	defer tick.Stop()

@@ -59,7 +59,7 @@ type run struct {
 	start      model.Start
 	generation uint64
 	// events are the history from position 1; none when the door has no room for them. Then the
-	// store has them, and also the input.
+	// door reads them and the input from the store.
 	events  []model.Event
 	bytes   int64 // of start and events
 	shed    bool  // the door has no room for them
@@ -68,13 +68,14 @@ type run struct {
 	place   int // among the ready ones
 	// last is the position of the last event.
 	last int64
-	// claimed is the last position when a worker got the run. It stays while other workers get the
-	// run as well: a submission does not say whose it is, so it may be the one of the first.
+	// claimed is the last position when a worker got the run. It stays the same while other workers
+	// get the run as well. A submission does not name its worker, so it may come from the first
+	// one.
 	claimed int64
 	owed    bool // a worker has got the run and nothing was submitted since
 	wasOwed bool // owed before the last hand-over
-	// at is when the worker got the run, and confirmed whether it has asked for the events since.
-	// client is its connection, and lostAt when the door found that closed.
+	// at is when the worker got the run, and confirmed says that it has asked for the events since.
+	// client is the connection of the worker, and lostAt is when the door found it closed.
 	at             time.Time
 	worker, client string
 	confirmed      bool
@@ -100,8 +101,7 @@ type submission struct {
 
 func (r *run) address() model.Address { return r.start.Address }
 
-// readyRuns is the order in which workers get runs: the oldest first, where a priority makes a run
-// older.
+// readyRuns orders the runs for workers: the oldest first. A priority makes a run older.
 type readyRuns []*run
 
 func (h readyRuns) Len() int { return len(h) }
@@ -275,7 +275,7 @@ func (q *flowQueue) putBack(r *run) {
 	}
 }
 
-// returnRun takes a run back whose hand-over failed, unless another worker has got it since.
+// returnRun takes back a run whose hand-over failed, unless another worker has it by now.
 func (q *flowQueue) returnRun(r *run, handing int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -426,7 +426,7 @@ func (q *flowQueue) fail(r *run, why *model.Failure) {
 }
 
 // overlong says why no worker can read the log of a run; nil when workers can. A worker that cannot
-// read it does nothing, or begins the workflow from its start.
+// read the log does nothing, or starts the workflow from the beginning.
 func (r *run) overlong(most int64) *model.Failure {
 	if r.journal.bytes <= most {
 		return nil
@@ -437,7 +437,7 @@ func (r *run) overlong(most int64) *model.Failure {
 	}
 }
 
-// misfit says why workers of the protocol cannot execute a run; empty when they can. They read a
+// misfit says why workers of the protocol cannot execute a run; empty when they can. Workers read a
 // key that is no UUID as an id of zeros, and would report on an execution that does not exist.
 func (r *run) misfit() string {
 	if _, err := parseID("workflow execution", r.start.Address.Key); err != nil {
@@ -449,8 +449,8 @@ func (r *run) misfit() string {
 	return ""
 }
 
-// refuseUpdates answers the updates that a run has received: its workers know none. The caller
-// holds the lock.
+// refuseUpdates refuses the updates that a run has received, because its workers do not know
+// updates. The caller holds the lock.
 func (q *flowQueue) refuseUpdates(r *run) []model.Command {
 	var commands []model.Command
 	for seq, name := range r.journal.updates {
@@ -462,15 +462,15 @@ func (q *flowQueue) refuseUpdates(r *run) []model.Command {
 	return commands
 }
 
-// report hands a turn of the door itself to the engine, beside the caller, which the engine may
-// wait for. The caller holds the lock.
+// report hands a turn of the door itself to the engine, in the background: the engine may be
+// waiting for the caller. The caller holds the lock.
 func (q *flowQueue) report(t model.Turn) {
 	s := q.session
 	if s == nil { // the engine calls before Join returns
 		q.acks = append(q.acks, t)
 		return
 	}
-	// the engine takes the run back if it cannot have the turn
+	// The engine takes the run back if it does not get the turn.
 	q.d.beside(func() { _ = s.Report(q.d.open, t) })
 }
 
@@ -490,12 +490,12 @@ func (q *flowQueue) Evict(id model.RunID, generation uint64, _ string) {
 	}
 }
 
-// Query answers that there is no answer.
+// Query answers that workers of the protocol know no queries.
 func (q *flowQueue) Query(id model.RunID, generation uint64, ask model.Query) {
 	q.refuseQuery(id, generation, ask)
 }
 
-// Recall answers that there is no answer.
+// Recall answers as Query does.
 func (q *flowQueue) Recall(_ model.Address, id model.RunID, generation uint64, ask model.Query) {
 	q.refuseQuery(id, generation, ask)
 }
@@ -584,10 +584,10 @@ func (q *flowQueue) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_ = s.Leave(ctx) // what is still held, the engine takes
+	_ = s.Leave(ctx) // the engine takes back what is still held
 }
 
-// listen returns a channel that gets a value when there is work, and how to end that.
+// listen returns a channel that gets a value when there is work. stop ends that.
 func (q *flowQueue) listen() (work <-chan struct{}, stop func()) {
 	l := make(chan struct{}, 1)
 	q.mu.Lock()

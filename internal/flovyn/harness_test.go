@@ -137,7 +137,7 @@ func (r *rig) ctx() context.Context {
 	return metadata.AppendToOutgoingContext(r.t.Context(), "authorization", "Bearer "+r.key)
 }
 
-// until waits for a fact that follows from what the test has done.
+// until waits until a condition holds.
 func (r *rig) until(what string, fact func() bool) {
 	r.t.Helper()
 	pause := 5 * time.Millisecond
@@ -145,7 +145,7 @@ func (r *rig) until(what string, fact func() bool) {
 		if time.Now().After(end) {
 			r.t.Fatalf("%s: it did not happen", what)
 		}
-		pause = min(pause*5/4, 100*time.Millisecond) // looks cost processor time
+		pause = min(pause*5/4, 100*time.Millisecond) // checks cost processor time
 	}
 }
 

@@ -45,9 +45,9 @@ func parseID(what, text string) (string, error) {
 	return id.String(), nil
 }
 
-// isCounted reports whether an id of a task or a child is the id of its workflow plus a number. So
-// the native core of the older dialect draws ids. It counts from 0 again in each activation, and
-// leaves out what the log has already, so that two tasks of a workflow may have the same id.
+// isCounted reports whether an id of a task or a child is the id of its workflow plus a number. The
+// native core of the older dialect draws such ids. It counts from 0 again in each activation, and
+// skips tasks that the log already has, so two tasks of a workflow may have the same id.
 func isCounted(execution, id string) bool {
 	base, err := uuid.Parse(execution)
 	own, err2 := uuid.Parse(id)
@@ -59,8 +59,8 @@ func isCounted(execution, id string) bool {
 	return high == 0 && low < maxCommands
 }
 
-// stepID returns the id of a task or a child whose worker cannot draw one: it is the n-th of its
-// kind that the workflow asks for.
+// stepID returns the id of a task or a child whose worker cannot draw one. It is the n-th task or
+// child that the workflow asks for.
 func stepID(execution, kind string, n int) string {
 	base, err := uuid.Parse(execution)
 	if err != nil { // no worker of the protocol has such an execution
@@ -69,8 +69,9 @@ func stepID(execution, kind string, n int) string {
 	return uuid.NewSHA1(base, fmt.Appendf(nil, "%s%d", kind, n)).String()
 }
 
-// Promise ids are made of the id of their execution, so that no table is needed to find it: the
-// first twelve bytes are the same, and the last four are changed by the number of the promise.
+// The id of a promise contains the id of its execution, so that no table is needed to find the
+// execution. The first twelve bytes are the same, and the last four depend on the number of the
+// promise.
 
 // promiseID returns the id of promise n of an execution, from 1.
 func promiseID(execution string, n int) string {
@@ -84,7 +85,7 @@ func promiseID(execution string, n int) string {
 	return id.String()
 }
 
-// promisePrefix returns how the id of the execution of a promise begins.
+// promisePrefix returns the beginning of the id of the execution of a promise.
 func promisePrefix(promise string) string { return promise[:28] }
 
 // workerID returns the id of a worker. The same name gets the same id, and the id shows that this

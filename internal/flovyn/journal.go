@@ -48,16 +48,15 @@ type promise struct {
 	settled  bool
 }
 
-// journal is the event log of a run as the protocol has it, built event by event. The number of a
-// record is its place in the list. It never changes, because histories only grow.
+// journal is the event log of a run in the form of the protocol, built event by event. The number
+// of a record is its place in the list. It never changes, because histories only grow.
 type journal struct {
 	execution string
 	older     bool
-	// bare journals keep what the door needs to know about a run, and no payloads: neither the data
-	// of records nor the values of states.
+	// bare journals contain no payloads: neither the data of records nor the values of states.
 	bare    bool
 	records []record
-	// count is how many records there ever were, and bytes how large they are for clients.
+	// count is the number of all records so far, and bytes is their size for clients.
 	count int
 	bytes int64
 	env   envelope
@@ -75,11 +74,11 @@ type journal struct {
 	byID              map[string]*promise
 	state             map[string][]byte
 
-	// seen is the last event that a worker had when it suspended the run. news says that something
-	// came after it that a worker must know.
+	// seen is the last event that a worker had when it suspended the run. news says that a later
+	// event is one that a worker must know.
 	seen int64
 	news bool
-	// canceled is the reason of a cancel request; closed says that the run has ended.
+	// cancel is the reason of a cancel request; closed says that the run has ended.
 	cancel *string
 	closed bool
 }
@@ -215,8 +214,7 @@ func (j *journal) close(e *model.Event) {
 	}
 }
 
-// givenReason is the reason that the caller gave. The engine says before it that the run was
-// terminated.
+// givenReason returns the reason that the caller gave. The engine puts "terminated: " before it.
 func givenReason(text string) string { return strings.TrimPrefix(text, "terminated: ") }
 
 func (j *journal) setState(e *model.Event) {
@@ -326,7 +324,7 @@ func (j *journal) note(e *model.Event) {
 		j.settle(e, n.ID, n.Value, nil)
 	case noteSuspended:
 		j.seen, j.news = e.Ref, false
-		// What came between the look of the worker and this note is still news.
+		// Records that came after the last event that the worker has seen are still news.
 		for i := len(j.records) - 1; i >= 0 && j.records[i].seq > e.Ref; i-- {
 			j.news = j.news || isNews(j.records[i].kind)
 		}
@@ -339,9 +337,8 @@ func (j *journal) note(e *model.Event) {
 func (j *journal) notePromise(e *model.Event) {
 	var n promiseNote
 	_ = json.Unmarshal(e.Input.Data, &n) // the door wrote it
-	// A fork has the notes of its source, and promises of its own: by an id that leads to the
-	// source, clients would settle the promise of that one. Events before the fork have the other
-	// id.
+	// A fork has the notes of its source, and promises of its own. With the id in the note, clients
+	// would settle the promise of the source. Events before the fork still use that id.
 	p := &promise{id: promiseID(j.execution, len(j.promises)+1), name: n.Name, key: n.Key}
 	j.promises = append(j.promises, p)
 	j.byID[p.id], j.byID[n.ID] = p, p
@@ -378,7 +375,7 @@ func (j *journal) addFired(e *model.Event) {
 	}
 }
 
-// settle renders the outcome of a promise. The first outcome wins.
+// settle adds the outcome of a promise. The first outcome wins.
 func (j *journal) settle(e *model.Event, id string, value []byte, f *model.Failure) {
 	p := j.byID[id]
 	if p == nil {

@@ -44,7 +44,8 @@ func (o *object) bool(name string, b bool) *object {
 	return o
 }
 
-// value adds a payload as JSON. What is empty or not JSON becomes null, as clients read it.
+// value adds a payload as JSON. An empty payload, or one that is not JSON, becomes null, as clients
+// read it.
 func (o *object) value(name string, raw []byte) *object {
 	o.key(name)
 	o.buf = append(o.buf, asJSON(raw)...)
@@ -68,7 +69,7 @@ func (o *object) texts(name string, pairs map[string]string) *object {
 
 func (o *object) end() []byte { return append(o.buf, '}') }
 
-// quoted returns a text as JSON. It escapes nothing that JSON does not demand.
+// quoted returns a text as JSON. It escapes only what JSON requires.
 func quoted(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -93,7 +94,7 @@ func jsonPayload(raw []byte) model.Payload {
 }
 
 // envelope is what the door stores as the input of an execution or a task: the input of the client,
-// and what the protocol knows beside it.
+// and further facts of the protocol.
 type envelope struct {
 	Kind     string
 	Version  string
@@ -158,8 +159,8 @@ func taskInput(kind string, metadata map[string]string, input []byte) model.Payl
 	return (&envelope{Kind: kind, Metadata: metadata, Input: input}).payload()
 }
 
-// readEnvelope reads an input. What another client of the engine has started has no envelope, and
-// is its own input.
+// readEnvelope reads an input. An execution that another client of the engine has started has no
+// envelope: its whole input is the input.
 func readEnvelope(p model.Payload) envelope {
 	var s storedEnvelope
 	if p.Encoding != model.JSON || json.Unmarshal(p.Data, &s) != nil || s.Flovyn == 0 || s.Kind == "" {

@@ -36,8 +36,8 @@ const (
 
 // binding is what a key is bound to.
 type binding struct {
-	// Type and ID are the address of an execution or a task; a promise has the address of its
-	// execution, and Promise is its id.
+	// Type and ID are the address of an execution or a task. For a promise they are the address of
+	// its execution, and Promise is its id.
 	Type    string     `json:"type"`
 	ID      string     `json:"id"`
 	Expires model.Time `json:"expires"`
@@ -112,7 +112,7 @@ func (k *keyWorker) leave(ctx context.Context) {
 	defer k.mu.Unlock()
 	k.gone = true
 	if k.session != nil {
-		_ = k.session.Leave(ctx) // calls that it does not report are made again
+		_ = k.session.Leave(ctx) // calls that it does not report run again
 	}
 }
 
@@ -121,7 +121,7 @@ func (k *keyWorker) Operate(o model.Operations) {
 	k.d.beside(func() {
 		select {
 		case <-k.joined:
-			// a call that is not reported is made again
+			// A call that is not reported runs again.
 			done := operateKey
 			if o.Entity.Type == orgType {
 				done = operateOrg
@@ -176,7 +176,7 @@ func mustJSON(v any) model.Payload {
 	return model.Payload{Data: data}
 }
 
-// bind binds a key to something, and returns what it is bound to: another thing if the key was
+// bind binds a key, and returns what it is bound to. This differs from the request if the key was
 // taken.
 func (d *Door) bind(ctx context.Context, tenant, key string, r bindRequest) (binding, error) {
 	if err := checkText("the idempotency key", key, 4096); err != nil {
@@ -261,7 +261,8 @@ func (q *flowQueue) bindKeys(ctx context.Context, r *run, commands []*pb.Workflo
 	return bound, nil
 }
 
-// isFree reports whether what a key is bound to has failed or was cancelled, which frees the key.
+// isFree reports whether the execution or task of a key has failed or was cancelled, which frees
+// the key.
 func (d *Door) isFree(ctx context.Context, tenant string, b binding) bool {
 	info, err := d.backend.Describe(ctx, api.Target{Address: model.Address{Tenant: tenant, Type: b.Type, Key: b.ID}})
 	if err != nil {

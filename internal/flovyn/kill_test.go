@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m).Run())
 }
 
-// victimLease is how long other processes wait before they take over from one that was killed.
+// victimLease is how long other processes wait before they take over from a killed process.
 const victimLease = 2 * time.Second
 
 // victim serves until the process is killed, or the test that started it ends.

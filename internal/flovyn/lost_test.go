@@ -23,7 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// impatient starts a door that waits for no worker.
+// impatient starts a door that gives up on silent workers at once.
 func impatient(t *testing.T, change func(*flovyn.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, queue: "q", key: workerKey}
@@ -74,8 +74,8 @@ func (r *rig) another() *rig {
 	return &other
 }
 
-// A submission does not say which worker sends it. The first worker may send it after a second one
-// got the run with more events, and what came in between is not lost.
+// A submission does not say which worker sends it. The first worker may send it after a second
+// worker got the run with more events. The events in between are not lost.
 func TestSubmissionOfFirstWorkerLosesNoNews(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, nil)
@@ -99,7 +99,7 @@ func TestEventsForClientConfirmNothing(t *testing.T) {
 	client.types(id)
 	r.poll()
 
-	// The end of the connection shows that a worker is gone that did ask for the events.
+	// If a worker has asked for the events, only the end of its connection shows that it is gone.
 	worker := r.another()
 	worker.poll()
 	worker.types(id)
@@ -107,7 +107,7 @@ func TestEventsForClientConfirmNothing(t *testing.T) {
 	r.poll()
 }
 
-// The worker of a task may end without a word, and the reply that brought the task may be lost.
+// The worker of a task may end without notice, and the reply that brought the task may be lost.
 func TestTasksOfLostWorkers(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*flovyn.Config){
@@ -176,8 +176,8 @@ func TestKeysAfterError(t *testing.T) {
 	refused(err, "a worker with many tasks")
 }
 
-// Work of a worker that is gone goes to another one, and what the first one reports late counts
-// only if the work is still handed out.
+// The work of a worker that is gone goes to another worker. A late report of the first worker
+// counts only while the work is handed out.
 func TestWorkOfLostWorkers(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, nil)
@@ -189,7 +189,7 @@ func TestWorkOfLostWorkers(t *testing.T) {
 			t.Fatalf("execution %s is handed out", x.GetId())
 		}
 	}
-	r.types(id) // it has it now, unless it was too slow
+	r.types(id) // the worker has the run now, unless it was too slow
 	for task := cmdTask(uuid.NewString(), "work", "1", nil); r.trySubmit(id, suspended, task) != nil; r.types(id) {
 		r.poll()
 	}

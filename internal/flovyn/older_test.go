@@ -55,7 +55,7 @@ func partOlder(r *rig) {
 }
 
 // counted is a worker with the native core of the older dialect. It counts the ids of tasks and
-// children from that of the workflow, and begins anew in each activation.
+// children upwards from the id of the workflow, and starts again in each activation.
 func (r *rig) counted(tenant string) {
 	const queue = "counted"
 	started, err := r.flows.StartWorkflow(r.ctx(), &pb.StartWorkflowRequest{OrgId: tenant, WorkflowKind: "old", Queue: queue})
@@ -79,7 +79,7 @@ func (r *rig) counted(tenant string) {
 		return got.GetWorkflowExecution().GetId()
 	}
 
-	// take takes activations until the log has so many events of a type.
+	// take takes activations until the log has n events of a type.
 	take := func(event string, n int) {
 		for poll(); strings.Count(r.types(id), event) < n; poll() {
 			r.submit(id, suspended)

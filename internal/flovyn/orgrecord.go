@@ -22,7 +22,7 @@ const opDescribe = "describe"
 // maxOrgText is the longest text in the record of an organization, in bytes.
 const maxOrgText = 500
 
-// orgRecord is what the store keeps about an organization beside its tenant.
+// orgRecord is what the store keeps about an organization in addition to its tenant.
 type orgRecord struct {
 	Name   string `json:"name"`
 	Tier   string `json:"tier,omitempty"`

@@ -37,7 +37,7 @@ type Orgs struct {
 	bySlug map[string]*Org
 	byID   map[string]*Org
 	of     map[string]*Org // by tenant
-	// plain are tenants that have no record of an organization, and when that was looked up.
+	// plain are tenants that have no record of an organization, with the time of the lookup.
 	plain map[string]time.Time
 }
 
@@ -118,7 +118,7 @@ func (o *Orgs) ofTenant(tenant string, now time.Time) (org Org, known bool) {
 
 // Bounds of what is remembered about tenants without a record of an organization.
 const (
-	// plainFor is how long it counts: another node may create the record.
+	// plainFor is how long the door remembers this. Another node may create the record.
 	plainFor = time.Minute
 	// maxPlain is how many such tenants are remembered.
 	maxPlain = 10_000
@@ -139,7 +139,7 @@ func plainOrg(tenant string) Org {
 	return Org{ID: derivedOrg(tenant), Slug: tenant, Name: tenant, Tenant: tenant}
 }
 
-// derivedOrg is the id of a tenant that was created without one.
+// derivedOrg returns the organization id of a tenant that was created without one.
 func derivedOrg(tenant string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("perdure tenant "+tenant)).String()
 }
@@ -198,8 +198,9 @@ func (d *Door) tenants(ctx context.Context) []string {
 	return names
 }
 
-// inTenant makes a call that names no organization in the tenant of the credential. An admin has
-// none of its own, so the call is made in one tenant after the other until one has what it names.
+// inTenant makes a call that names no organization. It uses the tenant of the credential. An admin
+// has no tenant of its own, so inTenant tries one tenant after the other until one has what the
+// call names.
 func (d *Door) inTenant(ctx context.Context, do func(tenant string) error) error {
 	own, err := d.tenant(ctx, "")
 	if err != nil {

@@ -71,7 +71,7 @@ func partCommands(r *rig) {
 	}
 	r.poll()
 
-	// A child cancels itself, and its parent learns of it as a failure, which it understands.
+	// A child cancels itself. Its parent gets a failure, because clients understand failures.
 	child := uuid.NewString()
 	r.submit(id, suspended, cmdChild(child, "c", "gives up", "null"))
 	for r.poll().GetId() != child {
@@ -89,7 +89,7 @@ func partCommands(r *rig) {
 		r.t.Errorf("the parent: %v", got)
 	}
 
-	// A child is cancelled by its name, and one that has ended is not touched.
+	// A child is cancelled by its name. A child that has ended does not change.
 	gone := uuid.NewString()
 	r.wake(id)
 	r.submit(id, suspended, cmdChild(gone, "by name", "waits", "null"))
@@ -122,8 +122,8 @@ func partCommands(r *rig) {
 	r.submit(id, completed)
 }
 
-// The end of a workflow with things under way: they are created all the same, and their outcomes
-// change nothing.
+// A workflow ends while its tasks and children are being created. They are created nevertheless,
+// and their outcomes change nothing.
 func partEnding(r *rig) {
 	id, task, child := r.start("ends", "null"), uuid.NewString(), uuid.NewString()
 	r.poll()
@@ -146,7 +146,7 @@ func partEnding(r *rig) {
 		r.t.Errorf("the log has changed after the end: %s, was %s", got, want)
 	}
 
-	// A cancelled task of a workflow is a failed one for it.
+	// For its workflow, a cancelled task is a failed task.
 	id = r.start("cancelled task", "null")
 	pending, running := uuid.NewString(), uuid.NewString()
 	r.poll()
@@ -173,7 +173,7 @@ func partEnding(r *rig) {
 	// A task that takes too long fails, without another attempt.
 	id, task = r.start("slow task", "null"), uuid.NewString()
 	for x := r.poll(); x.GetId() != id; x = r.poll() {
-		r.submit(x.GetId(), suspended) // the one before, with the rest of its news
+		r.submit(x.GetId(), suspended) // the previous execution, with the rest of its news
 	}
 	soon := int64(1)
 	r.submit(id, suspended, cmdTask(task, "slow", "1", func(c *pb.ScheduleTaskCommand) { c.TimeoutMs, c.Queue = &soon, &elsewhere }))
@@ -184,7 +184,7 @@ func partEnding(r *rig) {
 	r.submit(id, completed)
 }
 
-// Traps of the contract that the other parts do not have.
+// Traps of the contract that the other parts do not test.
 func partTraps(r *rig) {
 	// Polls are not filtered by what workers can do.
 	id := r.start("any", "null")

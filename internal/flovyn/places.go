@@ -127,7 +127,7 @@ func (d *Door) journal(ctx context.Context, a model.Address, older bool) (*journ
 		if !page.More || len(page.Events) == 0 {
 			return j, nil
 		}
-		// Stay with the run that the first page is of.
+		// Read all pages from the run of the first page.
 		r.Target.Run, r.After = page.Run, page.Events[len(page.Events)-1].Seq
 	}
 }

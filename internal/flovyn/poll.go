@@ -16,8 +16,9 @@ import (
 
 // Register adds the services of the protocol to a server.
 //
-// The two polls are registered as streams. On the wire that is the same, but only so does the
-// server learn that a reply could not be sent, and can hand the work to another worker at once.
+// The two polls are registered as streams. On the wire this makes no difference. But it lets the
+// server notice that a reply could not be sent, so that it can hand the work to another worker at
+// once.
 func (d *Door) Register(to grpc.ServiceRegistrar) {
 	flows := polled(pb.WorkflowDispatch_ServiceDesc, "PollWorkflow", d.pollWorkflow)
 	to.RegisterService(&flows, &dispatch{d: d})
@@ -95,8 +96,8 @@ func (d *Door) pollWorkflow(stream grpc.ServerStream) error {
 }
 
 // waitTime is how long a poll waits for work. Bindings of the native core call themselves by the id
-// that they got when they registered. Some of them do nothing else while they poll: not even the
-// other kind of work. So their polls are short.
+// that they got when they registered. Some of them do nothing else while they poll, not even work
+// of the other kind. So their polls are short.
 func (d *Door) waitTime(tenant, worker string, seconds int64) time.Duration {
 	if seconds <= 0 {
 		return 0
@@ -127,8 +128,8 @@ func send(ctx context.Context, stream grpc.ServerStream, m any) error {
 	return ctx.Err()
 }
 
-// pollResponse is a run as a worker gets it. The store has the input of a run for which the door
-// has no room.
+// pollResponse is a run in the form for a worker. If the door had no room for the input of the run,
+// it reads the input from the store.
 func (d *Door) pollResponse(ctx context.Context, h *handing) (*pb.PollResponse, error) {
 	a := h.start.Address
 	if h.shed {

@@ -29,8 +29,8 @@ type call struct {
 	body []byte
 }
 
-// handler answers a request. A nil body sends no content. A handler that has answered itself
-// returns the status 0.
+// handler answers a request. A nil body sends no content. A handler that has already written the
+// reply returns the status 0.
 type handler func(*call) (status int, body any, err error)
 
 // callerKey is the key of the caller of an HTTP request.
@@ -137,7 +137,7 @@ func refuseAgents(*call) (status int, body any, err error) {
 	return http.StatusNotImplemented, map[string]any{"error": noAgents}, nil
 }
 
-// health tells whether the server can serve. It needs no key.
+// health reports whether the server can serve. It needs no key.
 func (d *Door) health(w http.ResponseWriter, _ *http.Request) {
 	if d.cfg.Ready != nil {
 		if err := d.cfg.Ready(); err != nil {

@@ -15,8 +15,8 @@ import (
 	pb "github.com/perdure/perdure/api/flovyn/v1"
 )
 
-// driver is a worker that makes one call after the other. The server ends before one of them, and
-// another one takes its place.
+// driver is a worker that makes one call after the other. Before one of the calls the server ends,
+// and another server takes its place.
 type driver struct {
 	*rig
 
@@ -29,7 +29,7 @@ type driver struct {
 	signalled        bool
 }
 
-// before counts a call, and replaces the server when its time has come.
+// before counts a call, and replaces the server before the chosen call.
 func (d *driver) before() {
 	if d.calls++; d.calls == d.replaceAt {
 		d.replace()
@@ -64,8 +64,8 @@ func newKiller(t *testing.T, url string) *driver {
 }
 
 // TestServerEndsBetweenCalls ends the server before each call that a worker or a client makes, and
-// starts another one on the same store: once the server is closed, once its process is killed.
-// Whatever the worker loses by that, the run ends with each of its steps in the log once.
+// starts another one on the same store: once the server is closed, once its process is killed. The
+// run ends with each of its steps in the log once, no matter what the worker loses.
 func TestServerEndsBetweenCalls(t *testing.T) {
 	t.Parallel()
 	for store, url := range stores("sqlite") {

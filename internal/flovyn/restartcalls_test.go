@@ -12,7 +12,7 @@ import (
 )
 
 // runTask makes every call about a task that stands alone. Its first attempt fails and its second
-// one completes, unless the server ends in between: then an attempt begins again.
+// one completes. If the server ends in between, an attempt starts again.
 func (d *driver) runTask() {
 	d.t.Helper()
 	d.before()
@@ -49,7 +49,7 @@ func (d *driver) runTask() {
 	d.code(err, codes.FailedPrecondition, "a second completion")
 }
 
-// taskWalk is a task whose calls are walked over.
+// taskWalk is a task for which the test makes all calls.
 type taskWalk struct {
 	*driver
 
@@ -198,8 +198,8 @@ func (d *driver) finishClient() {
 	}
 }
 
-// until takes activations of the workflow until its log is as wanted. Until the log has the
-// commands, the worker submits them.
+// until takes activations of the workflow until done accepts its log. The worker submits the
+// commands until the log has them.
 func (d *driver) until(done func(log string) bool, commands ...*pb.WorkflowCommand) {
 	d.t.Helper()
 	for {

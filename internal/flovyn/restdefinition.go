@@ -16,7 +16,7 @@ type definition struct {
 }
 
 // definitions returns what the workers of a tenant have registered at this server, by kind. The
-// worker that registered last describes it.
+// description is that of the worker which registered last.
 func (w *workers) definitions(tenant string, of func(*workerInfo) []capability) []definition {
 	all := w.list(tenant)
 	slices.SortFunc(all, func(a, b workerInfo) int { return cmp.Or(a.registered.Compare(b.registered), cmp.Compare(a.id, b.id)) })

@@ -46,7 +46,7 @@ func (d *Door) statusOf(info *api.Description) string {
 	return "PENDING"
 }
 
-// stateOf returns where a run is; false when the door does not have it.
+// stateOf returns the state of a run; false when the door does not have it.
 func (q *flowQueue) stateOf(id string) (runState, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,7 +140,7 @@ func getFlowState(c *call) (int, any, error) {
 	return http.StatusOK, map[string]any{"state": state}, nil
 }
 
-// maxOffset bounds the pages that are addressed by an offset: the server reads all before it.
+// maxOffset bounds the offset of a page: the server reads all executions before it.
 const maxOffset = 10_000
 
 // listStatuses are the statuses that lists can be filtered by.
@@ -325,7 +325,7 @@ func signalWithStart(c *call) (int, any, error) {
 }
 
 // cancelFlow ends an execution and, unless the request says otherwise, its open children. Workers
-// of the protocol do not react to a cancellation, so nothing waits for them.
+// of the protocol do not react to a cancellation, so it does not wait for them.
 func cancelFlow(c *call) (int, any, error) {
 	m := struct {
 		Reason            string `json:"reason"`

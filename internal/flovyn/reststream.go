@@ -19,7 +19,7 @@ import (
 const (
 	streamComment = 15 * time.Second
 	streamIdle    = 5 * time.Minute
-	// streamLook is the time between two looks at the history of a workflow.
+	// streamLook is how often a stream reads the history of a workflow.
 	streamLook = 500 * time.Millisecond
 	// maxStreamed is how many tasks and executions one stream follows.
 	maxStreamed = 100
@@ -71,11 +71,12 @@ type feed struct {
 	all  int
 }
 
-// sourceOf names a source in the ids of events: the end of its id differs from that of others.
+// sourceOf names a source in the ids of events. It uses the end of the id, which differs between
+// sources.
 func sourceOf(a model.Address) string { return a.Key[max(len(a.Key)-12, 0):] }
 
-// stream follows a task or a workflow until everything has ended, nothing has come for long, or the
-// client leaves.
+// stream follows a task or a workflow until everything has ended, nothing has happened for a long
+// time, or the client leaves.
 func (c *call) stream(a model.Address, children bool) (int, any, error) {
 	last, err := readPositions(c.r.Header.Get("Last-Event-ID"), sourceOf(a))
 	if err != nil {
@@ -137,7 +138,7 @@ func (f *feed) write(out *http.ResponseController) {
 	}
 }
 
-// follow adds a source. A stream that follows many already does not follow more.
+// follow adds a source, unless the stream already follows maxStreamed sources.
 func (f *feed) follow(a model.Address) {
 	if f.all >= maxStreamed {
 		return
@@ -252,7 +253,8 @@ func streamNames(kind string) string {
 	return cmp.Or(map[string]string{"TASK_SCHEDULED": "TASK_CREATED", "WORKFLOW_EXECUTION_FAILED": "WORKFLOW_FAILED"}[kind], kind)
 }
 
-// positions returns what the client has, as the id of an event. With one source that is a number.
+// positions returns the last positions that the client has, as the id of an event. With one source
+// the id is a number.
 func (f *feed) positions() string {
 	if f.all == 1 && len(f.last) == 1 {
 		for _, n := range f.last {

@@ -29,7 +29,7 @@ func (r *startRequest) check() error {
 	return checkText("the queue", r.queue, maxText-len(Prefix))
 }
 
-// attempts bounds how often a call looks again at what others do with the same key.
+// attempts bounds how often a call tries again when other callers use the same key.
 const attempts = 8
 
 // start starts a workflow, or returns the one that has the key.
@@ -62,8 +62,8 @@ func (d *Door) start(ctx context.Context, tenant string, r startRequest) (a mode
 	return a, !existing, err
 }
 
-// bindStart binds a key to an address. It returns the address that the key is bound to: another one
-// when that has not failed.
+// bindStart binds a key to an address, and returns the address that the key is bound to. That is
+// another address if the key was taken and the workflow there has not failed.
 func (d *Door) bindStart(ctx context.Context, tenant, key string, ttl *int64, a model.Address) (model.Address, error) {
 	ms, err := keyTTL(ttl)
 	if err != nil {
@@ -168,7 +168,7 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 		if fault.Is(err, fault.Conflict) {
 			continue
 		}
-		if existing { // another caller with the same input: the signal is behind the start
+		if existing { // another caller has started it with the same input, and the signal came after that start
 			j, err := d.journal(ctx, a, false)
 			if err != nil {
 				return a, false, 0, err

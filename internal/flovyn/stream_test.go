@@ -53,7 +53,7 @@ func (r *rig) sse(path, last string, n int) (events, ids []string) {
 	return events, ids
 }
 
-// Streams of tasks and workflows, from the beginning and from where a client has stopped.
+// Streams of tasks and workflows, from the beginning and from the place where a client has stopped.
 func partStreams(r *rig) {
 	id, task, child, grandtask := r.start("parent", "1"), uuid.NewString(), uuid.NewString(), uuid.NewString()
 	r.poll()
@@ -126,7 +126,7 @@ func partStreams(r *rig) {
 	}
 }
 
-// Everything of another organization does not exist.
+// For a caller, nothing of another organization exists.
 func partOthers(r *rig) {
 	id, task := r.start("mine", "1"), uuid.NewString()
 	r.poll()
@@ -254,7 +254,8 @@ func partDropped(r *rig) {
 	}
 	droppers.Wait()
 
-	// Replies that were under way when the client left come back after the time for a first sign.
+	// Work in replies that were under way when the client left comes back after the time for a
+	// first sign.
 	for len(open) > 0 {
 		x := r.poll()
 		if !open[x.GetId()] {

@@ -19,7 +19,7 @@ func (q *flowQueue) submit(ctx context.Context, id string, m *pb.SubmitWorkflowC
 	}
 	q.d.workers.see(q.at.tenant, r.worker, time.Now())
 
-	// The turn goes on when the client leaves: half of it is never applied.
+	// The turn continues when the client leaves: it must never be applied by half.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	turn, err := q.translate(ctx, r, m)
@@ -51,7 +51,7 @@ func (q *flowQueue) submit(ctx context.Context, id string, m *pb.SubmitWorkflowC
 	}
 }
 
-// mark notes by which event the commit of a submission is recognized.
+// mark notes the id of the event by which the door recognizes the commit of a submission.
 func (q *flowQueue) mark(r *run, id string) *submission {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,11 +75,12 @@ func notRunning(id string) error {
 	return fault.New(fault.Conflict, "workflow execution %s is not running: no worker has it, or its worker was silent for too long", id)
 }
 
-// longestRefusal bounds the pause before a run is handed out again whose commands were refused.
+// longestRefusal bounds the pause before the door hands out a run again whose commands it refused.
 const longestRefusal = time.Minute
 
-// refuse takes back a run whose commands cannot be applied. The client does not repeat them, so
-// another activation may. The pause grows, because it will probably end the same way.
+// refuse takes back a run whose commands cannot be applied. The client does not repeat them, so the
+// door hands the run out again after a pause. The pause grows, because the next activation will
+// probably fail in the same way.
 func (q *flowQueue) refuse(r *run) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,9 +143,9 @@ func takenAway(r *run) error {
 }
 
 // events returns the event log of a run that a worker has; false when no worker has it, or when
-// only the store has the events. A call on
-// the connection of the worker shows that the worker has received the run. Others may ask as well,
-// such as a client that waits for the result, and show nothing.
+// only the store has the events. A call on the connection of the worker shows that the worker has
+// received the run. A call on another connection, such as that of a client that waits for the
+// result, shows nothing.
 func (q *flowQueue) events(ctx context.Context, id string, older bool) (*journal, bool) {
 	q.mu.Lock()
 	r := q.byKey[id]

@@ -11,18 +11,18 @@ import (
 
 // Bounds of what the door remembers about the logs of executions that get signals.
 const (
-	// maxTails is how many executions that is.
+	// maxTails is the number of executions.
 	maxTails = 10_000
-	// maxTailEvents is how many events their logs have together.
+	// maxTailEvents is the number of events in all their logs together.
 	maxTailEvents = 200_000
 )
 
-// tail follows the log of an execution that gets signals. A caller learns the number of its signal,
-// and how long the log is, from the events that came since the last signal: to read the whole log
-// for each of many signals would take ever longer.
+// tail follows the log of an execution that gets signals. It gets the number of a signal, and the
+// size of the log, from the events since the last signal. Reading the whole log for each of many
+// signals would take longer and longer.
 type tail struct {
 	address model.Address
-	events  int // that the journal has taken; the lock of tails guards it
+	events  int // events that the journal has taken; guarded by the lock of tails
 
 	mu      sync.Mutex
 	run     model.RunID
@@ -74,8 +74,8 @@ func (s *tails) grew(t *tail, events int) {
 	}
 }
 
-// count counts further events of a tail in now. When they are too many, the others become old. The
-// caller holds the lock.
+// count counts further events of a tail in now. When there are too many, all other tails become
+// old. The caller holds the lock.
 func (s *tails) count(t *tail, events int) {
 	if s.events += events; s.events > maxTailEvents/2 {
 		delete(s.now, t.address)
@@ -84,7 +84,7 @@ func (s *tails) count(t *tail, events int) {
 	}
 }
 
-// turn makes what is new old. The caller holds the lock.
+// turn moves all tails from now to old, and drops the old ones. The caller holds the lock.
 func (s *tails) turn() { s.now, s.old, s.events = map[model.Address]*tail{}, s.now, 0 }
 
 // reserve makes room for a signal in the log, or says why there is none.
@@ -92,7 +92,7 @@ func (t *tail) reserve(ctx context.Context, d *Door, request string, size int64)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	most := d.cfg.MaxLog
-	// A small signal fits into the room that is kept free, so it needs no look at the log.
+	// A small signal fits into the room that is kept free, so there is no need to read the log.
 	if t.journal == nil && size > most/8 {
 		if err := t.follow(ctx, d); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (t *tail) number(ctx context.Context, d *Door, request string) (int64, erro
 	if n := t.wanted[request]; n > 0 {
 		return n, nil
 	}
-	return int64(t.journal.count), nil // another run has begun since
+	return int64(t.journal.count), nil // another run has started since
 }
 
 // follow reads the events that came since the last look. The caller holds the lock.
@@ -157,7 +157,7 @@ func (t *tail) follow(ctx context.Context, d *Door) error {
 		if t.journal == nil || page.Run != t.run {
 			t.run, t.last, t.journal = page.Run, -1, newJournal(t.address.Key, false)
 			t.journal.bare = true
-			if r.After != -1 { // another run has begun since
+			if r.After != -1 { // another run has started since
 				r.After = -1
 				continue
 			}

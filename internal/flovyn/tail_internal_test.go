@@ -40,7 +40,7 @@ func (s *shelf) begin(run byte, signals int) {
 	}
 }
 
-// A tail counts anew when another run of the execution begins, as after a reset.
+// A tail starts to count again when another run of the execution starts, for example after a reset.
 func TestTailOfAnotherRun(t *testing.T) {
 	t.Parallel()
 	s := &shelf{}
@@ -61,7 +61,7 @@ func TestTailOfAnotherRun(t *testing.T) {
 	number("1.3", 5)
 	s.begin(2, 3)
 	number("2.0", 2)
-	number("1.4", 4) // it went to the run before: its number is the last one
+	number("1.4", 4) // it went to the previous run, so its number is the last one
 	s.begin(3, 9)
 	number("3.8", 10)
 	if tail.reserved != 0 || len(tail.wanted) != 0 {
@@ -69,7 +69,7 @@ func TestTailOfAnotherRun(t *testing.T) {
 	}
 }
 
-// However many executions get signals, the door follows a bounded number of events.
+// No matter how many executions get signals, the door follows a bounded number of events.
 func TestTailsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newTails()

@@ -14,7 +14,7 @@ import (
 )
 
 // taskQueue is the worker of the tasks of one queue: the engine sees an api.TaskWorker, and clients
-// poll it. It has as many slots as clients poll and execute tasks.
+// poll it. It has one slot for each poll and for each task that a client executes.
 type taskQueue struct {
 	d  *Door
 	at site
@@ -49,7 +49,7 @@ type parkedClaim struct {
 type heldTask struct {
 	claim          model.Claim
 	worker, client string
-	// at is when the worker got the task or last made a call about it, and lostAt when the door
+	// at is when the worker got the task or last made a call about it. lostAt is when the door
 	// found the connection of the worker closed.
 	at, lostAt time.Time
 	// reporting is set while a report is applied.
@@ -213,7 +213,7 @@ func canceledTask() *model.Failure {
 func (q *taskQueue) giveBack(t *heldTask) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.d.open), 10*time.Second)
 	defer cancel()
-	// a session that has ended has given it back
+	// if the session has ended, the claim is already back
 	_ = q.report(ctx, t, func(r *model.TaskReport) { r.Returned = true })
 }
 
@@ -390,5 +390,5 @@ func (q *taskQueue) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	_ = s.Leave(ctx) // it says that tasks are still executed, and gives them back
+	_ = s.Leave(ctx) // the error only says that tasks were still running; the session gives them back
 }

@@ -21,12 +21,12 @@ type tasks struct {
 	d *Door
 }
 
-// nonRetryable begins the errors after which a task is not repeated: the protocol has no field for
-// it.
+// nonRetryable is the beginning of errors after which a task is not repeated. The protocol has no
+// field for this.
 const nonRetryable = "Non-retryable error: "
 
-// SubmitTask creates a task that belongs to no workflow, or the first half of one that does: its
-// event comes with a later command.
+// SubmitTask creates a task. If the task belongs to a workflow, its event comes with a later
+// command.
 func (s *tasks) SubmitTask(ctx context.Context, m *pb.SubmitTaskRequest) (*pb.SubmitTaskResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *tasks) finish(ctx context.Context, id string, fill func(*model.TaskRepo
 	if t == nil {
 		return nil, fault.New(fault.Conflict, "task %s is not running", id)
 	}
-	// The report goes on when the client leaves.
+	// The report continues when the client leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	err = q.report(ctx, t, fill)
@@ -238,7 +238,7 @@ func (s *tasks) StreamTaskData(ctx context.Context, m *pb.StreamTaskDataRequest)
 	return &pb.StreamTaskDataResponse{Acknowledged: true}, nil
 }
 
-// states returns the states of a task, executed or not.
+// states returns the states of a task, whether a client executes it or not.
 func (s *tasks) states(ctx context.Context, id string) ([]api.TaskState, error) {
 	q, t, err := s.running(ctx, id)
 	if err != nil {

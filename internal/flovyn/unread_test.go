@@ -95,8 +95,8 @@ func TestManySignals(t *testing.T) {
 	}
 }
 
-// A workflow that reads none of its signals holds a bounded number of them. Signals of another name
-// still arrive, and the workflow can go on.
+// A workflow that reads none of its signals keeps a bounded number of them. Signals of another name
+// still arrive, and the workflow can continue.
 func TestSignalsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	const most = 10_000
@@ -133,8 +133,8 @@ func TestSignalsThatNobodyReads(t *testing.T) {
 	r.submit(id, completed, cmdComplete("1"))
 }
 
-// Clients lose a log that is longer than they read. So signals leave room in it, and a run whose
-// log has become too long fails with that reason.
+// Clients cannot use a log that is longer than they can read. So signals leave room in it, and a
+// run whose log has become too long fails with that reason.
 func TestLogsThatClientsCannotRead(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
@@ -158,7 +158,7 @@ func TestLogsThatClientsCannotRead(t *testing.T) {
 	})
 	r.refused(err, "would exceed the limit of 57344")
 
-	// The workflow has room to go on.
+	// The workflow has room to continue.
 	task := uuid.NewString()
 	r.submit(id, suspended, cmdTask(task, "work", "1", nil))
 	r.poll()

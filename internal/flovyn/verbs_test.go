@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// native is the engine behind the server, as the commands of perdure use it.
+// native is the engine of the server, as the commands of perdure use it.
 type native struct {
 	*rig
 
@@ -24,7 +24,7 @@ func (n *native) flow(id string) api.Target {
 	return api.Target{Address: model.Address{Tenant: "acme", Type: "flovyn:" + n.queue, Key: id}}
 }
 
-// reasons returns why an execution does not go on.
+// reasons returns why an execution does not continue.
 func (n *native) reasons(id string) string {
 	n.t.Helper()
 	info, err := n.Describe(n.t.Context(), n.flow(id))
@@ -232,7 +232,8 @@ func (n *native) deadVerbs() {
 	n.complete(task, "1")
 }
 
-// What other clients start for Flovyn workers, and these cannot execute, fails with a reason.
+// Executions that other clients start for Flovyn workers, and that these workers cannot execute,
+// fail with a reason.
 func (n *native) misfits() {
 	ctx := n.t.Context()
 	for key, reason := range map[string]string{"no-uuid": "no UUID", uuid.NewString(): "no kind"} {

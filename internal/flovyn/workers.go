@@ -24,7 +24,7 @@ const (
 	maxAbout = 500
 )
 
-// workers remembers when the door last heard from each worker. Some call themselves by their name
+// workers remembers when each worker last made a call. Some workers call themselves by their name,
 // and some by the id that they got.
 type workers struct {
 	mu    sync.Mutex
@@ -95,7 +95,7 @@ func (w *workers) forget(k workerKey) {
 	}
 }
 
-// makeRoom forgets the workers that are silent for longest. The caller holds the lock.
+// makeRoom forgets the workers that have been silent the longest. The caller holds the lock.
 func (w *workers) makeRoom() {
 	if len(w.all) < maxWorkers && w.bytes < maxWorkerBytes {
 		return
@@ -184,8 +184,8 @@ type lifecycle struct {
 	d *Door
 }
 
-// RegisterWorker gives a worker its id. The same name gets the same id, and disturbs no worker that
-// has it.
+// RegisterWorker gives a worker its id. The same name gets the same id. Another worker with that id
+// is not disturbed.
 func (s *lifecycle) RegisterWorker(ctx context.Context, m *pb.WorkerRegistrationRequest) (*pb.WorkerRegistrationResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {

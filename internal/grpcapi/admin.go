@@ -21,7 +21,7 @@ type admin struct {
 	to api.Admin
 }
 
-// serverAdmin adds what only a server knows to the admin calls of its store.
+// serverAdmin is the api.Admin of a store, with the facts that only a server knows.
 type serverAdmin struct {
 	api.Admin
 
@@ -210,7 +210,7 @@ func (a *admin) Audit(ctx context.Context, m *pb.AuditRequest) (*pb.AuditPage, e
 	return ask(ctx, m, wire.ReadAuditRequest, a.to.Audit, wire.AuditPage)
 }
 
-// all returns the sessions that there are.
+// all returns all sessions.
 func (w *Work) all() []*session {
 	w.mu.Lock()
 	defer w.mu.Unlock()

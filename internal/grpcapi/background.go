@@ -2,15 +2,15 @@ package grpcapi
 
 import "sync"
 
-// background counts goroutines. Unlike those of a sync.WaitGroup, they may begin while another
-// goroutine waits until there are none.
+// background counts goroutines. Unlike with a sync.WaitGroup, a goroutine may start while another
+// one waits until none is running.
 type background struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{} // closed when n is zero; nil when no goroutine waits
 }
 
-// Go runs do in a goroutine that counts.
+// Go runs do in a goroutine and counts it.
 func (b *background) Go(do func()) {
 	b.mu.Lock()
 	b.n++

@@ -26,8 +26,8 @@ const (
 	// maxBundles is how many streams with bundles one connection may have. A client needs one, and
 	// a second one for a moment when it replaces the first.
 	maxBundles = 4
-	// maxServed is how many calls of a stream the server works on. More than bundle.MaxCalls are
-	// calls that the client has given up and that have not ended yet.
+	// maxServed is how many calls of a stream the server works on. It is more than bundle.MaxCalls,
+	// because calls that the client has given up may not have ended yet.
 	maxServed = 2 * bundle.MaxCalls
 	// maxGivenUp is how many calls one bundle may give up. Some may have been answered since.
 	maxGivenUp = 4 * bundle.MaxCalls
@@ -152,8 +152,8 @@ type bundledCall struct {
 	entry  *openCall
 }
 
-// run takes calls and sends answers. It returns when all calls that it has taken are answered, or
-// the client cannot get the answers.
+// run takes calls and sends answers. It returns when all calls are answered, or when the answers
+// can no longer reach the client.
 func (s *bundledCalls) run() error {
 	quiet, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -237,8 +237,8 @@ func (s *bundledCalls) receive() error {
 }
 
 // take begins the calls of a bundle. The server asks for each bundle whether the credential is
-// still good, as it does for a call that comes alone. Refused says that it is not. An error is a
-// breach of the protocol, which ends the stream.
+// still good, as it does for a call that comes alone. refused is true if it is not. An error means
+// that the client broke the protocol, and ends the stream.
 func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
 	if len(m.GetCalls()) > bundle.MaxCalls || len(m.GetGivenUp()) > maxGivenUp {
 		return false, fault.New(fault.Exhausted, "a bundle has %d calls and gives up %d, which is too many", len(m.GetCalls()), len(m.GetGivenUp()))
@@ -286,7 +286,8 @@ func (s *bundledCalls) refuse(ctx context.Context, call *pb.BundledCall, err err
 	s.post(&pb.BundledAnswer{Id: call.GetId(), Status: encodedStatus(err)})
 }
 
-// begin gives a call to a goroutine. An error is a breach of the protocol, which ends the stream.
+// begin gives a call to a goroutine. An error means that the client broke the protocol, and ends
+// the stream.
 func (s *bundledCalls) begin(c bundledCall) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -309,7 +310,8 @@ func (s *bundledCalls) begin(c bundledCall) error {
 	return nil
 }
 
-// register notes a call that begins. It reports false for a call that does not.
+// register notes a call. It returns false if the call must not begin: it breaks the protocol, or
+// the server is shutting down.
 func (s *bundledCalls) register(id uint64, entry *openCall) (begins bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -443,8 +445,8 @@ func encodedStatus(err error) []byte {
 	return encoded
 }
 
-// bundledHeader takes the header that a handler sets, as the transport does for a call that comes
-// alone. The era is all that handlers put into it.
+// bundledHeader receives the header that a handler sets, as the transport does for a call that
+// comes alone. Handlers set only the era.
 type bundledHeader struct {
 	method string
 

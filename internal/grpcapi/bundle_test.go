@@ -186,8 +186,8 @@ func counts(from, n int) (all []*pb.BundledCall) {
 	return all
 }
 
-// A client that makes calls and gives them up at once does not make the server work on more and
-// more of them. A call that its own bundle gives up ends too.
+// If a client makes calls and gives them up at once, the number of calls that the server works on
+// stays bounded. A call that its own bundle gives up ends too.
 func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 	t.Parallel()
 	d, engine := openBlocking(t)
@@ -213,7 +213,7 @@ func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// A call that the client gives up ends, and a call beside it goes on.
+// A call that the client gives up ends. Another call in the same bundle continues.
 func TestCallOfABundleIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d, engine := openBlocking(t)
@@ -247,7 +247,7 @@ func TestBundlesOfOneConnection(t *testing.T) {
 	}
 }
 
-// A reply that the client does not take fails its call, not the stream.
+// A reply that is too large for the client fails its call, not the stream.
 func TestReplyThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)

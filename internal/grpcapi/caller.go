@@ -31,7 +31,7 @@ func withCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns who makes the call of the context. It reports false outside of calls.
+// CallerOf returns who makes the call of the context. It returns false outside calls.
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
@@ -100,8 +100,8 @@ func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.
 }
 
 // authorize refuses calls that the caller may not make, and methods that are not in the table of
-// actions. All methods that the server has are in the table, or Serve fails; Unknown answers the
-// others.
+// actions. Serve fails unless all methods of the server are in the table. Config.Unknown answers
+// calls of methods that the server does not have.
 func (s *Server) authorize(ctx context.Context, method string) error {
 	rule := authz.ByMethod(method)
 	if rule == nil {

@@ -26,9 +26,9 @@ func items[T any](r raw, want func(*pb.ServerItem) (T, bool)) T {
 	}
 }
 
-// A worker says that it has the claim of another worker of the same tenant, as one does that has
-// outlived its server. Before the server has told it to stop, it reports, writes and sends
-// heartbeats. Nothing of that counts.
+// A worker says that it has the claim of another worker of the same tenant, like a worker that has
+// outlived its server. Before the server tells it to stop, it reports, writes and sends heartbeats.
+// None of that counts.
 func TestWorkersSpeakForTheirOwnClaims(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)

@@ -13,11 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// partBytes is how much a part of a stream has, about.
+// partBytes is the approximate size of a part of a stream.
 const partBytes = 1 << 20
 
 // maxImport bounds the bytes of an imported history in memory. A run starts with far fewer events,
-// and the service refuses the rest with its own words.
+// and the service refuses a larger history with its own error.
 const maxImport = 128 << 20
 
 // History sends a page of events, or all events that follow.
@@ -44,7 +44,7 @@ func (c *client) History(m *pb.HistoryRequest, stream grpc.ServerStreamingServer
 	}
 }
 
-// sendHistory sends a page in parts: payloads may make it larger than a message.
+// sendHistory sends a page in parts, because payloads may make it larger than a message.
 func sendHistory(stream grpc.ServerStreamingServer[pb.HistoryPart], page api.HistoryPage) error {
 	events := page.Events
 	for {
@@ -159,7 +159,7 @@ func sendItems(stream grpc.ServerStreamingServer[pb.TaskStreamPage], page api.Ta
 }
 
 // Watch sends what changes until the client ends the call. A client that reads slowly delays only
-// its own stream, and the feed tells it when it has missed something.
+// its own stream, and the feed reports when that client has missed something.
 func (c *client) Watch(m *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.ChangePage]) error {
 	ctx := stream.Context()
 	r, err := wire.ReadWatchRequest(tenantOf(ctx), m)

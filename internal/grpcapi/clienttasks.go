@@ -33,7 +33,7 @@ func (c *client) Requeue(ctx context.Context, m *pb.RequeueRequest) (*pb.Requeue
 	return ask(ctx, m, wire.ReadRequeueRequest, c.backend.Requeue, wire.RequeueReply)
 }
 
-// UndoRequeue takes a requeue back.
+// UndoRequeue undoes a requeue.
 func (c *client) UndoRequeue(ctx context.Context, m *pb.UndoRequeueRequest) (*pb.Done, error) {
 	return tell(ctx, m, wire.ReadUndoRequeueRequest, c.backend.UndoRequeue)
 }
@@ -132,7 +132,7 @@ func (c *client) PauseBreaker(ctx context.Context, m *pb.PauseBreakerRequest) (*
 	return done(c.backend.PauseBreaker(ctx, tenantOf(ctx), m.GetName(), model.Time(m.GetUntil()), m.GetReason()))
 }
 
-// Queues lists how queues stand.
+// Queues lists the state of queues.
 func (c *client) Queues(ctx context.Context, _ *pb.QueuesRequest) (*pb.QueueStatusList, error) {
 	return list(ctx, c.backend.Queues, wire.QueueStatusList)
 }

@@ -17,7 +17,7 @@ var errDrained = fault.New(fault.Unavailable, "the server has asked the worker t
 
 // drain lets a worker finish what it holds and gives it nothing new. Then it ends the session, and
 // the worker connects again. After the time limit the engine takes back what the worker still
-// holds: no attempt of a task is used up, and others continue the runs.
+// holds: no attempt of a task is used up, and other workers continue the runs.
 func (s *session) drain(within time.Duration) {
 	s.mu.Lock()
 	if s.over || s.draining {
@@ -26,7 +26,7 @@ func (s *session) drain(within time.Duration) {
 	}
 	s.draining, s.drained = true, make(chan struct{})
 	if s.detached == nil {
-		within = 0 // the worker is away and does not hear this
+		within = 0 // the worker is away and does not get the request
 	}
 	workflows := s.workflows
 	leaves := map[pb.Role]func(context.Context) error{}
@@ -54,7 +54,7 @@ func (s *session) drain(within time.Duration) {
 		defer cancel()
 		var all sync.WaitGroup
 		for _, leave := range leaves {
-			all.Go(func() { _ = leave(ctx) }) // an error says that the time was not enough
+			all.Go(func() { _ = leave(ctx) }) // an error means that the time was too short
 		}
 		all.Wait()
 		if workflows != nil {

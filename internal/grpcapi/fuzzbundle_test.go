@@ -25,8 +25,8 @@ import (
 )
 
 // FuzzBundle makes malformed calls in bundles, and sends bundles that are malformed themselves.
-// Each call that the client does not give up gets one answer, which is not the fault of the server.
-// A breach of the protocol ends only its own stream, and nothing panics.
+// Each call that the client does not give up gets one answer, and no answer says that the server
+// failed. A breach of the protocol ends only its own stream, and nothing panics.
 func FuzzBundle(f *testing.F) {
 	d := open(f, func(c *grpcapi.Config) { c.MaxMessage = 1 << 20 })
 	methods := slices.DeleteFunc(malformed.Methods(pb.File_perdure_v1_client_proto), func(m protoreflect.MethodDescriptor) bool {
@@ -107,7 +107,8 @@ func (b *bundleFuzz) callAll() {
 }
 
 // calls returns malformed calls of every method, and of methods that do not exist or do not belong
-// into a bundle. They are in a random order, and fewer than the stream may have open.
+// into a bundle. They are in a random order, and there are fewer of them than the stream may have
+// open.
 func (b *bundleFuzz) calls() (all []*pb.BundledCall) {
 	words := malformed.Words
 	add := func(method string, request []byte) {
@@ -155,7 +156,7 @@ func (b *bundleFuzz) send(st grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBu
 	return st.CloseSend()
 }
 
-// check reports an answer that is the fault of the server.
+// check reports an answer that says that the server failed.
 func (b *bundleFuzz) check(a *pb.BundledAnswer, unknown map[uint64]bool) {
 	b.t.Helper()
 	is, sent := unknown[a.GetId()]
@@ -173,7 +174,8 @@ func (b *bundleFuzz) check(a *pb.BundledAnswer, unknown map[uint64]bool) {
 	}
 }
 
-// breach sends what no client sends. The server ends the stream with the reason, or ignores it.
+// breach sends messages that no client sends. The server ends the stream with the reason, or
+// ignores the message.
 func (b *bundleFuzz) breach() {
 	b.t.Helper()
 	call := func(id uint64) *pb.BundledCall { return &pb.BundledCall{Id: id, Method: "Server"} }

@@ -208,7 +208,7 @@ func TestForeignMessage(t *testing.T) {
 	}
 }
 
-// What the interceptors promise: no call without a credential, except for health.
+// The interceptors refuse every call without a credential, except for health.
 func TestCallsWithoutCredential(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)
@@ -258,8 +258,8 @@ func (broken) List(context.Context, api.ListRequest) (api.ListPage, error) {
 	panic("secret of a payload")
 }
 
-// A panic ends one call. The client learns nothing of its cause. The log has where it happened, and
-// not the value, which may quote a payload.
+// A panic ends one call. The client learns nothing about its cause. The log says where it happened,
+// but does not have the value, which may quote a payload.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(c *grpcapi.Config) { c.Backend = broken{c.Backend} })

@@ -36,14 +36,15 @@ func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServ
 
 // interceptStream surrounds every call that streams.
 func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	// A stream of bundles is not bound to its credential: the server checks that for every bundle.
+	// A stream of bundles does not end with its credential: the server checks the credential for
+	// every bundle.
 	long := info.FullMethod != bundleMethod
 	return s.serve(stream.Context(), info.FullMethod, long, func(ctx context.Context) error {
 		return handle(srv, &contextStream{stream, ctx})
 	})
 }
 
-// contextStream is a stream with a context of ours.
+// contextStream is a stream with another context.
 type contextStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // that is what a stream has
@@ -76,7 +77,8 @@ func (s *Server) serve(ctx context.Context, method string, long bool, call func(
 	return err
 }
 
-// whileValid ends a call when the credential of its caller ends, and returns why that ended.
+// whileValid ends a call when the credential of its caller ends, and returns why the credential
+// ended.
 func whileValid(valid context.Context, call func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, end := context.WithCancelCause(ctx)
@@ -90,8 +92,8 @@ func whileValid(valid context.Context, call func(context.Context) error) func(co
 	}
 }
 
-// guard calls a handler. A panic becomes an Internal error that says nothing about its cause, which
-// may quote a payload.
+// guard calls a handler. A panic becomes an Internal error. The error does not name the cause,
+// because the cause may quote a payload.
 func (s *Server) guard(ctx context.Context, method string, call func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -125,7 +127,7 @@ func panicText(p any) string {
 	return fmt.Sprintf("a value of type %T", p)
 }
 
-// waits are the methods that may wait for a long time and change nothing by that.
+// waits are the methods that may wait for a long time. Waiting changes nothing.
 var waits = map[string]bool{
 	"/perdure.v1.ClientService/Await":      true,
 	"/perdure.v1.ClientService/Run":        true,
@@ -136,7 +138,7 @@ var waits = map[string]bool{
 	"/perdure.v1.ClientService/Watch":      true,
 }
 
-// toStatus translates an error of a handler. What gRPC itself has returned stays as it is.
+// toStatus translates an error of a handler. An error of gRPC itself stays as it is.
 func toStatus(err error) error {
 	if err == nil {
 		return nil

@@ -21,7 +21,7 @@ const maxReceipts = 50_000
 type receipts struct {
 	mu     sync.Mutex
 	forget map[receipt]func()
-	order  []receipt // as they came; may name receipts that are gone
+	order  []receipt // in the order of arrival; may name receipts that are gone
 }
 
 // receipt identifies a request of a client.
@@ -29,7 +29,7 @@ type receipt struct{ tenant, id string }
 
 func newReceipts() *receipts { return &receipts{forget: map[receipt]func(){}} }
 
-// add keeps how to remove an answer.
+// add keeps the function that removes an answer.
 func (r *receipts) add(of receipt, forget func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +58,8 @@ func (r *receipts) confirm(tenant string, ids []string) {
 	}
 }
 
-// withReceipt makes a call. If the client has drawn its id, the server keeps how to remove the
-// answer, and tells the client in which era it should draw the next ids.
+// withReceipt makes a call. If the client has drawn the request id, the server keeps the function
+// that removes the answer, and tells the client in which era it should draw the next ids.
 func withReceipt[R any](ctx context.Context, c *client, id string, call func(context.Context) (R, error)) (R, error) {
 	if !model.IsDrawnID(id) {
 		return call(ctx)
@@ -71,7 +71,7 @@ func withReceipt[R any](ctx context.Context, c *client, id string, call func(con
 		c.receipts.add(receipt{tenantOf(ctx), id}, r.Forget)
 	}
 	if r.Era != "" && r.Era != model.EraOf(id) {
-		// Without it the server looks up the next ids of the client.
+		// Without the header, the server has to look up the next ids of the client.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(wire.EraHeader, r.Era))
 	}
 	return reply, err

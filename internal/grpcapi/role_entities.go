@@ -40,11 +40,11 @@ func (s *session) joinEntities(j *pb.Join) error {
 	return nil
 }
 
-// lose takes the calls of a worker that is gone back: others make them.
+// lose takes back the calls of a worker that is gone. Other workers run them.
 func (r *entityRole) lose() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = r.session.Leave(ctx) // it says that calls are still being made, which is why
+	_ = r.session.Leave(ctx) // the error only says that calls are still running
 }
 
 func (r *entityRole) Operate(o model.Operations) {

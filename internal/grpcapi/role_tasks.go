@@ -19,7 +19,7 @@ type taskRole struct {
 	mu sync.Mutex
 	// held are the claims that the worker executes, or has reported and the engine has not settled.
 	held map[model.ClaimRef]bool
-	// room is taken by what goes on beside the stream.
+	// room bounds the operations that run in parallel to the stream.
 	room chan struct{}
 }
 
@@ -50,18 +50,18 @@ func (s *session) joinTasks(j *pb.Join) error {
 	return nil
 }
 
-// lose takes the claims of a worker that is gone back. The engine counts each as lost with its
-// worker, so that a task that kills its workers is set aside after some of them.
+// lose takes back the claims of a worker that is gone. The engine counts each attempt as lost with
+// its worker, so that it sets a task aside that kills several workers.
 func (r *taskRole) lose() { r.session.Lose() }
 
 // giveBack returns the claims of a worker that has done nothing wrong: no attempt is used up.
 func (r *taskRole) giveBack() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = r.session.Leave(ctx) // it says that tasks are still executed, which is why
+	_ = r.session.Leave(ctx) // the error only says that tasks are still running
 }
 
-// has tells whether the worker may speak for a claim.
+// has reports whether the worker has a claim.
 func (r *taskRole) has(ref model.ClaimRef) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,8 @@ func (r *taskRole) Settle(claim model.ClaimRef, err error) {
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Settled{Settled: &pb.Settled{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim, Error: errorDetail(err)}}})
 }
 
-// report hands in how a claim ended. A claim that the worker does not have is settled as such.
+// report hands in how a claim ended. If the worker does not have the claim, it gets that answer at
+// once.
 func (r *taskRole) report(m *pb.TaskReport) error {
 	t, err := wire.ReadTaskReport(r.s.tenant, m)
 	if err != nil {
@@ -115,8 +116,8 @@ func notHeld(ref model.ClaimRef) error {
 	return fault.New(fault.NotOwned, "the worker does not have the claim of %s", ref.TaskRef)
 }
 
-// beat hands in heartbeats, beside the stream. A claim that the worker does not have is answered as
-// such.
+// beat hands in heartbeats, in parallel to the stream. If the worker does not have a claim, the
+// reply says so.
 func (r *taskRole) beat(m *pb.Beats) error {
 	beats, err := wire.ReadBeats(r.s.tenant, m)
 	if err != nil {
@@ -143,8 +144,8 @@ func (r *taskRole) beat(m *pb.Beats) error {
 	return nil
 }
 
-// beside runs what may take longer than the stream should wait. It blocks while too much of that
-// is under way.
+// beside runs a function in parallel to the stream, which should not wait for it. It blocks while
+// too many of them are running.
 func (r *taskRole) beside(do func()) {
 	select {
 	case r.room <- struct{}{}:
@@ -157,7 +158,7 @@ func (r *taskRole) beside(do func()) {
 	})
 }
 
-// write stores what a claim writes. It waits for the commit, so it goes on beside the stream.
+// write stores what a claim writes. It waits for the commit, so it runs in parallel to the stream.
 func (r *taskRole) write(m *pb.TaskWrite) error {
 	w, err := wire.ReadTaskWrite(r.s.tenant, m)
 	if err != nil {

@@ -44,7 +44,8 @@ func (s *session) joinWorkflows(j *pb.Join) error {
 		return err
 	}
 	offer.Remote = s.remote(pb.Role_ROLE_WORKFLOWS)
-	// The engine may call r before Join returns; r needs the session only for what the worker says.
+	// The engine may call r before Join returns. That is safe: r needs the session only for items
+	// of the worker.
 	session, err := s.work.cfg.Backend.Join(s.ctx, r, offer)
 	if err != nil {
 		return err
@@ -62,12 +63,12 @@ func (s *session) joinWorkflows(j *pb.Join) error {
 	return nil
 }
 
-// lose takes everything back from a worker that is gone: its runs go to others, and the permits of
-// its attempts are free again.
+// lose takes everything back from a worker that is gone. Its runs go to other workers, and the
+// permits of its attempts are free again.
 func (r *workflowRole) lose() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = r.session.Leave(ctx) // it says that runs are still held, which is why
+	_ = r.session.Leave(ctx) // the error only says that the worker still holds runs
 	r.letGo()
 }
 
@@ -84,7 +85,7 @@ func (r *workflowRole) letGo() {
 	}
 }
 
-// holds tells whether the worker has a run under a generation.
+// holds reports whether the worker has a run under a generation.
 func (r *workflowRole) holds(run model.RunID, generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +138,7 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 }
 
 // Lose implements api.Survivor: the worker keeps what it runs for the next owner of the run. A
-// worker of an older build takes it for an Evict.
+// worker of an older build treats it as an Evict.
 func (r *workflowRole) Lose(run model.RunID, generation uint64) {
 	r.takeBack(run, generation)
 	item := evicted(run, generation, "the owner of the run is lost")
@@ -151,7 +152,7 @@ func (r *workflowRole) takeBack(run model.RunID, generation uint64) {
 	if r.held[run] == generation {
 		delete(r.held, run)
 	}
-	// it answers none
+	// the worker can no longer answer its queries
 	maps.DeleteFunc(r.asked, func(_ uint64, of model.RunID) bool { return of == run })
 	r.mu.Unlock()
 }
@@ -246,8 +247,8 @@ func (r *workflowRole) answer(m *pb.QueryAnswer) error {
 	return nil
 }
 
-// pass asks for the limits and the breaker of an attempt, and tells the worker what keeps it back
-// if it may not begin at once.
+// pass asks for the limits and the breaker of an attempt. If the attempt may not start at once,
+// pass tells the worker what it waits for.
 func (r *workflowRole) pass(m *pb.Pass) error {
 	ref, spec, err := r.attempt(m.GetRef(), m.GetSpec())
 	if err != nil {
@@ -290,7 +291,7 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 	return nil
 }
 
-// endPass ends an attempt that this session has begun or waits for.
+// endPass ends an attempt that this session has started or that waits.
 func (r *workflowRole) endPass(m *pb.Passed) error {
 	ref, err := wire.ReadTaskRef(r.s.tenant, m.GetRef())
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 
 // Defaults of a Config.
 const (
-	// DefaultMaxPayload is that of the service.
+	// DefaultMaxPayload is the default of the service.
 	DefaultMaxPayload = 2 << 20
 	// payloadsPerMessage is how many payloads of full size fit into a request. The largest request
 	// is a start: its input and the signals that come with it, or a fork with its edits. Clients
@@ -46,10 +46,10 @@ const (
 // Times of connections. Connections have no maximum age: workers keep theirs for months.
 const (
 	handshakeTime = 30 * time.Second
-	// Clients may ask this often whether the server is there.
+	// Clients may ping the server this often.
 	leastPing = 10 * time.Second
-	// After so much silence the server asks whether the client is there, and closes the connection
-	// when it gets no answer. Otherwise dead clients would hold their streams.
+	// After this much silence the server pings the client, and closes the connection when it gets
+	// no answer. Otherwise dead clients would keep their streams.
 	silence  = 30 * time.Second
 	patience = 15 * time.Second
 )
@@ -59,9 +59,10 @@ type Config struct {
 	Backend api.Backend
 	// Admin is what operators may do; nil for a server without AdminService.
 	Admin api.Admin
-	// Audit records what operators do; nil for a server that does not.
+	// Audit wraps Admin and records what operators do; nil for a server without an audit log.
 	Audit func(api.Admin) api.Admin
-	// Warnings are what operators should repair although the server can serve; nil for none.
+	// Warnings returns problems that operators should repair although the server can serve; nil for
+	// none.
 	Warnings func() []string
 	// Door is how calls come in, for the audit log; gRPC if it is empty.
 	Door string
@@ -76,7 +77,7 @@ type Config struct {
 	TLS *tls.Config
 	// Log; nil for none.
 	Log *slog.Logger
-	// NoReflection serves no reflection, which tells callers all methods and messages.
+	// NoReflection turns off reflection, which lists all methods and messages to callers.
 	NoReflection bool
 	// Journal counts and logs calls; nil for none.
 	Journal *access.Journal
@@ -90,7 +91,8 @@ type Config struct {
 	MaxReply int
 	// MaxStreams bounds the calls of one connection. Default 10,000.
 	MaxStreams int
-	// Grace is how long the server keeps what a worker holds whose stream has broken. Default 30 s.
+	// Grace is how long the server keeps the session of a worker whose stream has broken. Default
+	// 30 s.
 	Grace time.Duration
 	// Others add services of other protocols. They are authenticated like ours.
 	Others []func(grpc.ServiceRegistrar)
@@ -167,7 +169,8 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Admin returns what operators may do, with what only this server knows; nil without AdminService.
+// Admin returns the calls of operators, with the facts that only this server knows; nil without
+// AdminService.
 func (s *Server) Admin() api.Admin { return s.admin }
 
 func (s *Server) options() []grpc.ServerOption {
@@ -246,7 +249,7 @@ func (d *descriptions) RegisterService(desc *grpc.ServiceDesc, _ any) {
 }
 
 // Shutdown stops the server: it accepts nothing new, ends calls that only wait, and lets the others
-// finish until ctx ends. Clients send what it cut off to another server.
+// finish until ctx ends. Clients repeat the calls that it cut off on another server.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.drain()

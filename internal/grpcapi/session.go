@@ -20,8 +20,8 @@ import (
 // engine calls the roles, which send items; the worker sends items, which the roles hand to the
 // engine.
 //
-// Everything that a worker says about a run, a claim or a hand-over is checked against what this
-// very session was given: a worker can neither report for another one nor for another tenant.
+// The session checks every report about a run, a claim or a hand-over against what the engine gave
+// to this session. So a worker can report neither for another worker nor for another tenant.
 type session struct {
 	work   *Work
 	id     string
@@ -33,8 +33,8 @@ type session struct {
 	since         model.Time
 	heard         atomic.Int64 // microseconds since 1970
 	link          *link.Session[*pb.WorkerItem, *pb.ServerItem]
-	// ctx ends with the session. What the worker has said is handed over under it, and not under
-	// that of a stream.
+	// ctx ends with the session. Roles use it, and not the context of a stream, to hand reports to
+	// the engine.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -48,7 +48,7 @@ type session struct {
 	over     bool
 	draining bool
 	drained  chan struct{} // closed when the worker has handed back everything; nil before drain
-	offers   []*pb.Join    // as which the worker has joined
+	offers   []*pb.Join    // the joins of the worker
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -78,7 +78,8 @@ func (s *session) remote(role pb.Role) model.RemoteMember {
 func (s *session) hear() { s.heard.Store(time.Now().UnixMicro()) }
 
 // attach begins a stream and ends the one before. The stream is over when the returned context
-// ends; the caller calls done then. From then on the worker has the grace period to come back.
+// ends, and then the caller must call done. From then on the worker has the grace period to come
+// back.
 func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -171,8 +172,8 @@ func (s *session) end(why error) {
 	})
 }
 
-// post sends an item. The engine must never wait for a worker: one that does not take what it is
-// sent loses its session.
+// post sends an item. The engine must never wait for a worker, so a worker that does not take its
+// items loses its session.
 func (s *session) post(item *pb.ServerItem) {
 	if err := s.link.Post(item, proto.Size(item)); fault.Is(err, fault.Exhausted) {
 		go s.end(err)
@@ -225,8 +226,8 @@ func onRole[R any](r *R, what string, do func(*R) error) error {
 	return do(r)
 }
 
-// join has the worker join in a role. A second join in the same role breaks the protocol. What is
-// wrong with an offer is the worker's to hear.
+// join adds the worker to the engine in a role. A second join in the same role breaks the protocol.
+// If the offer itself is wrong, the worker gets the error as its answer.
 func (s *session) join(j *pb.Join) error {
 	if s.before != nil {
 		<-s.before
@@ -256,14 +257,15 @@ func (s *session) join(j *pb.Join) error {
 	return nil
 }
 
-// maxHeld bounds what a worker may hold from a session that the server has lost.
+// maxHeld bounds the runs, claims and entities that a worker may bring along from a session that
+// the server has lost.
 const maxHeld = 200_000
 
 // maxPatience bounds how long a worker may take to leave.
 const maxPatience = time.Hour
 
-// leave ends a role, and answers when everything is handed back. The worker goes on sending in the
-// meantime.
+// leave ends a role, and answers when everything is handed back. Until then the worker continues to
+// send.
 func (s *session) leave(l *pb.Leave) error {
 	ctx, cancel := context.WithTimeout(s.ctx, min(max(time.Duration(l.GetPatience()), 0), maxPatience))
 	var leave func(context.Context) error
@@ -283,7 +285,7 @@ func (s *session) leave(l *pb.Leave) error {
 	twice, drained := s.left[l.GetRole()], s.drained
 	s.left[l.GetRole()] = true
 	s.mu.Unlock()
-	if twice && drained != nil { // drain has left in its place
+	if twice && drained != nil { // drain has already left for the worker
 		leave = func(ctx context.Context) error {
 			select {
 			case <-drained:

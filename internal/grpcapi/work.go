@@ -31,7 +31,7 @@ type WorkConfig struct {
 	// claims back when it ends.
 	Restarts bool
 	// Grace is how long the server keeps the session of a worker whose stream has broken; 30 s.
-	// Afterwards what the worker holds goes to others.
+	// Afterwards other workers get what the worker holds.
 	Grace time.Duration
 	// MaxSessions is how many workers may be connected at once; 20,000.
 	MaxSessions int
@@ -51,7 +51,7 @@ type Work struct {
 	sessions map[string]*session
 	workers  map[workerKey]*session // the newest session of each worker
 	closing  bool
-	running  background // sessions that end, and what workers have asked for
+	running  background // sessions that are ending, and requests of workers
 }
 
 // workerKey identifies a worker.
@@ -171,8 +171,8 @@ func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed boo
 	s.agent, s.caller, s.after = model.Cut(h.GetAgent(), 200), caller, h.GetSession()
 	w.sessions[s.id] = s
 	if old := w.workers[s.key()]; old != nil {
-		// The worker has forgotten its session, or was with another server since. What it holds
-		// comes with it.
+		// The worker has forgotten its session, or was connected to another server in between. It
+		// brings along what it holds.
 		s.before = old.ended
 		go old.end(errRenewed)
 	}
@@ -190,8 +190,8 @@ func (w *Work) remove(s *session) {
 	}
 }
 
-// Drain ends all streams and takes no new ones, so that workers connect to another node. It keeps
-// what they hold: Close gives it back.
+// Drain ends all streams and accepts no new ones, so that workers connect to another node. It keeps
+// what the workers hold until Close gives it back.
 func (w *Work) Drain() {
 	w.mu.Lock()
 	w.closing = true

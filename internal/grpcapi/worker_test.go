@@ -57,7 +57,7 @@ func frame(number uint64, items ...*pb.WorkerItem) *pb.WorkerFrame {
 	return &pb.WorkerFrame{Number: number, Items: items}
 }
 
-// send sends frames. The server may have ended the stream already, which Recv tells.
+// send sends frames. The server may have ended the stream already. Then Recv returns the reason.
 func (r raw) send(frames ...*pb.WorkerFrame) {
 	r.t.Helper()
 	for _, f := range frames {
@@ -94,7 +94,7 @@ func (r raw) end() (joined int, err error) {
 }
 
 // A worker that breaks the protocol loses its stream and its session with a typed error. The server
-// and other workers go on.
+// and other workers continue.
 func TestHostileWorkers(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(c *grpcapi.Config) { c.MaxMessage = 1 << 16 })
@@ -151,7 +151,7 @@ func TestHostileWorkers(t *testing.T) {
 		}
 	}
 
-	// The other worker has heard nothing of all this, and its session goes on.
+	// The other worker is not affected, and its session continues.
 	again := d.work(t, d.ctx)
 	if w := again.welcome(session); !w.GetResumed() || w.GetReceived() != 1 {
 		t.Errorf("the session of another worker: %v", w)
@@ -161,8 +161,8 @@ func TestHostileWorkers(t *testing.T) {
 	}
 }
 
-// A frame that comes twice counts once. An unknown session, and one of another tenant, begin anew
-// and leave the session as it is.
+// A frame that comes twice counts once. A worker that names an unknown session, or a session of
+// another tenant, gets a new session, and the named session does not change.
 func TestSessionsOfWorkers(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)

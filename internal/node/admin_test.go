@@ -109,7 +109,7 @@ func (o *office) must(err error) {
 }
 
 // An operator creates a tenant and a key for it. Programs with the key work in the tenant and see
-// nothing of the others. The key survives a restart, and ends with everything that uses it.
+// nothing of the others. The key survives a restart. When it ends, everything that uses it ends.
 func TestTenantsAndKeys(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -278,7 +278,7 @@ func (o *office) disables(b *remote.Backend, token string) {
 	o.must(count(b))
 }
 
-// A stored admin key may do what the static one may.
+// A stored admin key has the rights of the static admin key.
 func TestStoredAdminKey(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -311,7 +311,7 @@ func TestStoredAdminKey(t *testing.T) {
 }
 
 // Settings are listed with their versions, changed by compare-and-set, and checked like the calls
-// that are made for them. Keys are not among them.
+// that exist for them. Keys are not among them.
 func TestSettingsOfATenant(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -364,8 +364,8 @@ func TestSettingsOfATenant(t *testing.T) {
 	o.refused("a removal of nothing", err, fault.NotFound)
 }
 
-// Keys have roles, which every method of the protocol obeys, streams as well. They expire, and can
-// be replaced while programs use them.
+// Every method of the protocol obeys the roles of keys, and so do streams. They expire, and can be
+// replaced while programs use them.
 func TestRolesOfKeys(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -40,7 +40,7 @@ func (s *Server) serveAdmin(l net.Listener, cfg *ServerConfig) {
 	})
 }
 
-// AdminAddr is the address of the profiles; nil without one.
+// AdminAddr returns the address of the profiles; nil without one.
 func (s *Server) AdminAddr() net.Addr { return s.adminAt }
 
 // authenticates says who is calling.

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// An owner and an auditor see what was done in their tenant, by whom and through which door; others
-// see nothing. Entries survive a restart.
+// An owner and an auditor see what was done in their tenant, by which caller and through which
+// door. Other callers see nothing. Entries survive a restart.
 func TestAuditOverTheWire(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -22,7 +22,7 @@ type connectionCount struct {
 	open atomic.Int64
 
 	mu     sync.Mutex
-	logged time.Time // when the log last had a refusal
+	logged time.Time // when a refusal was last logged
 }
 
 // countConnections returns the count of a server; nil for one without a limit.
@@ -34,8 +34,8 @@ func (cfg *ServerConfig) countConnections() *connectionCount {
 	return &connectionCount{most: int64(most), log: cfg.Node.Log}
 }
 
-// admit returns a connection that is counted until it is closed; false if there are too many. Then
-// it closes the connection, before it reads a byte.
+// admit counts a connection until it is closed. If there are too many, it closes the connection
+// before it reads a byte, and returns false.
 func (c *connectionCount) admit(conn net.Conn) (net.Conn, bool) {
 	if c == nil {
 		return conn, true

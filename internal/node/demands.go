@@ -19,12 +19,12 @@ const (
 	// tripsPerLease is how many round trips to the store a lease must have room for: a node renews
 	// it three times, and each renewal may be repeated.
 	tripsPerLease = 12
-	// looks is how often the server asks the store for the time. The fastest answer counts.
+	// looks is how often the server asks the store for the time. It uses the fastest answer.
 	looks = 5
 )
 
-// checkStore refuses a store that a server cannot rely on. The view is the store as the node uses
-// it.
+// checkStore refuses a store that a server cannot rely on. view is the store with the wrappers of
+// the node.
 func (cfg *Config) checkStore(ctx context.Context, st, view store.Store) error {
 	if !st.Info().Shared {
 		return nil
@@ -74,8 +74,8 @@ func compareClocks(ctx context.Context, view store.Store) (skew, trip time.Durat
 	return skew, trip, nil
 }
 
-// judgeClock refuses a clock that is wrong, and a lease that ends before a node can renew it. A
-// difference that the round trip may explain is none.
+// judgeClock refuses a clock that is wrong, and a lease that ends before a node can renew it. It
+// ignores a difference that the round trip may explain.
 func (cfg *Config) judgeClock(skew, trip time.Duration) error {
 	sure := max(0, skew.Abs()-trip/2)
 	switch {

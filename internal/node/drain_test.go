@@ -46,7 +46,7 @@ func newPlant() *plant {
 	return p
 }
 
-// shut makes bodies wait that begin from now on.
+// shut makes bodies that start from now on wait.
 func (p *plant) shut() {
 	gate := make(chan struct{})
 	p.gate.Store(&gate)
@@ -55,7 +55,7 @@ func (p *plant) shut() {
 // open lets the bodies end.
 func (p *plant) open() { close(*p.gate.Load()) }
 
-// until waits for a fact.
+// until waits until a condition holds.
 func (o *office) until(what string, fact func() bool) {
 	o.t.Helper()
 	for !fact() {
@@ -80,8 +80,8 @@ func (o *office) session() api.WorkerSession {
 	return api.WorkerSession{}
 }
 
-// A worker that is asked to drain finishes what it runs, gives back at once what only waits, and
-// gets nothing new. Then it connects again and goes on. No body runs twice.
+// A worker that is asked to drain finishes what it runs, gives back at once the runs that only
+// wait, and gets nothing new. Then it connects again and continues. No body runs twice.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	o, p := newOffice(t), newPlant()
@@ -129,7 +129,8 @@ func TestDrain(t *testing.T) {
 	}
 	o.refused("the drained session", o.admin.DrainWorker(o.ctx, api.DrainRequest{Session: first.ID}), fault.NotFound)
 
-	// A server that stops waits for no body: the worker goes on with it when the server is back.
+	// A server that stops does not wait for bodies: the worker continues its body when the server
+	// is back.
 	p.shut()
 	last, err := p.make.Start(c, "table", perdure.RawKey("c"))
 	o.must(err)

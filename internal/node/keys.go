@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// followKeys keeps a keyring up to date with the keys and tenants in the store. The node that
-// changes one applies it at once, the others soon after.
+// followKeys keeps a keyring up to date with the keys and tenants in the store. The node that makes
+// a change applies it at once, the other nodes soon after.
 func (n *Node) followKeys(ctx context.Context, ring *authn.Keyring, log *slog.Logger) error {
 	err := n.engine.Flow().Follow(ctx, []string{authn.KeySetting, authn.TenantSetting}, func(all []store.Setting) {
 		ring.Set(readKeys(all, log))
@@ -24,7 +24,7 @@ func (n *Node) followKeys(ctx context.Context, ring *authn.Keyring, log *slog.Lo
 	return n.engine.Flow().Follow(ctx, []string{authn.LoginSetting}, func(all []store.Setting) { ring.SetLogins(readLogins(all, log)) })
 }
 
-// readLogins reads sessions. One that cannot be read lets no caller in.
+// readLogins reads sessions. A session that cannot be read is not accepted.
 func readLogins(all []store.Setting, log *slog.Logger) (logins []authn.Login) {
 	for i := range all {
 		l, err := authn.ReadLogin(all[i].Tenant, all[i].Name, all[i].Body)
@@ -37,8 +37,8 @@ func readLogins(all []store.Setting, log *slog.Logger) (logins []authn.Login) {
 	return logins
 }
 
-// readKeys reads keys and disabled tenants. What cannot be read lets no caller in: an unreadable
-// key is unknown, and the tenant of an unreadable record is disabled.
+// readKeys reads keys and disabled tenants. Unreadable settings refuse callers: an unreadable key
+// is unknown, and the tenant of an unreadable record is disabled.
 func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled map[string]bool) {
 	disabled = map[string]bool{}
 	for i := range all {
@@ -67,7 +67,7 @@ func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled
 
 // Times of the record of uses of keys.
 const (
-	// useInterval is how often a node looks which keys were used.
+	// useInterval is how often a node checks which keys were used.
 	useInterval = time.Minute
 	// useStep is how much later a use must be than the recorded one to be recorded again. A key
 	// that is used all the time costs one small commit per step.
@@ -98,8 +98,8 @@ func (n *Node) recordKeyUses(ring *authn.Keyring, log *slog.Logger) (stop func()
 	}
 }
 
-// storeKeyUses stores the uses that are news to what this node has recorded. What cannot be stored
-// now is tried again later.
+// storeKeyUses stores the uses that are later than what this node has recorded. It tries again
+// later if it cannot store a use now.
 func (n *Node) storeKeyUses(ctx context.Context, ring *authn.Keyring, recorded map[string]model.Time, log *slog.Logger) {
 	for _, u := range ring.Uses() {
 		if u.At.Sub(recorded[u.ID]) < useStep {

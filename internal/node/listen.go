@@ -11,22 +11,22 @@ import (
 	"github.com/perdure/perdure/internal/pooled"
 )
 
-// Limits of connections that have not said what they speak.
+// Limits of connections whose protocol is not known yet.
 const (
-	// sniffTime is how long a connection may take to say it.
+	// sniffTime is how long a connection may take to show its protocol.
 	sniffTime = 10 * time.Second
 	// maxUnknown is how many such connections there may be. Further ones wait to be accepted.
 	maxUnknown = 1000
 )
 
-// preface is how a connection begins that speaks HTTP/2, and so gRPC.
+// preface is the beginning of a connection that speaks HTTP/2, and so gRPC.
 const preface = "PRI * HTTP/2.0"
 
 // splitter accepts connections of one address. It hands connections that speak gRPC to one server
 // and connections that speak HTTP/1.1 to another.
 //
-// With TLS the client says which one it means in the handshake. A client that offers both, such as
-// a browser, gets HTTP/1.1.
+// With TLS the client chooses the protocol in the handshake. A client that offers both, such as a
+// browser, gets HTTP/1.1.
 type splitter struct {
 	listener net.Listener
 	tls      *tls.Config      // nil for plain text
@@ -88,8 +88,8 @@ func (s *splitter) accept() {
 	}
 }
 
-// sort finds out what a connection speaks and hands it on. A connection that does not say so in
-// time is closed.
+// sort finds out the protocol of a connection and hands the connection to its server. It closes a
+// connection that does not show its protocol in time.
 func (s *splitter) sort(conn net.Conn) {
 	ctx, cancel := context.WithTimeout(s.stop, sniffTime)
 	defer cancel()
@@ -149,7 +149,7 @@ func newBranch(s *splitter) *branch {
 	return &branch{from: s, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// Accept waits for a connection of this server's.
+// Accept waits for a connection of this server.
 func (b *branch) Accept() (net.Conn, error) {
 	select {
 	case c := <-b.conns:
@@ -160,7 +160,7 @@ func (b *branch) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Close ends this branch. The other one goes on.
+// Close ends this branch. The other branch continues.
 func (b *branch) Close() error {
 	b.once.Do(func() { close(b.done) })
 	return nil

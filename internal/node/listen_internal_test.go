@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// A connection that does not say in time what it speaks is closed, also if it says half of it. Time
-// is virtual.
+// A connection that does not show its protocol in time is closed, even if it has sent half of a
+// preface. Time is virtual.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{"", "PRI * HT", "G"} {

@@ -16,7 +16,7 @@ type SchemaStatus struct {
 	Version int    `json:"version"` // of the store; 0 if it has no schema yet
 	Latest  int    `json:"latest"`  // the version that this build knows
 	Shards  int    `json:"shards"`
-	// Groups are the shard groups beside the default one: gpu=64,video=32.
+	// Groups are the shard groups apart from the default one: gpu=64,video=32.
 	Groups string `json:"groups,omitempty"`
 	// Pending are the names of the migrations that the store lacks.
 	Pending []string `json:"pending"`
@@ -94,7 +94,7 @@ func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 }
 
 // StoreUnreachable reports whether a node could not open because the server of its store does not
-// answer, or does not take connections now. It may do so later.
+// answer, or accepts no connections at the moment. A later attempt may succeed.
 func StoreUnreachable(err error) bool { return postgres.Unreachable(err) }
 
 // StoreReadOnly reports whether a node could not open because the server of its store only reads.

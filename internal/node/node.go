@@ -42,20 +42,20 @@ type Config struct {
 	URL string
 	// Schema is the PostgreSQL schema. Default "perdure".
 	Schema string
-	// Shards is the number of shards of a new store. Default: that of the store.
+	// Shards is the number of shards of a new store. Default: the default of the kind of store.
 	Shards int
-	// ReadOnly opens a store beside its owner, only to read it.
+	// ReadOnly opens a store that another process may own, only to read it.
 	ReadOnly bool
-	// Guest opens a shared store beside its nodes, only to send requests: it owns no shard and does
-	// not upgrade the schema. A store that only one process may open is opened as usual.
+	// Guest opens a shared store only to send requests to its nodes: this process owns no shard and
+	// does not upgrade the schema. A store that only one process may open is opened as usual.
 	Guest bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// PeerListen is where other nodes of the cluster connect to this one: host:port, or :port.
 	// Default: a free port on the address from which this process reaches the database.
 	PeerListen string
-	// PeerAdvertise is the address at which other nodes reach PeerListen, host:port. Default: where
-	// the node listens.
+	// PeerAdvertise is the address at which other nodes reach PeerListen, host:port. Default: the
+	// address on which the node listens.
 	PeerAdvertise string
 	// NoPeerLink opens no connections between nodes. They then use only the store.
 	NoPeerLink bool
@@ -71,10 +71,10 @@ type Config struct {
 	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For
 	// tests.
 	AllowUnsafe bool
-	// Serves says that the node is behind a server. It then refuses a store that a server cannot
+	// Serves says that the node is part of a server. It then refuses a store that a server cannot
 	// rely on.
 	Serves bool
-	// Production refuses what is only good enough for development.
+	// Production refuses settings that are only good enough for development.
 	Production bool
 	// Private refuses a file that other users of the machine own or can replace.
 	Private    bool
@@ -92,27 +92,27 @@ type Config struct {
 	RetainDead time.Duration
 	// RetainRequest is how long request ids are remembered. Default and minimum 24 h.
 	RetainRequest time.Duration
-	// RetainAudit is how long the audit log keeps its entries. A negative time keeps them for ever.
-	// So does 0, because another process may have a longer time; but servers have a default.
+	// RetainAudit is how long the audit log keeps its entries. A negative time keeps them forever.
+	// So does 0, because another process may use a longer time. Servers have a default instead.
 	RetainAudit time.Duration
-	// Caller makes the calls that come through no door. The audit log records them as its calls. It
-	// is nil for programs: their own calls are not recorded.
+	// Caller is the caller that the audit log records for calls that come through no door. It is
+	// nil for programs, whose own calls are not recorded.
 	Caller *authn.Call
 	Lane   lane.Config
 	// Series counts what becomes durable in each tenant, for the last hour.
 	Series bool
-	// Meter counts and Tracer creates spans; both may be nil.
+	// Meter counts events, and Tracer creates spans. Both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// FileSystem names the network file system of a directory, and nothing for a local one; nil
-	// asks the operating system. For tests.
+	// FileSystem returns the name of the network file system of a directory, or nothing for a local
+	// one. Nil asks the operating system. For tests.
 	FileSystem func(dir string) string
 	// Wrap wraps the store, for example to inject faults. For tests.
 	Wrap func(store.Store) store.Store
 }
 
-// Carrier carries hints between nodes, beside the database, and changes to subscribers. Both are
-// never the truth, so it may lose them.
+// Carrier carries hints between nodes, outside the database, and changes to subscribers. It may
+// lose both, because the truth is in the store.
 type Carrier interface {
 	notify.Hub
 
@@ -163,7 +163,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 	case "postgres", "postgresql":
 		return postgres.Open(ctx, postgres.Config{
 			URL: cfg.URL, Schema: cfg.Schema, Shards: cfg.Shards, Lease: cfg.LeaseTTL,
-			// The nodes decide whether the server keeps what it acknowledges.
+			// Only nodes check whether the database server keeps what it acknowledges.
 			NoMigrate: cfg.NoMigrate || cfg.ReadOnly || cfg.Guest, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly || cfg.Guest,
 		})
 	}
@@ -180,7 +180,7 @@ func unknownURL(url string) error {
 // longestRequest bounds how long request ids are remembered: each is a row.
 const longestRequest = 366 * 24 * time.Hour
 
-// How long the audit log keeps entries: the default of servers, and the least time.
+// How long the audit log keeps entries: the default of servers, and the shortest time.
 const (
 	DefaultRetainAudit = 90 * 24 * time.Hour
 	LeastRetainAudit   = 24 * time.Hour
@@ -339,8 +339,8 @@ func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	return hub, nil
 }
 
-// askAsReader lets a process that only reads ask the nodes. It connects for hints at the first
-// question: most commands never ask one.
+// askAsReader lets a process that only reads the store ask the nodes. It connects for hints at the
+// first question, because most commands never ask one.
 func (n *Node) askAsReader(cfg Config) {
 	hub := sync.OnceValues(func() (notify.Hub, error) { return n.openHints(cfg, n.store) })
 	n.service.AskBy(func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
@@ -412,18 +412,18 @@ func (n *Node) Admin(home string) api.Admin {
 // Audit returns the log of administrative actions; nil if the store is open for reading only.
 func (n *Node) Audit() *audit.Log { return n.audit }
 
-// Store returns the open store, for commands that look behind the API.
+// Store returns the open store, for commands that need more than the API.
 func (n *Node) Store() store.Store { return n.store }
 
-// Stopping tells the node that Close follows when the workers have left. From now on it does
-// not wait for a store that takes nothing.
+// Stopping tells the node that Close follows when the workers have left. From now on the node does
+// not wait for a store that accepts no writes.
 func (n *Node) Stopping() {
 	if n.engine != nil {
 		n.engine.PrepareStop()
 	}
 }
 
-// Close drains the engine, writes what is left and frees everything, then closes the store.
+// Close drains the engine, writes the last commits, frees everything, and then closes the store.
 func (n *Node) Close() error {
 	var err error
 	if n.unwatch != nil {
@@ -440,7 +440,7 @@ func (n *Node) Close() error {
 	return errors.Join(err, n.close())
 }
 
-// close frees everything but the engine.
+// close frees everything except the engine.
 func (n *Node) close() (err error) {
 	if n.peers != nil {
 		err = n.peers.Close()

@@ -37,8 +37,8 @@ func isReachable(text string) bool {
 }
 
 // listenForPeers opens the port on which other nodes of the cluster connect to this one. It returns
-// nil if there can be none. A node works without the port, through the store, so an address that
-// the node has chosen itself is no reason to fail.
+// nil if there can be no other nodes. A node also works without the port, through the store. So it
+// does not fail because of an address that it has chosen itself.
 func listenForPeers(ctx context.Context, cfg *Config, st store.Store) (*peerlink.Endpoint, error) {
 	if cfg.NoPeerLink || cfg.Guest || !st.Info().Shared {
 		return nil, nil

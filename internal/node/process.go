@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// process is how one process describes itself to others. It has the facts that package host needs
-// for a proof that the process is gone.
+// process is how a process describes itself to other processes. It has the facts with which package
+// host can prove that the process is gone.
 type process struct {
 	Host      string `json:"host"`
 	BootID    string `json:"boot"`
@@ -23,7 +23,7 @@ func DescribeProcess() string {
 	n := host.Self(model.NodeID{}, "")
 	text, err := json.Marshal(process{Host: n.Host, BootID: n.BootID, Namespace: n.Namespace, PID: n.PID, PIDStart: n.PIDStart})
 	if err != nil {
-		return "" // others wait for leases
+		return "" // other processes wait until its leases end
 	}
 	return string(text)
 }

@@ -24,8 +24,8 @@ func (s *sweeping) Sweep(ctx context.Context, r store.SweepRequest) (int, error)
 	return s.Store.Sweep(ctx, r)
 }
 
-// Request ids are remembered for a day or longer. Less is refused: relays of every process rely on
-// a day.
+// Request ids are remembered for a day or longer. A shorter time is refused, because the relays of
+// every process rely on a day.
 func TestRetainRequest(t *testing.T) {
 	t.Parallel()
 	for keep, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 48 * time.Hour: 48 * time.Hour} {

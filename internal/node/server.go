@@ -29,7 +29,7 @@ import (
 
 // ServerConfig configures a server. A zero field has the default that its comment names.
 type ServerConfig struct {
-	// Node is the node behind the server.
+	// Node configures the node of the server.
 	Node Config
 	// Listen is the address that clients and workers connect to, host:port.
 	Listen string
@@ -37,7 +37,7 @@ type ServerConfig struct {
 	Authenticator grpcapi.Authenticator
 	// Authorizer says what callers may do; nil for a server that only admins may use.
 	Authorizer authz.Authorizer
-	// Tenant exists without a record: that of callers that choose none.
+	// Tenant is the tenant of callers that choose none. It exists without a record.
 	Tenant string
 	// TLS of connections; nil for plain text.
 	TLS *tls.Config
@@ -47,10 +47,10 @@ type ServerConfig struct {
 	Services func(grpc.ServiceRegistrar)
 	// Orgs are the organizations of the Flovyn protocol; nil for a server that has none.
 	Orgs *flovyn.Orgs
-	// Warnings are what the health page of the Flovyn protocol shows to operators.
+	// Warnings are shown to operators on the health page of the Flovyn protocol.
 	Warnings []string
-	// Problems are what operators should repair although the server can serve. The health of the
-	// server shows them; nil for none.
+	// Problems returns what operators should repair although the server can serve. The health of
+	// the server shows it; nil for none.
 	Problems func() []string
 	// Web returns the REST API; nil for none. The caller passes it in, so that programs with an
 	// embedded store do not link it.
@@ -58,30 +58,30 @@ type ServerConfig struct {
 	// Operations are the ids of the operations that Web serves. Serve looks them up in the table of
 	// actions before it opens the store.
 	Operations []string
-	// AccessLog logs one of so many requests that succeed, and every request that fails; 0 logs
-	// only requests that the server failed.
+	// AccessLog n logs one of n successful requests, and all failed requests. 0 logs only requests
+	// that failed because of the server.
 	AccessLog int
 	// AdminListen is the address of Profiles, host:port; empty for none.
 	AdminListen string
-	// Profiles answers requests of admins on AdminListen. The caller passes it in: the package of
-	// profiles adds itself to every HTTP server of a program that links it and uses the default
-	// routes.
+	// Profiles answers requests of admins on AdminListen. The caller passes it in, because a
+	// program should not link the package of profiles without need: the package adds itself to
+	// every HTTP server that uses the default routes.
 	Profiles http.Handler
 	// Metrics answers GET /metrics; nil for none.
 	Metrics http.Handler
 	// Docs shows the OpenAPI document of the Flovyn protocol; nil for a plain list.
 	Docs http.Handler
 	// MaxConnections is how many connections the server may have, over all its addresses. It closes
-	// others before it reads from them. Default DefaultConnections; negative for no limit.
+	// further ones before it reads from them. Default DefaultConnections; negative for no limit.
 	MaxConnections int
-	// CallRate is how many calls each caller may make in a second; 0 for no limit. The server
-	// refuses others before it reads their requests.
+	// CallRate is how many calls each caller may make per second; 0 for no limit. The server
+	// refuses further calls before it reads their requests.
 	CallRate int
-	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
+	// Grace is how long the server keeps the session of a worker whose connection has broken; 30 s.
 	Grace time.Duration
-	// Reunion is how long the node keeps, after it has taken over work, the work that remote
-	// workers may still be doing; 10 s. They come back within this time and go on with it. It
-	// begins anew with each worker that joins, up to six times as long in all.
+	// Reunion is how long a node that has taken over shards waits for remote workers that may still
+	// be doing the work there; 10 s. Workers that join within this time continue their work. The
+	// time starts again with each worker that joins, up to six times as long in all.
 	Reunion time.Duration
 }
 
@@ -128,7 +128,7 @@ type Server struct {
 	ended  sync.WaitGroup
 	failed chan error
 	once   sync.Once
-	closes atomic.Bool // the server is not ready any longer
+	closes atomic.Bool // the server is no longer ready
 	err    error
 }
 
@@ -140,9 +140,10 @@ func (cfg *ServerConfig) services() []func(grpc.ServiceRegistrar) {
 	return []func(grpc.ServiceRegistrar){cfg.Services}
 }
 
-// checkActions refuses to serve what has no row in the table of actions. Serve asks it first: a
-// build that is refused has not upgraded the schema of the store, and has not taken over work that
-// another node could do. The doors check themselves again when they exist.
+// checkActions returns an error for methods and operations that have no row in the table of
+// actions. Serve calls it first, so that a build that is refused neither upgrades the schema of the
+// store nor takes over work that another node could do. The doors check themselves again when they
+// exist.
 func (cfg *ServerConfig) checkActions() error {
 	others := append([]func(grpc.ServiceRegistrar){new(flovyn.Door).Register}, cfg.services()...)
 	return authz.Check(authz.Served{Methods: grpcapi.Methods(others...), Operations: cfg.Operations, Routes: flovyn.RouteNames()})
@@ -251,7 +252,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// abandon ends what a server has begun that cannot serve.
+// abandon ends everything that a server has started, because it cannot serve.
 func (s *Server) abandon(ctx context.Context) error {
 	if s.door != nil {
 		s.door.Close(ctx)
@@ -297,7 +298,7 @@ func (s *Server) endBuiltIns() {
 	}
 }
 
-// serve runs one of the servers beside the others.
+// serve runs one of the servers in the background.
 func (s *Server) serve(what string, run func() error) {
 	s.ended.Go(func() {
 		if err := run(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -306,7 +307,7 @@ func (s *Server) serve(what string, run func() error) {
 	})
 }
 
-// routes are what is served over HTTP/1.1.
+// routes returns the handler of all requests over HTTP/1.1.
 func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -358,10 +359,10 @@ func closeAll(all []net.Listener) error {
 	return errors.Join(errs...)
 }
 
-// Addr is the address that the server listens on.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.splits[0].listener.Addr() }
 
-// Node is the node behind the server.
+// Node returns the node of the server.
 func (s *Server) Node() *Node { return s.node }
 
 // SetAccessLog changes which requests the server logs: see ServerConfig.AccessLog.
@@ -370,8 +371,8 @@ func (s *Server) SetAccessLog(every int) { s.journal.SetEvery(every) }
 // Failed delivers the error of a server that ended by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Close takes no new work, lets calls that are under way finish until ctx ends, has workers connect
-// elsewhere, and closes the node.
+// Close takes no new work, lets calls that are under way finish until ctx ends, makes workers
+// connect elsewhere, and closes the node.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
 		s.closes.Store(true)

@@ -21,9 +21,9 @@ import (
 // maxSocketPath is how long the path of a Unix socket may be on every system.
 const maxSocketPath = 100
 
-// SocketPath is where the program that has a SQLite file open can be reached; false for other
-// stores. The socket is beside the file, or in the directory for temporary files when its path
-// would be too long there.
+// SocketPath returns the path of the socket of the program that has a SQLite file open; false for
+// other stores. The socket is next to the file, or in the directory for temporary files if its path
+// would be too long.
 func SocketPath(url string) (path string, ok bool) {
 	if scheme, _, _ := strings.Cut(url, ":"); !strings.EqualFold(scheme, "file") {
 		return "", false
@@ -71,7 +71,7 @@ type Socket struct {
 }
 
 // ServeSocket listens on a Unix socket that only the user of this process can open, and serves one
-// tenant there. The caller has the store open, so a socket that is there already was left by a
+// tenant there. The caller has the store open, so a socket that already exists was left by a
 // process that died.
 func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config) (*Socket, error) {
 	switch info, err := os.Lstat(path); {

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// A file that is in the way of the socket stays as it is. A socket that a dead process has left is
+// A file in the place of the socket stays as it is. A socket that a dead process has left is
 // replaced, and only its user can open the new one.
 func TestSocketBesideTheStore(t *testing.T) {
 	t.Parallel()

@@ -9,14 +9,14 @@ import (
 
 // When a quiet server returns memory to the operating system.
 const (
-	// tidyEvery is how often the server looks.
+	// tidyEvery is how often the server checks its memory.
 	tidyEvery = 15 * time.Second
-	// leastSpare is how much there must be to return, in bytes, and spareShare which part of what
-	// is in use it must be. Less is not worth a garbage collection.
+	// leastSpare is the least number of bytes to return, and spareShare the least part of the
+	// memory in use. Less is not worth a garbage collection.
 	leastSpare = 32 << 20
 	spareShare = 4
-	// A server that allocates more than this part of what is in use between two looks is not quiet:
-	// it needs the memory again at once.
+	// A server that allocates more than this part of the memory in use between two checks is not
+	// quiet: it needs the memory again at once.
 	quietShare = 8
 )
 
@@ -39,15 +39,15 @@ func readHeap() heap {
 	return heap{samples[0].Value.Uint64(), live, max(objects, live) - live + samples[3].Value.Uint64()}
 }
 
-// shouldReturn tells whether a process is quiet and has memory that it does not need.
+// shouldReturn reports whether a process is quiet and has memory that it does not need.
 func (h heap) shouldReturn(before heap) bool {
 	quiet := h.allocated-before.allocated <= max(h.live, leastSpare)/quietShare
 	return quiet && h.spare >= max(leastSpare, h.live/spareShare)
 }
 
-// tidy returns what a storm of connections or work has left over, once it has passed. Go keeps as
-// much memory for garbage as is in use, which is right for a busy server. A server whose workers
-// only wait would keep it as long as it runs.
+// tidy returns memory to the operating system after a storm of connections or work has passed. Go
+// keeps as much memory for garbage as is in use, which is right for a busy server. A server whose
+// workers only wait would keep that memory as long as it runs.
 func tidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()

@@ -28,10 +28,10 @@ type conn struct {
 	mu        sync.Mutex
 	server    *net.TCPConn
 	exchanges []*exchange // exchanges that the server still has to answer, in order
-	// of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
+	// status of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
 	status byte
 	muted  bool   // the client is gone or must get no further bytes
-	key    []byte // with which the client may ask to cancel a query
+	key    []byte // the key with which the client may cancel a query
 	struck bool   // a fault has cut the client off from its session
 }
 
@@ -146,9 +146,9 @@ func (c *conn) dial() bool {
 }
 
 // forwardCancel passes on a request to cancel a query. The server closes the connection when it has
-// seen it. The proxy drops a request for a session that a fault has taken from its client: drivers
-// send one when their connection breaks, and an orphan that is sometimes cancelled would prove
-// nothing.
+// seen it. The proxy drops a request for a session that a fault has taken from its client. Drivers
+// send such a request when their connection breaks, and a test with an orphan that is sometimes
+// cancelled would prove nothing.
 func (c *conn) forwardCancel(message []byte) {
 	if c.proxy.unreachable(message[8:]) || !c.dial() {
 		return
@@ -422,7 +422,7 @@ func (c *conn) abandon() {
 	c.exchanges = nil
 }
 
-// endAfter passes the way in which one side has ended on to the other.
+// endAfter ends the other side in the same way in which one side has ended.
 func (c *conn) endAfter(direction Direction, err error) {
 	if errors.Is(err, errStruck) {
 		c.cancel()

@@ -15,8 +15,8 @@ import (
 // The tests of this file record what the driver reports when the reply to a commit is lost. They
 // are the reason for our rules: writes go only through native pgx, and the code never asks
 // SafeToRetry after it has handed over a statement. When an update of pgx makes one of them fail,
-// the driver has changed: read what it does now, then change the test, and the rule only if all of
-// them allow it.
+// the driver has changed. Read what it does now, and then change the test. Change the rule only if
+// all of these tests allow it.
 
 // TestDriverCallsALostCommitSafeToRetry: pgx 5.9.0 to 5.11.0 report that nothing was sent, although
 // the row is committed.

@@ -12,7 +12,7 @@ import (
 func TestForwardsFaithfully(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	// Clients that prefer TLS do without.
+	// Clients that prefer TLS connect without it.
 	conn := connect(t, strings.Replace(s.url, "sslmode=disable", "sslmode=prefer", 1))
 
 	t.Run("large values both ways", func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A throttled path takes as long as its rate says, and a client that gives up half-way leaves
-// nothing behind.
+// A throttled path is as slow as its rate says, and a client that gives up half-way leaves no
+// trace.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -55,8 +55,8 @@ func TestBlackhole(t *testing.T) {
 		}
 		return n
 	}
-	// start blocks directions while a client is connected, lets the client write, and then gives up
-	// for it.
+	// start blocks directions while a client is connected, lets the client write, and then closes
+	// its connection.
 	start := func(t *testing.T, directions ...pgproxy.Direction) *stage {
 		t.Helper()
 		s := setup(t)

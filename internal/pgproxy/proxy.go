@@ -40,7 +40,7 @@ type Proxy struct {
 	armed    []*Trigger // in the order of their injection
 	slow     time.Duration
 	rate     int // bytes per second from clients; 0 for no limit
-	// when, at that rate, all bytes let through so far have arrived
+	// busy is when, at that rate, all bytes so far have arrived
 	busy  time.Time
 	gates [2]chan struct{} // by direction; a closed channel lets traffic through
 }
@@ -313,7 +313,7 @@ func (p *Proxy) pass(ctx context.Context, direction Direction) error {
 		default:
 		}
 		select {
-		case <-gate: // healed; look again, it may have been blocked again
+		case <-gate: // healed; check again, because it may be blocked again
 		case <-ctx.Done():
 			return ctx.Err()
 		}

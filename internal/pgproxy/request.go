@@ -36,7 +36,8 @@ func (k Kind) String() string {
 
 // Request is a group of messages that a client sends before it waits for an answer.
 type Request struct {
-	// Conn numbers the connections of the proxy from 1, in the order in which they came.
+	// Conn is the number of the connection. The proxy numbers connections from 1, in the order in
+	// which they arrive.
 	Conn int
 	// Client has the parameters with which the connection began: user, database, application_name
 	// and so on. It is shared by all requests of a connection and must not be changed.
@@ -186,7 +187,7 @@ func (s *session) take(kind Kind, at int) Request {
 		}
 	}
 
-	writes := false // outside of a transaction block
+	writes := false // outside a transaction block
 	for _, e := range s.executed {
 		r.SQL = append(r.SQL, e.sql)
 		words := firstWords(e.sql, 4)

@@ -28,7 +28,7 @@ const (
 	PoolTransaction PoolMode = "transaction"
 )
 
-// Bouncer is a PgBouncer in front of a server of ours.
+// Bouncer is a PgBouncer in front of a test server.
 type Bouncer struct {
 	port    int
 	log     string
@@ -105,7 +105,8 @@ func (s *Server) openBouncer(ctx context.Context, mode PoolMode, size int) (*Bou
 	return nil, err
 }
 
-// findBouncer returns the path of pgbouncer. Debian installs it where only root looks.
+// findBouncer returns the path of pgbouncer. Debian installs it in a directory that only root has
+// in its PATH.
 func findBouncer() (string, error) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -103,7 +103,7 @@ func findServerUser() (*serverUser, error) {
 // home is the directory of one server. It contains only the data and the log of that server.
 type home struct {
 	dir      string
-	lock     *os.File  // holds a lock on dir: it is in use
+	lock     *os.File  // holds the lock that shows that dir is in use
 	lifeline *os.File  // closed by us or when we die; then the watchdog removes dir
 	watchdog *exec.Cmd // a shell
 }
@@ -264,8 +264,8 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// The number in front is the format of the template: raise it with the arguments of initdb
-	// below.
+	// The first number is the format of the template. Raise it when the arguments of initdb below
+	// change.
 	key := sha256.Sum256([]byte("2\n" + s.binaries + "\n" + version))
 	template := filepath.Join(parent, "template-"+hex.EncodeToString(key[:6])+".tar")
 

@@ -18,8 +18,8 @@ type operator struct {
 // or end at the same time.
 const operatorConnections = 4
 
-// do calls f with a connection. A new connection takes the server and the client together about as
-// long as a statement that creates a database, so the operator keeps the connection if f succeeds.
+// do calls f with a connection. Opening a connection costs about as much as a statement that
+// creates a database, so the operator keeps the connection if f succeeds.
 func (o operator) do(ctx context.Context, f func(*pgx.Conn) error) error {
 	var conn *pgx.Conn
 	select {

@@ -120,8 +120,8 @@ func (s *Server) NewDatabase(t testing.TB) string {
 // emptyTemplate stays empty even if template1 has been changed.
 const emptyTemplate = "template0"
 
-// operator returns what creates and drops databases on s. Only the server of the process keeps
-// connections: tests stop other servers, and read their logs.
+// operator returns the operator that creates and drops databases on s. Only the server of the
+// process keeps connections: tests stop other servers, and read their logs.
 func (s *Server) operator() operator { return operator{s.URL("postgres"), s.idle} }
 
 // newDatabase copies a database on the server of the operator. The copy is dropped when t ends.

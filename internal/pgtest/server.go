@@ -53,7 +53,7 @@ const (
 	stopTimeout = 3 * time.Minute
 	// readyInterval is how often a starting server is asked whether it accepts connections.
 	readyInterval = 10 * time.Millisecond
-	// superuser is the role that owns everything on a server of ours.
+	// superuser is the role that owns everything on a test server.
 	superuser = "postgres"
 )
 
@@ -64,8 +64,8 @@ const firstPort, lastPort = 20000, 31999
 
 // Options configure a server. The zero value is a server for fast tests.
 type Options struct {
-	// Fsync makes commits survive a crash of the machine, and as slow as the disk is: for
-	// benchmarks and tests of durability. Default: off, with full_page_writes off too.
+	// Fsync makes commits survive a crash of the machine, and makes them as slow as the disk. It is
+	// for benchmarks and tests of durability. Default: off, with full_page_writes off too.
 	Fsync bool
 	// Settings are further lines of postgresql.conf; they win over the defaults of this package.
 	Settings map[string]string
@@ -326,8 +326,8 @@ func (s *Server) start(ctx context.Context) error {
 
 	for waited := false; ; waited = true {
 		err := s.launch(ctx)
-		// While backends of the postmaster before are about to notice its end, they may also hold
-		// its port. A port that is taken without that belongs to another process.
+		// Backends of the previous postmaster hold its port until they notice its end. If the port
+		// is taken for another reason, it belongs to another process.
 		if !errors.Is(err, errStillInUse) && !(waited && errors.Is(err, errPortTaken)) {
 			return err
 		}
@@ -419,8 +419,8 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	}
 }
 
-// ping succeeds when s answers on its port. Another server of ours, with the same password, may
-// listen there while s is about to find the port taken. The data directory distinguishes them.
+// ping succeeds when s answers on its port. Another test server, with the same password, may listen
+// there while s is about to find the port taken. The data directory distinguishes them.
 func (s *Server) ping(ctx context.Context) error {
 	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
 	if err != nil {

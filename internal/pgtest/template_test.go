@@ -26,7 +26,7 @@ func TestTemplateIsFilledOnceAndEveryTestHasACopy(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			conn := connect(t, template.URL(t))
-			// Of its own: what the others do to theirs is not seen.
+			// Each test has its own copy: changes of other tests are not visible.
 			run(t, conn, "delete from numbers where n <= 3")
 			if got := query[int64](t, conn, "select count(*) from numbers"); got != 7 {
 				t.Errorf("%d rows, want 7", got)

@@ -5,8 +5,8 @@
 //		and started >= -24h and label.region = "eu"
 //
 // Values are in double or in single quotes, so that the user can choose the ones that the shell
-// leaves alone. Parse reads a text into plain fields, which the API takes; the package does nothing
-// else. Errors name the character and what was expected there.
+// leaves alone. Parse turns a text into plain fields for the API. The package does nothing else.
+// Errors name the character and what was expected there.
 package query
 
 import (
@@ -33,7 +33,7 @@ type Query struct {
 	Labels                 []model.LabelCondition
 }
 
-// Request returns the request that lists what the query selects among the executions of a tenant.
+// Request returns the request that lists the executions of a tenant that the query selects.
 func (q *Query) Request(tenant string) api.ListRequest {
 	return api.ListRequest{
 		Tenant: tenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,

@@ -143,7 +143,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Texts that are nearly queries are refused or read, and what was read has a text with the same
+// Texts that are nearly queries are refused or parsed. A parsed query has a text with the same
 // meaning.
 func TestRandomTexts(t *testing.T) {
 	t.Parallel()

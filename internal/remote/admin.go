@@ -35,7 +35,7 @@ func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.Tenan
 	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
 
-// SetTenant changes a tenant. To make the same change twice changes nothing.
+// SetTenant changes a tenant. It may be repeated: the second call changes nothing.
 func (a *Admin) SetTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	return ask(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }

@@ -3,8 +3,8 @@
 //
 // A call behaves as it does in process: the same errors, the same deadlines, the same guarantees. A
 // request that changes something gets a request id here when its caller gave none. So a call whose
-// connection breaks is made again, and takes effect once. Calls that run at most once, and changes
-// of settings, are not repeated once they may have reached the server.
+// connection breaks can be repeated, and takes effect once. Calls that run at most once, and
+// changes of settings, are not repeated once they may have reached the server.
 package remote
 
 import (
@@ -39,7 +39,7 @@ type Backend struct {
 	remembers time.Duration
 	limits    request.Limits // of the server
 	receipts  receipts
-	era       atomic.Pointer[string] // in which it draws request ids; nil before the first answer
+	era       atomic.Pointer[string] // era in which it draws request ids; nil before the first answer
 }
 
 // Dial connects to a server and asks it who the caller is. It fails when no server answers before
@@ -119,8 +119,8 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// own refuses requests for other tenants. The tenant does not travel, so the server would take them
-// for requests of its own caller.
+// own refuses requests for other tenants. Messages do not contain the tenant, so the server would
+// apply such a request to the tenant of the credential.
 func (b *Backend) own(tenants ...string) error {
 	for _, t := range tenants {
 		if t == "" {

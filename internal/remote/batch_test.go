@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// batches calls what batches have, over the wire.
+// batches calls the methods of batches over the wire.
 func batches(w *world) {
 	ctx := w.ctx
 	for i := range 3 {

@@ -31,11 +31,11 @@ const (
 	bundleIdle = 30 * time.Second
 	// bundleOpening is how long the client waits for the first answer on a stream.
 	bundleOpening = 10 * time.Second
-	// Pauses between attempts to open a stream. Until then calls go alone.
+	// Pauses between attempts to open a stream. Without a stream, calls go alone.
 	firstBundlePause = 100 * time.Millisecond
 	maxBundlePause   = time.Minute
-	// bundleLived is how long a stream lives at least that was worth opening. A proxy may end
-	// streams early.
+	// bundleLived is the shortest life of a stream that was worth opening. A proxy may end streams
+	// earlier.
 	bundleLived = time.Minute
 	// bundleClosing is how long the client waits for the server to end a stream that the client
 	// has ended.
@@ -63,7 +63,7 @@ type bundler struct {
 	made    int           // calls since there is no stream
 	stream  *bundleStream // nil for none
 	opening bool
-	pause   time.Duration // before the attempt after the next one that fails
+	pause   time.Duration // the pause after the next failure
 	next    time.Time     // when the client may try to open a stream
 }
 
@@ -82,8 +82,8 @@ func (b *bundler) close() {
 	b.running.Wait()
 }
 
-// moveOn makes further calls go alone, and then on a new stream, which goes to the server that the
-// client uses then. Calls that are under way may finish.
+// moveOn retires the stream. Further calls go alone until there is a new stream, to the server that
+// the client uses by then. Calls that are under way may finish.
 func (b *bundler) moveOn() {
 	b.mu.Lock()
 	s := b.stream
@@ -116,14 +116,15 @@ func (b *bundler) Invoke(ctx context.Context, method string, args, reply any, op
 	return b.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
-// bundledMethod returns the name of a method that bundles carry. Server goes alone: it is how a
-// client finds out who answers.
+// bundledMethod returns the name of a method that bundles carry. A call of Server goes alone,
+// because the client uses it to find out which server answers.
 func bundledMethod(full string) (name string, ok bool) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
 	return name, service == pb.ClientService_ServiceDesc.ServiceName && name != "Server"
 }
 
-// streamFor returns the stream for the next call; nil if there is none. It opens one when it pays.
+// streamFor returns the stream for the next call; nil if there is none. It opens a stream when
+// there are enough calls.
 func (b *bundler) streamFor() *bundleStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -229,7 +230,7 @@ type bundleStream struct {
 
 	mu    sync.Mutex
 	over  bool // takes no further calls
-	used  bool // since the last look at an idle stream
+	used  bool // since the last check for an idle stream
 	last  uint64
 	calls map[uint64]*bundledCall // without an answer
 }
@@ -344,7 +345,7 @@ func (s *bundleStream) await(ctx context.Context, c *bundledCall, reply proto.Me
 		a = <-c.answer
 	}
 
-	// The peer of a call says that a server may have seen it.
+	// A peer that is set means that a server may have seen the call.
 	if c.peer != nil && (a == nil && c.sent || a != nil && !a.GetUntouched()) {
 		*c.peer = s.server
 	}
@@ -375,9 +376,9 @@ func readBundledStatus(encoded []byte) error {
 	return status.ErrorProto(&p)
 }
 
-// giveUp takes a call from the stream, and tells the server. It reports false if the call has its
-// answer, or gets it at this moment. Further calls come behind the news, so the server never counts
-// more calls than the client.
+// giveUp removes a call from the stream, and tells the server. It returns false if the call has its
+// answer, or is just getting it. Further calls follow after this message, so the server never
+// counts more calls than the client.
 func (s *bundleStream) giveUp(c *bundledCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -512,8 +513,8 @@ func (s *bundleStream) fail(err error) {
 }
 
 // bundleError returns the error of a call whose stream has ended. The server may have seen the
-// call. The end of the caller's credential, and of the connection, are as for a call that goes
-// alone; anything else says that no server has answered.
+// call. If the credential or the connection has ended, the error is the same as for a call that
+// goes alone. Any other error says that no server has answered.
 func bundleError(err error) error {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Canceled, codes.Unavailable:

@@ -118,7 +118,7 @@ func TestBundlesWhileConnectionsBreak(t *testing.T) {
 	<-broken
 }
 
-// A client that goes on to another server opens a new stream there, and calls that are under way
+// A client that moves to another server opens a new stream there, and calls that are under way
 // finish.
 func TestBundlesMoveOn(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestBundlesMoveOn(t *testing.T) {
 	}
 }
 
-// blockedCall is an engine whose calls of entities wait until they may go on.
+// blockedCall is an engine whose calls of entities wait until the test lets them continue.
 type blockedCall struct {
 	api.Backend
 
@@ -154,8 +154,8 @@ func (b *blockedCall) Call(ctx context.Context, r api.CallRequest) (model.Payloa
 	return b.Backend.Call(ctx, r)
 }
 
-// A server that shuts down lets calls in bundles finish. Calls that it has not looked at go to the
-// next server, even those that must not be made twice.
+// A server that shuts down lets calls in bundles finish. Calls that it has not started go to the
+// next server, even calls that must not be repeated.
 func TestServerShutsDownUnderBundles(t *testing.T) {
 	t.Parallel()
 	b := &blockedCall{entered: make(chan struct{}, 1000), free: make(chan struct{})}
@@ -186,7 +186,7 @@ func TestServerShutsDownUnderBundles(t *testing.T) {
 	}
 }
 
-// The headers of a call that a bundle cannot carry make it go alone.
+// A call with headers that a bundle cannot carry goes alone.
 func TestCallWithOtherHeadersGoesAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())

@@ -26,11 +26,11 @@ const (
 	// Pauses between attempts of a call that did not reach a server, before jitter.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 2 * time.Second
-	// An attempt that reached a server and lived for so long was served. The outage, if there is
-	// one, is new.
+	// If an attempt reached a server and lasted this long, a server served it. An outage after that
+	// is a new one.
 	lived = 10 * time.Second
-	// grace is how long a call waits for the server behind the caller's deadline. The server says
-	// within 200 ms what the call was waiting for.
+	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms the
+	// server says what the call was waiting for.
 	grace = 400 * time.Millisecond
 )
 
@@ -94,8 +94,8 @@ func tellOnce[M any](ctx context.Context, b *Backend, call doneFunc[M], m *M) er
 	return err
 }
 
-// readReply translates a reply. One that makes no sense is a fault of the server, or it is newer
-// than this build.
+// readReply translates a reply. If it cannot be read, the server is faulty or newer than this
+// build.
 func readReply[R, Out any](b *Backend, r *R, read func(string, *R) (Out, error)) (Out, error) {
 	out, err := read(b.tenant, r)
 	if err != nil {
@@ -122,8 +122,8 @@ func unsendable(m any, err error) error {
 	return err
 }
 
-// attempt makes a call, and makes it again while no server is there: within the caller's deadline,
-// or within the patience of the backend.
+// attempt makes a call, and repeats it while no server answers: until the caller's deadline, or
+// within the patience of the backend.
 func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Context, ...grpc.CallOption) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.New(fault.KindOf(err), "%w", context.Cause(ctx))
@@ -257,10 +257,10 @@ func withCause(err, ended error) error {
 	return &fault.Error{Kind: e.Kind, Text: e.Text, Hint: e.Hint, Cause: told{ended}}
 }
 
-// told is a cause that the text of an error already tells.
+// told is a cause that the text of an error already contains.
 type told struct{ error }
 
-// Error returns nothing, so that the cause is not told twice.
+// Error returns nothing, so that the text does not repeat the cause.
 func (told) Error() string { return "" }
 
 // Unwrap returns the cause.

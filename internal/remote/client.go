@@ -33,8 +33,8 @@ func (b *Backend) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	return reply, err
 }
 
-// startedBy reports whether a request has started a run. The engine attaches the repetition of a
-// start to the execution that the start itself began.
+// startedBy reports whether a request has started a run. A repeated start attaches to the execution
+// that its first attempt has started, so the reply alone does not tell.
 func (b *Backend) startedBy(ctx context.Context, r *api.StartRequest, run model.RunID) bool {
 	page, err := b.History(ctx, api.HistoryRequest{Target: api.Target{Address: r.Address, Run: run}, After: -1, Limit: 1})
 	return err == nil && len(page.Events) == 1 && page.Events[0].RequestID == r.RequestID
@@ -292,7 +292,7 @@ func (b *Backend) EditEntity(ctx context.Context, r api.EditRequest) (model.Enti
 	return ask(b.client.EditEntity, wire.ReadEditEntityReply).do(ctx, b, wire.EditEntityRequest(r))
 }
 
-// TakeItems reads a stream with which a view answers.
+// TakeItems reads the stream of a view.
 func (b *Backend) TakeItems(ctx context.Context, r model.ItemsTake) (model.ItemsPage, error) {
 	if err := b.own(r.Entity.Tenant); err != nil {
 		return model.ItemsPage{}, err
@@ -300,7 +300,7 @@ func (b *Backend) TakeItems(ctx context.Context, r model.ItemsTake) (model.Items
 	return ask(b.client.TakeItems, wire.ReadItemsPage).do(ctx, b, wire.TakeItemsRequest(r))
 }
 
-// SendItems sends items of such a stream.
+// SendItems sends items of the stream of a view.
 func (b *Backend) SendItems(ctx context.Context, r model.ItemsSend) (int64, error) {
 	if err := b.own(r.Entity.Tenant); err != nil {
 		return 0, err

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// News may be stored while the code of a run returns. The end is not stored then, and the code goes
-// on with the news, as it does in the process of the engine.
+// News may be stored while the code of a run returns. Then the end is not stored, and the code
+// continues with the news, as it does in the process of the engine.
 func TestNewsAtTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "memory:", grpcapi.WorkConfig{})

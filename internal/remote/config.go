@@ -41,8 +41,8 @@ const (
 	// that gave up early would cost the server the same work again, and the others would wait
 	// even longer. The client tries its other addresses at the same time.
 	connectTime = 30 * time.Second
-	// After so much silence of a connection that has calls, the client asks whether the server is
-	// there. Servers allow this from 10 s on.
+	// If a connection with calls is silent for this long, the client pings the server. Servers
+	// allow one ping per 10 s.
 	silence     = 20 * time.Second
 	pingTimeout = 10 * time.Second
 )
@@ -53,7 +53,7 @@ const unixScheme = "unix:"
 // Config says how to reach a server, and who the caller is.
 type Config struct {
 	// Addresses are host:port, or unix: and a path. The client uses one of them at a time, in
-	// random order, and goes on to the next one when it fails.
+	// random order, and moves to the next one when it fails.
 	Addresses []string
 	// TLS of the connection. When it is nil, the client trusts the roots of the system.
 	TLS *tls.Config

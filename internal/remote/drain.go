@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// drain has the worker finish what it runs, because the server asks for it. The server gives it
-// nothing new and ends the session. Then the worker connects again, and resumes.
+// drain makes the worker finish what it runs, because the server asks for it. The server gives the
+// worker nothing new and ends the session. Then the worker connects again and resumes.
 func (w *Work) drain(m *pb.Drain) {
 	w.cfg.Log.Info("the server asks the worker to finish what it runs and to connect again", "within", time.Duration(m.GetPatience()))
 	if d := w.drainer(); d != nil {

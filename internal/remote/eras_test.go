@@ -26,7 +26,7 @@ func (l *listener) Call(ctx context.Context, r api.CallRequest) (model.Payload, 
 	return l.Backend.Call(ctx, r)
 }
 
-// A client draws request ids in the era that the server has told with an earlier answer. An id that
+// A client draws request ids in the era that the server has named in an earlier answer. An id that
 // the caller gives stays as it is.
 func TestClientDrawsIDsInTheEraOfTheServer(t *testing.T) {
 	t.Parallel()

@@ -129,7 +129,7 @@ func TestDeadlinesOverTheWire(t *testing.T) {
 	}
 }
 
-// What cannot travel is refused on this side, and says why.
+// The client refuses requests that cannot be sent, and says why.
 func TestRequestsThatCannotTravel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -187,8 +187,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A config that would send a token to another machine in plain text is refused, as is one that
-// makes no sense.
+// A config that would send a token to another machine in plain text is refused, and so is a config
+// that makes no sense.
 func TestConfigs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -253,7 +253,7 @@ type away struct{ api.Backend }
 
 func (away) Reach(context.Context) error { return fault.New(fault.Unavailable, "the store is away") }
 
-// A server whose store is away cannot be reached with messages, and answers all the same.
+// A server whose store is away does not count as reachable for messages, although it answers.
 func TestReachOfAServerWithoutStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())

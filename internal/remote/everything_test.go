@@ -25,7 +25,7 @@ var (
 	stage = perdure.NewState[string]("stage")
 )
 
-// program is code that uses everything a client can ask about.
+// program is code that uses everything that a client can ask about.
 func program() perdure.Group {
 	shop := perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, name string) (string, error) {
 		sum := 1
@@ -431,7 +431,7 @@ func settings(w *world) {
 	w.must(w.far.DeleteBreaker(ctx, tenant, "bank"))
 }
 
-// console calls what a console shows.
+// console calls the methods that a console uses.
 func console(w *world) {
 	ctx, t := w.ctx, w.t
 	tally := api.TallyRequest{ListRequest: api.ListRequest{Tenant: tenant}, ByWorkflow: true, ByStatus: true}

@@ -36,8 +36,8 @@ func (b *Backend) UsesBundles() bool {
 	return b.shared.stream != nil && !b.shared.stream.isOver()
 }
 
-// LeaveServer does what the client does when it goes on to another server.
+// LeaveServer does what the client does when it moves to another server.
 func (b *Backend) LeaveServer() { b.shared.moveOn() }
 
-// HasEra reports whether the server has told in which era the client draws request ids.
+// HasEra reports whether the server has named the era in which the client draws request ids.
 func (b *Backend) HasEra() bool { return b.era.Load() != nil }

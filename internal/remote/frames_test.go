@@ -57,7 +57,7 @@ type relay struct {
 	cut cut
 
 	mu   sync.Mutex
-	seen map[bool]int // frames by direction, with those that were not passed on
+	seen map[bool]int // frames by direction, including frames that were not passed on
 	done bool         // it has broken a stream
 }
 
@@ -97,7 +97,7 @@ func (r *relay) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 	}
 
 	ended := make(chan error, 2)
-	cutting := make(chan struct{}) // what comes back from the server now is lost
+	cutting := make(chan struct{}) // answers of the server are lost from now on
 	go func() { ended <- r.there(st, up, cutting) }()
 	go func() { ended <- r.back(st, up, cutting) }()
 	err = <-ended
@@ -202,8 +202,8 @@ var (
 	bag     = perdure.NewState[string]("bag")
 )
 
-// run travels, while the relay cuts the stream somewhere, and returns the kinds of the events that
-// the run has.
+// run makes the journey while the relay cuts the stream somewhere, and returns the kinds of the
+// events of the run.
 func (j *journey) run(t *testing.T, app *perdure.App, defs *travel) []string {
 	ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 	defer stop()
@@ -431,8 +431,8 @@ func TestEveryFrameBoundary(t *testing.T) {
 	}
 	t.Logf("%d frames of the worker, %d of the server, events %v", frames[true], frames[false], kinds)
 
-	// The race detector makes a journey ten times as slow, so short mode cuts some of the frames:
-	// other ones in each subtest. The fast suite cuts every frame without the detector.
+	// The race detector makes a journey ten times as slow, so short mode cuts only some of the
+	// frames, different ones in each subtest. The fast suite cuts every frame without the detector.
 	first, step := 0, 1
 	if testing.Short() {
 		step = 8

@@ -20,7 +20,7 @@ import (
 
 // What idle workers may cost a server.
 const (
-	// envIdleWorkers is another number of workers, for machines that are slow.
+	// envIdleWorkers names the variable that sets another number of workers, for slow machines.
 	envIdleWorkers = "PERDURE_IDLE_WORKERS"
 	idleWorkers    = 10_000
 	maxIdleMemory  = 1 << 30
@@ -28,7 +28,8 @@ const (
 	idleTime       = 30 * time.Second
 )
 
-// 10,000 workers that wait cost a server less than a gigabyte, and the database what one costs.
+// 10,000 waiting workers cost a server less than a gigabyte, and cost the database no more than one
+// worker.
 func TestLongIdleWorkers(t *testing.T) {
 	workers := idleWorkers
 	if n, err := strconv.Atoi(os.Getenv(envIdleWorkers)); err == nil && n > 0 {
@@ -56,7 +57,7 @@ func TestLongIdleWorkers(t *testing.T) {
 		t.Fatal(got, err)
 	}
 
-	time.Sleep(idleTime / 2) // the last offers are stored, and what it took to connect is freed
+	time.Sleep(idleTime / 2) // the last offers are stored, and the memory of the connection set-up is freed
 	queries := countQueries(t, pg.LogFile())
 	time.Sleep(idleTime)
 	perSecond := float64(countQueries(t, pg.LogFile())-queries) / idleTime.Seconds()
@@ -122,8 +123,8 @@ func closeAll(apps []*perdure.App) {
 	all.Wait()
 }
 
-// awaitMemory waits until a process has returned what connecting took, and returns how much it has.
-// An idle process collects its garbage every two minutes.
+// awaitMemory waits until a process has returned the memory of the connection set-up, and returns
+// how much it still has. An idle process collects its garbage every two minutes.
 func awaitMemory(t *testing.T, pid, most int) int {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {

@@ -66,8 +66,8 @@ type membership struct {
 	offered *pb.Join
 	joins   chan error // the answer to the first join
 	leaves  chan error // the answer to a leave
-	// A role that leaves and loses its session joins again to leave in order. Otherwise it no
-	// longer holds anything.
+	// patient roles keep what they hold when they lose their session. Such a role joins again
+	// before it leaves. Other roles hold nothing after that, so they have left.
 	patient bool
 
 	// Guarded by the lock of the work.
@@ -81,8 +81,8 @@ func newMembership(w *Work, j *pb.Join) *membership {
 }
 
 // current returns the session in which the role was offered last, and a channel that is closed when
-// it is offered in another one. All that a role says goes to this session: behind its join, and
-// never to a session that does not know what the role talks about.
+// the role is offered in another one. A role sends everything to this session: after its join, and
+// never to a session that does not know the runs or claims of the role.
 func (m *membership) current() (*session, <-chan struct{}) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -95,8 +95,9 @@ func (m *membership) send(ctx context.Context, item *pb.WorkerItem) error {
 	return on.Send(ctx, item, size(item))
 }
 
-// post is send for what must not block. The session of a server that takes nothing holds it back
-// at its own end: what a worker says without being asked is bounded by what it holds.
+// post is send for items that must not block. If the server takes nothing, the item waits in a
+// goroutine. There are few of them, because what a worker sends unasked is bounded by what it
+// holds.
 func (m *membership) post(item *pb.WorkerItem) {
 	on, _ := m.current()
 	postTo(on, item)
@@ -109,7 +110,7 @@ func postTo(l *session, item *pb.WorkerItem) {
 }
 
 // offer joins in a session, once. The caller holds the lock of the work. It cannot fail: a session
-// that has no room for an offer has ended. Held has what the worker holds from another session; it
+// that has no room for an offer has ended. held is what the worker holds from another session; it
 // may be empty.
 func (m *membership) offer(l *session, held *pb.Join) {
 	if m.on == l || m.gone {
@@ -204,7 +205,7 @@ func (m *membership) setGone() {
 	m.gone = true
 }
 
-// maxPatience is how long a worker may take to leave that has no deadline.
+// maxPatience is how long a worker without a deadline may take to leave.
 const maxPatience = time.Hour
 
 // takeJoined passes the answer of the server to Join. After a rejoin no caller waits for it.

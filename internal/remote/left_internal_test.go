@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// survivor is a worker that outlives its server. It counts what it is given.
+// survivor is a worker that outlives its server. It counts the runs that it gets and loses.
 type survivor struct {
 	api.Survivor
 	activated, lost int
@@ -19,8 +19,8 @@ func (s *survivor) Activate(*model.Activation)     { s.activated++ }
 func (s *survivor) Lose(model.RunID, uint64)       { s.lost++ }
 func (s *survivor) of(r *workflowRole) (named int) { return len(r.lost(nil).GetHeldRuns()) }
 
-// A worker names a run to each next server until it has got the whole history again: a server may
-// die while it sends a long one.
+// A worker names a run to each next server until it has received the whole history again: a server
+// may die while it sends a long history.
 func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
 	t.Parallel()
 	worker := &survivor{}

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// this many receipts are sent without waiting for more
+	// The client sends this many receipts without waiting for more.
 	receiptBatch = 256
-	// further answers stay at the server until it forgets them by age
+	// The client keeps at most this many receipts. The server forgets the other answers by age.
 	receiptMost  = 10_000
 	receiptPause = 500 * time.Millisecond // how long receipts wait for others
 	receiptTime  = 5 * time.Second        // how long one attempt to send them takes
@@ -106,7 +106,7 @@ func askUnder[M, R, Out any](ctx context.Context, b *Backend, v verb[M, R, Out],
 	return out, err
 }
 
-// drawID returns a new request id, in the era that the server has told.
+// drawID returns a new request id, in the era that the server has named.
 func (b *Backend) drawID() string {
 	era := ""
 	if told := b.era.Load(); told != nil {
@@ -115,7 +115,7 @@ func (b *Backend) drawID() string {
 	return model.DrawnID(rand.Text(), era)
 }
 
-// readEra notes the era that the server has told, if it has.
+// readEra notes the era that the server names in the header of an answer, if it does.
 func (b *Backend) readEra(header metadata.MD) {
 	if eras := header[wire.EraHeader]; len(eras) == 1 && len(eras[0]) <= model.MaxEra {
 		b.era.Store(&eras[0])

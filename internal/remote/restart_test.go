@@ -125,7 +125,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// gate is a body that says that it has begun, and ends when it may.
+// gate is a body that reports its start, and ends when the test allows it.
 type gate struct {
 	runs    atomic.Int64
 	begun   chan struct{}
@@ -145,9 +145,9 @@ func (g *gate) pass(ctx context.Context) error {
 	}
 }
 
-// A worker outlives its server, however that ends: what the worker was doing goes on, no body runs
-// twice, and no attempt is consumed. It makes no difference whether a body ends while the server is
-// away or after it has come back.
+// A worker outlives its server, no matter how the server ends: the work of the worker continues, no
+// body runs twice, and no attempt is consumed. It makes no difference whether a body ends while the
+// server is away or after it has come back.
 func TestWorkersOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

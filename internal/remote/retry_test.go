@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// lossy is an engine whose answers get lost: the connection breaks after the engine has done what
-// it was asked, so many times.
+// lossy is an engine whose answers get lost: a given number of times, the connection breaks after
+// the engine has done its work.
 type lossy struct {
 	api.Backend
 	w     *world
@@ -98,7 +98,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// What runs at most once, and what may undo another operator's work, is not sent again.
+// The client does not repeat calls that run at most once, and calls that may undo the work of
+// another operator.
 func TestLostAnswersOfCallsThatAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	w, l := newLossy(t)
@@ -131,8 +132,7 @@ func (f *flaky) Count(context.Context, api.ListRequest) (int64, error) {
 	return 0, fault.WithHint(fault.New(fault.Unavailable, "the store does not answer"), "start it")
 }
 
-// The answer that the engine is not available is an answer, as in process: the client does not ask
-// again.
+// If the engine answers that it is not available, the client does not ask again, as in process.
 func TestUnavailableEngine(t *testing.T) {
 	t.Parallel()
 	f := &flaky{}

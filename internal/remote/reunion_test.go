@@ -12,8 +12,8 @@ import (
 )
 
 // A server dies, or stops, while one worker runs a body and another one is idle. An execution that
-// no worker holds continues as soon as both workers are back: the server would otherwise wait for
-// an hour. The body that ran goes on.
+// no worker holds continues as soon as both workers are back: otherwise the server would wait for
+// an hour. The running body continues.
 func TestServerDiesAndNothingWaits(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGTERM} {

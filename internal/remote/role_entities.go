@@ -15,9 +15,9 @@ import (
 
 // entityRole is the session of a worker that has the code of entities and services, over the wire.
 //
-// A server that was restarted hands the same calls out again, while the worker may still be making
-// them. Then the role does not make them a second time: it answers the new hand-over with the
-// results of the old one.
+// A restarted server hands out the same calls again, while the worker may still be running them.
+// Then the role does not run them a second time: it answers the new hand-over with the results of
+// the old one.
 type entityRole struct {
 	*membership
 
@@ -38,15 +38,15 @@ type entityRole struct {
 // calls out sooner.
 const keepLeft = time.Minute
 
-// handOver is a number of calls of one entity that the worker makes.
+// handOver is a group of calls of one entity that the worker runs.
 type handOver struct {
 	server uint64 // the server's number, which a restarted server may use again
 	lost   bool   // the server that handed it over is gone
 	entity model.Address
 	calls  []int64 // numbers that identify the calls
 	state  uint64  // hash of the state that the calls began with
-	// What is known of a lost one: the results, or the hand-over of the same calls by the next
-	// server, which gets them.
+	// result and next belong to a lost hand-over. result has its results. next is the hand-over of
+	// the same calls by the next server, which gets the results.
 	result *pb.Operated
 	next   *handOver
 }
@@ -64,8 +64,8 @@ func newHandOver(o *model.Operations) *handOver {
 	return h
 }
 
-// begins reports whether the calls are the first ones of another hand-over, on the same state.
-// Calls without a number are gone with the server that had them.
+// begins reports whether the calls are the first calls of another hand-over, on the same state.
+// Calls without a number are lost with their server.
 func (h *handOver) begins(o *handOver) bool {
 	return len(h.calls) > 0 && len(h.calls) <= len(o.calls) && !slices.Contains(h.calls, 0) && slices.Equal(h.calls, o.calls[:len(h.calls)]) && h.state == o.state
 }
@@ -82,7 +82,7 @@ func (r *entityRole) resume()             {}
 func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, all := range r.left { // what is still being made is kept below
+	for _, all := range r.left { // the calls that still run are kept below
 		for _, h := range all {
 			if h.result == nil {
 				r.settle(h)
@@ -152,7 +152,7 @@ func (r *entityRole) operate(m *pb.Operations) error {
 		return nil
 	}
 
-	// The worker makes these calls, or has made them. The server hands the calls behind them out
+	// The worker runs these calls, or has run them. The server hands out the calls after them
 	// again.
 	old := r.left[o.Entity][i]
 	result := old.result
@@ -175,7 +175,7 @@ type interrupter interface {
 	Interrupt(i model.Interruption)
 }
 
-// interrupt interrupts a call that the worker makes for this server.
+// interrupt interrupts a call that the worker runs for this server.
 func (r *entityRole) interrupt(m *pb.Interruption) error {
 	if r == nil {
 		return errNoRole
@@ -193,8 +193,8 @@ func (r *entityRole) interrupt(m *pb.Interruption) error {
 	return nil
 }
 
-// numberOf returns the worker's number of a hand-over. The worker may have begun it for a server
-// that is gone: then it makes the first calls of the new hand-over.
+// numberOf returns the worker's number of a hand-over. The worker may have started it for a server
+// that is gone. Then the old hand-over has the first calls of the new one.
 func (r *entityRole) numberOf(i *model.Interruption) (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -239,8 +239,8 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	return r.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
 }
 
-// fit returns the results as the server takes them. If they are too large, all calls have failed:
-// nothing of them has happened.
+// fit returns the results in a form that the server accepts. If they are too large, all calls count
+// as failed and have no effect.
 func (r *entityRole) fit(o *model.Operated) *pb.Operated {
 	results := wire.Operated(o)
 	err := r.w.tooLarge(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})

@@ -28,8 +28,8 @@ type taskRole struct {
 
 func (r *taskRole) member() *membership { return r.membership }
 
-// resume takes the slots back that the offer has and the worker has not, and repeats the reports
-// that the server may not have stored.
+// resume corrects the number of slots if it differs from the offer, and repeats the reports that
+// the server may not have stored.
 func (r *taskRole) resume() {
 	r.mu.Lock()
 	n := r.slots
@@ -48,8 +48,8 @@ func (r *taskRole) resume() {
 	}
 }
 
-// lost fails what the worker waits for. The worker keeps its claims, and the server decides about
-// each of them.
+// lost fails the questions that the worker waits for. The worker keeps its claims, and the server
+// decides about each of them.
 func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.answers.fail(errLost)
 	r.mu.Lock()
@@ -148,7 +148,7 @@ func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
 	return err
 }
 
-// Beat tells that claims are being executed.
+// Beat tells the server that claims are being executed.
 func (r *taskRole) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
 		return &pb.WorkerItem{Item: &pb.WorkerItem_Beats{Beats: wire.Beats(id, beats)}}
@@ -172,7 +172,7 @@ func (r *taskRole) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply,
 	return out, nil
 }
 
-// Write stores what a claim writes beside the history.
+// Write stores what a claim writes next to the history.
 func (r *taskRole) Write(ctx context.Context, w model.TaskWrite) error {
 	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
 		return &pb.WorkerItem{Item: &pb.WorkerItem_TaskWrite{TaskWrite: wire.TaskWrite(id, &w)}}
@@ -205,7 +205,8 @@ func (r *taskRole) Slots(n int) {
 // Leave ends the role once every report is settled.
 func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx) }
 
-// Suspend is for workers in the process of the engine.
+// Suspend is meant for workers in the process of the engine. Here it ends the connection of the
+// worker.
 func (r *taskRole) Suspend() { r.w.Close() }
 
 // Lose ends the role without handing anything back.
@@ -253,7 +254,7 @@ type answer struct {
 	err  error
 }
 
-// expect returns the id of a question, and where its answer comes.
+// expect returns the id of a question, and the channel for its answer.
 func (a *answers) expect() (uint64, <-chan answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,9 +16,8 @@ import (
 
 // workflowRole is the session of a worker that runs workflows, over the wire.
 //
-// A server that was restarted may use the numbers of generations and queries again. So the worker
-// gets numbers of this process, and what it says under a number that the current session does not
-// know goes nowhere.
+// A restarted server may reuse the numbers of generations and queries. So the role gives the worker
+// numbers of its own. It drops reports under a number that the current session does not know.
 type workflowRole struct {
 	*membership
 
@@ -27,7 +26,7 @@ type workflowRole struct {
 	mu   sync.Mutex
 	last uint64                  // number that was given to the worker
 	held map[model.RunID]holding // runs that the worker holds
-	// loading are activations whose history has not arrived whole.
+	// loading are activations whose history has not arrived completely.
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
@@ -38,8 +37,8 @@ type workflowRole struct {
 	asked map[uint64]*pb.QueryAnswer
 }
 
-// holding is a run that the worker holds, with its generation as the worker and as the server
-// count.
+// holding is a run that the worker holds, with the number of its generation at the worker and at
+// the server.
 type holding struct {
 	local, server uint64
 	address       model.Address
@@ -51,8 +50,8 @@ type leftRun struct {
 	since   time.Time
 }
 
-// leftFor is how long a worker names a run that it does not get again. It is as long as a worker
-// keeps the attempts of a lost run.
+// leftFor is how long a worker names a run that it does not get again. A worker keeps the attempts
+// of a lost run for the same time.
 const leftFor = time.Minute
 
 // attempt waits for limits and breakers, for the reason that the server gave.
@@ -116,7 +115,7 @@ func (r *workflowRole) local(run model.RunID, server uint64) (uint64, bool) {
 	return h.local, ok && h.server == server
 }
 
-// server is the way back.
+// server returns the server's generation for a number of the worker.
 func (r *workflowRole) server(run model.RunID, local uint64) (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -239,7 +238,7 @@ func (r *workflowRole) evict(m *pb.Evict) error {
 	return nil
 }
 
-// keep notes that the worker keeps what it runs of a run, unless it has never seen the run.
+// keep notes that the worker keeps the running steps of a run, unless it has never seen the run.
 func (r *workflowRole) keep(run model.RunID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,7 +337,7 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	on, _ := r.current() // before the run is looked up, so that both belong to the same session
 	server, held := r.server(t.Run, local)
 	if !held {
-		return nil // the worker has been told, or is about to be
+		return nil // the worker knows that it lost the run, or learns it soon
 	}
 	t.Generation = server
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
@@ -350,13 +349,13 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 
 	switch err := on.Send(ctx, item, size(item)); {
 	case errors.Is(err, errLost):
-		return nil // the worker is about to be told, and keeps what it has reported
+		return nil // the worker soon learns that it lost the run, and keeps what it has reported
 	case err != nil:
 		return err
 	}
 
-	// The worker holds a run that it has closed until the server says that the end is stored: if
-	// there was news, the code goes on.
+	// The worker holds a run that it has closed until the server says that the end is stored. If
+	// there was news, the code continues.
 	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}
@@ -421,7 +420,7 @@ func (r *workflowRole) EndPass(ref model.TaskRef, spec *model.TaskSpec, how mode
 	}}})
 }
 
-// HeldBackBy says what a waiting attempt waits for, as far as the server has told.
+// HeldBackBy says what a waiting attempt waits for, if the server has given a reason.
 func (r *workflowRole) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,14 +20,14 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// ends are both ends of the worker service: a fake engine behind the server, and a fake worker that
-// has joined over the wire. What either of them is told comes out of a channel.
+// ends are both ends of the worker service: a fake engine of the server, and a fake worker that has
+// joined over the wire. Both pass everything that they receive to channels.
 type ends struct {
 	t      *testing.T
 	server *grpcapi.Work
 	work   *remote.Work
 
-	// worker is what the engine sees of the worker.
+	// worker is the worker as the engine sees it.
 	worker   api.Worker
 	tasks    api.TaskWorker
 	entities api.EntityWorker
@@ -71,7 +71,7 @@ func newEnds(t *testing.T, cfg grpcapi.WorkConfig) *ends {
 	return e
 }
 
-// fakeEngine is the engine behind the server.
+// fakeEngine is the engine of the server.
 type fakeEngine struct {
 	api.Backend
 
@@ -143,7 +143,7 @@ func (f fakeEntitySession) FinishCalls(_ context.Context, o model.Operated) erro
 }
 func (fakeEntitySession) Leave(context.Context) error { return nil }
 
-// fakeWorker notes what it is told.
+// fakeWorker notes the calls that it receives.
 type fakeWorker struct {
 	api.Worker
 	api.TaskWorker
@@ -248,8 +248,8 @@ func TestPermitsOfAVanishedWorker(t *testing.T) {
 	}
 }
 
-// What a worker reports may be too large for every frame. It reaches the engine as a reason or a
-// failure, so that nothing waits forever, and the session goes on.
+// A report of a worker may be too large for every frame. The engine then gets a reason or a failure
+// instead, so that nothing waits forever, and the session continues.
 func TestReportsThatNoFrameHolds(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, grpcapi.WorkConfig{MaxFrame: 1 << 16})

@@ -101,7 +101,7 @@ func (s *storm) body(ctx context.Context, id string) error {
 	}
 }
 
-// strike ends a server. No body ends between the look at them and the signal.
+// strike ends a server. No body ends between the count of running bodies and the signal.
 func (s *storm) strike(t *testing.T, p *process, sig os.Signal) {
 	t.Helper()
 	s.mu.Lock()
@@ -115,15 +115,15 @@ func (s *storm) strike(t *testing.T, p *process, sig os.Signal) {
 	_ = p.cmd.Wait()
 }
 
-// storms says how hard it blows.
+// storms configures a storm.
 type storms struct {
 	workers, executions, rounds int
 	slow, calm                  time.Duration // of bodies, and between two ends of the server
 	seed                        uint64
 }
 
-// blow has workers execute while the server is killed and restarted, and checks that nothing was
-// lost or doubled.
+// blow runs executions on workers while the server is killed and restarted, and checks that nothing
+// was lost or doubled.
 func blow(t *testing.T, store string, c storms) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(c.seed, 1))
@@ -285,8 +285,8 @@ func (c *counter) wait(ctx context.Context, n int) error {
 	return nil
 }
 
-// A server dies twice while two workers have much to do: each execution ends as it would have, each
-// deposit counts once, and no body that ran is repeated.
+// A server dies twice while two workers are busy. Each execution ends with the right result, each
+// deposit counts once, and no running body is repeated.
 func TestServerDiesUnderLoad(t *testing.T) {
 	t.Parallel()
 	blow(t, "file:"+filepath.Join(t.TempDir(), "server.db"), storms{workers: 3, executions: 60, rounds: 2, slow: 300 * time.Millisecond, calm: 200 * time.Millisecond, seed: 1})

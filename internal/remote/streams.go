@@ -30,8 +30,8 @@ const (
 // streamFunc is a method of the server with one request and many replies.
 type streamFunc[M, R any] func(context.Context, *M, ...grpc.CallOption) (grpc.ServerStreamingClient[R], error)
 
-// gather makes a call whose reply comes in parts. A call that breaks starts again: all of them only
-// read.
+// gather makes a call whose reply comes in parts. It repeats a call that breaks, because all of
+// these calls only read.
 func gather[M, R, Out any](ctx context.Context, b *Backend, call streamFunc[M, R], m *M, add func(*Out, *R) error) (out Out, err error) {
 	err = b.attempt(ctx, false, func(ctx context.Context, opts ...grpc.CallOption) error {
 		var zero Out
@@ -108,8 +108,8 @@ func (b *Backend) TaskStream(ctx context.Context, r api.TaskStreamRequest) (api.
 	})
 }
 
-// StartMany starts many executions, in messages that the server accepts. When one of them fails
-// behind the first one, its requests have the error: those before are started.
+// StartMany starts many executions, in messages that the server accepts. When a message after the
+// first one fails, its requests have the error: the requests before them have started.
 func (b *Backend) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.StartedReply, error) {
 	if err := checkMany(rs); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (b *Backend) Import(ctx context.Context, r api.ImportRequest) (reply api.Pa
 			return err
 		}
 
-		// An error of a send is io.EOF. What the server said comes with the reply.
+		// A send that fails returns io.EOF. The error of the server comes with the reply.
 		first := wire.ImportRequest(r)
 		err = unsendable(first, stream.Send(first))
 		for rest := events; err == nil && len(rest) > 0; {

@@ -50,7 +50,7 @@ func (b *Backend) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	return ask(b.client.Requeue, wire.ReadRequeueReply).do(ctx, b, wire.RequeueRequest(r))
 }
 
-// UndoRequeue takes a requeue back.
+// UndoRequeue undoes a requeue.
 func (b *Backend) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	if err := b.own(r.ID.Tenant); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (b *Backend) PauseBreaker(ctx context.Context, tenant, name string, until m
 	return tellOnce(ctx, b, b.client.PauseBreaker, &pb.PauseBreakerRequest{Name: name, Until: int64(until), Reason: why})
 }
 
-// Queues lists how queues stand.
+// Queues lists the state of queues.
 func (b *Backend) Queues(ctx context.Context, tenant string) ([]api.QueueStatus, error) {
 	if err := b.own(tenant); err != nil {
 		return nil, err

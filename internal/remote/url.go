@@ -10,7 +10,7 @@ import (
 // defaultPort is where servers listen.
 const defaultPort = "7800"
 
-// IsURL tells whether a text is the URL of a server, and not of a store.
+// IsURL reports whether a text is the URL of a server, and not of a store.
 func IsURL(url string) bool {
 	scheme, _, ok := strings.Cut(url, ":")
 	return ok && (scheme == "grpc" || scheme == "grpcs" || scheme == "unix")
@@ -23,7 +23,7 @@ func IsURL(url string) bool {
 //	grpc://one:7800,two:7800     several servers of one cluster
 //	unix:/run/app.sock           a socket of this machine
 //
-// Keys do not belong into URLs, which end up in logs: Token has them.
+// Keys do not belong in URLs, because URLs end up in logs. Config.Token has the key.
 func ParseURL(url string) (cfg Config, err error) {
 	wrong := func(why string) error {
 		return fault.WithHint(fault.New(fault.Invalid, "the URL of the server %s", why), "use grpc://host:7800, or unix:<path>")

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// fieldWords are the names of fields in the words of the rules in package request.
+// fieldWords translates names of fields to the words that package request uses in errors.
 var fieldWords = map[string]string{"type": "the name of the workflow", "workflows": "the name of the workflow"}
 
 // notUTF8 returns what is wrong with a message that protobuf cannot encode: every text that is not

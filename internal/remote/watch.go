@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Watch calls take with pages of changes. After a broken stream it continues from the last page
-// that take has had. When the server cannot continue there, because it is another one or has been
+// Watch calls take with pages of changes. After a broken stream it continues after the last page
+// that take got. When the server cannot continue there, because it is another one or has been
 // restarted, the next page says that changes were missed.
 func (b *Backend) Watch(ctx context.Context, r api.WatchRequest, take func(api.ChangePage) error) error {
 	if err := b.own(r.Tenant); err != nil {
@@ -48,8 +48,8 @@ type watch struct {
 	stopped error // what take has returned
 }
 
-// follow reads one stream. It returns nil when take has ended the watch, and when a stream breaks
-// that had pages.
+// follow reads one stream. It returns nil when take has ended the watch, and when the stream breaks
+// after at least one page.
 func (w *watch) follow(ctx context.Context, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithCancel(ctx) // take may end the watch
 	defer cancel()

@@ -125,8 +125,8 @@ func watches(w *world) {
 	}
 }
 
-// The feed tells everything that the lists tell afterwards, in order and once, although the stream
-// breaks again and again.
+// The feed reports everything that the lists show afterwards, once and in order, although the
+// stream breaks again and again.
 func TestFeedIsComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
@@ -186,8 +186,8 @@ func TestFeedIsComplete(t *testing.T) {
 	}
 }
 
-// wantListed compares the last status of every run that the changes tell with the lists, and looks
-// for the other classes.
+// wantListed compares the last status of every run in the changes with the lists, and looks for
+// changes of the other classes.
 func (w *world) wantListed(changes []api.Change) {
 	w.t.Helper()
 	told, listed, others := map[model.RunID]model.Status{}, map[model.RunID]model.Status{}, map[string]bool{}
@@ -246,7 +246,7 @@ func TestWatchContinues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
 	far := w.watch(w.far, api.WatchRequest{})
-	w.pipe.stop(w.ctx) // ends the watch at once, although the client does not
+	w.pipe.stop(w.ctx) // ends the watch at once, although the client does not end it
 	w.must(second(w.local.Start(w.ctx, api.StartRequest{Address: address("shop", "a"), Input: text(`"x"`)})))
 	w.pipe.start()
 	far.until("what happened meanwhile", func(c *api.Change) bool { return c.Address.Key == "a" })

@@ -67,7 +67,7 @@ func TestCallsCauseNoPings(t *testing.T) {
 		w.must(far.Reach(w.ctx))
 	}
 
-	// Some pings are those of connections that were silent, on a machine that is very slow.
+	// On a very slow machine, some pings come from connections that were silent.
 	if n := conn.frames(); n[data] < calls || n[ping] > calls/4 {
 		t.Errorf("%d calls wrote these frames, by type: %v", calls, n)
 	}

@@ -91,11 +91,11 @@ func (w *Work) renew() {
 	w.changed = make(chan struct{})
 }
 
-// farewell is how long Close waits for the server to hear that the worker is gone.
+// farewell is how long Close waits until the server knows that the worker is gone.
 const farewell = time.Second
 
-// Close ends the worker. If it has left in all roles, the server hears so at once; otherwise it
-// waits for the worker as long as it does after a broken stream.
+// Close ends the worker. If the worker has left all roles, Close tells the server at once.
+// Otherwise the server waits for the worker as it does after a broken stream.
 func (w *Work) Close() {
 	w.mu.Lock()
 	started, l, left := w.started, w.link, true
@@ -121,7 +121,7 @@ func (w *Work) Close() {
 	<-w.done
 }
 
-// roles are those in which the worker has joined. The caller holds the lock.
+// roles returns the roles in which the worker has joined. The caller holds the lock.
 func (w *Work) roles() (all []role) {
 	if w.entities != nil {
 		all = append(all, w.entities)
@@ -140,7 +140,7 @@ var (
 	errLost   = fault.New(fault.Unavailable, "the server has lost the session of this worker")
 )
 
-// start connects, unless it does already.
+// start starts to connect, unless it has started before.
 func (w *Work) start() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,8 +200,7 @@ func (w *Work) failJoins(err error) {
 	}
 }
 
-// stream opens one stream and serves it until it ends. Connected tells that the server has
-// answered.
+// stream opens one stream and serves it until it ends. connected says that the server has answered.
 func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -257,7 +256,7 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	}
 
 	var unsent []*pb.WorkerItem
-	if was != "" { // the server has forgotten everything that was sent to it
+	if was != "" { // the server has forgotten the whole session
 		w.link.End(errLost)
 		unsent = w.link.Unacknowledged()
 		w.renew()
@@ -284,14 +283,14 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 type role interface {
 	member() *membership
 	// lost handles what the worker holds from the session that the server has lost. It returns a
-	// join with what the worker can continue with. Unsent are the items that the server has not
+	// join that names what the worker can continue. unsent are the items that the server has not
 	// taken.
 	lost(unsent []*pb.WorkerItem) *pb.Join
-	// resume sends what the offer does not say, after the worker has joined again.
+	// resume sends what the offer does not contain, after the worker has joined again.
 	resume()
 }
 
-// tenantOf returns the tenant of the credential, which the server has told.
+// tenantOf returns the tenant of the credential, as the server has named it.
 func (w *Work) tenantOf() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// backend is a server's: clients ask it directly, workers join over the wire.
+// backend is the backend of an app: its clients ask the engine directly, and its workers join over
+// the wire.
 type backend struct {
 	api.Backend
 
@@ -134,8 +135,8 @@ func (s *server) open(t *testing.T, defs ...perdure.Definition) *perdure.App {
 	return app
 }
 
-// A program whose workflows, activities, tasks and entities run in another process than the engine
-// does what it does in one process.
+// A program behaves the same whether its workflows, activities, tasks and entities run in the
+// process of the engine or in another one.
 func TestWorkersOverTheWire(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "memory:", grpcapi.WorkConfig{})

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, defs ...perdure.Definition) *world {
 	return newWorldBehind(t, func(_ *world, b api.Backend) api.Backend { return b }, defs...)
 }
 
-// newWorldBehind is newWorld with something between the server and the engine.
+// newWorldBehind is newWorld with a wrapper between the server and the engine.
 func newWorldBehind(t *testing.T, wrap func(*world, api.Backend) api.Backend, defs ...perdure.Definition) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -110,8 +110,8 @@ func (w *world) dial(cfg remote.Config) *remote.Backend {
 	return b
 }
 
-// dialInHaste connects a client with little patience. It tries until the machine is quick enough
-// for that.
+// dialInHaste connects a client with little patience. It repeats that until the machine is quick
+// enough.
 func (w *world) dialInHaste(patience time.Duration) *remote.Backend {
 	w.t.Helper()
 	for {
@@ -261,7 +261,7 @@ func (l *callLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup is not used.
 func (l *callLog) WithGroup(string) slog.Handler { return l }
 
-// served returns how often a method ended with a code.
+// served returns how often calls of a method ended with a code.
 func (l *callLog) served(method, code string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,7 +328,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// until waits for a fact.
+// until waits until a condition holds.
 func (w *world) until(what string, fact func() bool) {
 	w.t.Helper()
 	for pause := 5 * time.Millisecond; !fact(); pause = min(pause*5/4, 100*time.Millisecond) {

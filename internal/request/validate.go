@@ -1,4 +1,4 @@
-// Package request has the rules of requests: what each must look like, and which message it
+// Package request has the rules of requests: what a valid request looks like, and which message it
 // becomes. The service and the client of a server use the same rules, so that both refuse the same
 // requests with the same words.
 package request
@@ -105,8 +105,8 @@ func (v *Validator) Name(what, s string) {
 	}
 }
 
-// Tenant checks the name of the tenant that a request works in. Nothing stands for a tenant that is
-// missing: the caller, or its credential, names it.
+// Tenant checks the name of the tenant that a request works in. There is no default: the caller, or
+// its credential, must name the tenant.
 func (v *Validator) Tenant(name string) {
 	switch {
 	case model.ValidTenant(name):

@@ -46,7 +46,7 @@ func (c *call) beginHandler() {
 	_ = http.NewResponseController(c.writer).SetReadDeadline(time.Time{})
 }
 
-// outcome returns why a call ended, if it ended because its caller or the server did.
+// outcome returns why a call ended, if the credential of its caller ended or the server shuts down.
 func (c *call) outcome(ctx context.Context, err error) error {
 	switch {
 	case c.who.Valid != nil && c.who.Valid.Err() != nil:
@@ -95,7 +95,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeProblem(w, p)
 }
 
-// protect sets headers that keep browsers from using a reply in another way than as data.
+// protect sets headers that make browsers treat a reply as data only.
 func protect(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")

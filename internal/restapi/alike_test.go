@@ -41,7 +41,7 @@ func fill(path string, value func(name string) string) string {
 	return parameter.ReplaceAllStringFunc(path, func(p string) string { return value(strings.Trim(p, "{}")) })
 }
 
-// ask makes a request that cannot succeed, and returns its status. A stream is only begun.
+// ask makes a request that cannot succeed, and returns its status. A stream is only opened.
 func (w *world) ask(r route, token string) int {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -70,7 +70,7 @@ func (w *world) ask(r route, token string) int {
 }
 
 // method returns the code that a method of gRPC answers to an empty request. A stream is only
-// begun.
+// opened.
 func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -93,9 +93,9 @@ func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	return status.Code(stream.RecvMsg(&emptypb.Empty{}))
 }
 
-// REST and gRPC decide alike: for all callers and all operations, both refuse or both do not, and
-// both do what the policies say. A caller without a key, with junk or with a revoked key gets
-// nowhere.
+// REST and gRPC make the same decisions: for all callers and all operations, both refuse or both
+// allow, as the policies say. A caller without a key, with an invalid or with a revoked key is
+// always refused.
 func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

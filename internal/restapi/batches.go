@@ -13,7 +13,7 @@ import (
 
 const batchesTag = "Batches"
 
-// addBatches adds what starts, reads and ends batch jobs.
+// addBatches adds the operations that start, read and end batch jobs.
 func (s *Server) addBatches() {
 	const one = "/batches/{id}"
 	add(s, operation{id: "start-batch", method: http.MethodPost, path: "/batches", tag: batchesTag, summary: "Apply a verb to all executions that a query selects, or count them", status: http.StatusCreated, also: http.StatusOK}, s.startBatch)
@@ -65,7 +65,7 @@ type batchBody struct {
 	Progress batchProgress `json:"progress"`
 }
 
-// batchProgress says how far a batch is.
+// batchProgress is the progress of a batch.
 type batchProgress struct {
 	Matched int64        `json:"matched" doc:"Executions that the query selected when the batch started"`
 	Done    int64        `json:"done" doc:"Executions that the verb was applied to"`

@@ -14,7 +14,7 @@ import (
 )
 
 // To start a batch, a caller must be allowed to do to one execution what the batch does to all.
-// REST and gRPC decide alike, for every role and every verb.
+// REST and gRPC make the same decision for every role and every verb.
 func TestBatchNeedsTheRightOfItsVerb(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

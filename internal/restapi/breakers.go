@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addBreakers adds what operates on circuit breakers.
+// addBreakers adds the operations on circuit breakers.
 func (s *Server) addBreakers() {
 	add(s, operation{id: "list-breakers", method: http.MethodGet, path: "/breakers", tag: flowTag, summary: "List circuit breakers"}, s.listBreakers)
 	add(s, operation{id: "trip-breaker", method: http.MethodPost, path: "/breakers/{name}/trip", tag: flowTag, summary: "Open a breaker", status: http.StatusNoContent}, s.tripBreaker)

@@ -12,13 +12,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addServer adds what a caller learns about the server and itself.
+// addServer adds the operations that describe the server and the caller.
 func (s *Server) addServer() {
 	add(s, operation{id: "get-server", method: http.MethodGet, path: "/server", tag: "Server", summary: "Say what the server is"}, s.about)
 	add(s, operation{id: "get-me", method: http.MethodGet, path: "/me", tag: "Server", summary: "Say who the caller is and what it may do"}, s.me)
 }
 
-// about is what the server is.
+// about describes the server.
 type about struct {
 	Version    string    `json:"version"`
 	Time       time.Time `json:"time" doc:"The clock of the server"`
@@ -29,7 +29,7 @@ func (s *Server) about(context.Context, *authn.Identity, *nothing) (*reply[about
 	return ok(about{s.config.Version, time.Now().UTC(), s.config.MaxPayload})
 }
 
-// me is who the caller is.
+// me describes the caller.
 type me struct {
 	Name    string     `json:"name"`
 	Tenant  string     `json:"tenant"`
@@ -41,7 +41,7 @@ type me struct {
 	Expires *time.Time `json:"expires,omitempty" doc:"When the key, the token or the session ends"`
 }
 
-// mostTenants bounds the tenants that a caller is shown.
+// mostTenants bounds the tenants that a reply shows to a caller.
 const mostTenants = 1000
 
 func (s *Server) me(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[me], error) {
@@ -68,7 +68,7 @@ func (s *Server) me(ctx context.Context, who *authn.Identity, _ *nothing) (*repl
 	return ok(m)
 }
 
-// addCluster adds what operates on nodes and connected workers.
+// addCluster adds the operations on nodes and connected workers.
 func (s *Server) addCluster() {
 	add(s, operation{id: "list-nodes", method: http.MethodGet, path: "/nodes", tag: adminTag, summary: "List the nodes of the cluster"}, s.listNodes)
 	add(s, operation{id: "drain-node", method: http.MethodPost, path: "/nodes/{node}/drain", tag: adminTag, summary: "Ask a node to hand its shards over and to take no others", status: http.StatusAccepted}, s.drainNode)
@@ -157,7 +157,7 @@ func (s *Server) rebalance(ctx context.Context, _ *authn.Identity, _ *nothing) (
 	return done(s.config.Admin.Rebalance(ctx))
 }
 
-// health is how the server is.
+// health is the state of the server.
 type health struct {
 	Ready   bool       `json:"ready"`
 	Reasons []string   `json:"reasons" doc:"Why it is not ready"`

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addDeadTasks adds what operates on tasks that failed finally.
+// addDeadTasks adds the operations on dead tasks.
 func (s *Server) addDeadTasks() {
 	const one = "/dead-tasks/{id}"
 	add(s, operation{id: "list-dead-tasks", method: http.MethodGet, path: "/dead-tasks", tag: tasksTag, summary: "List dead tasks, the latest death first"}, s.listDead)

@@ -80,7 +80,7 @@ func (s *Server) Document30() ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-// remove31 removes what version 3.0 does not have: everything beside a reference, and the types of
+// remove31 removes what version 3.0 does not have: everything next to a reference, and the types of
 // the content of texts.
 func remove31(part any) {
 	switch p := part.(type) {

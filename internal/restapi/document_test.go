@@ -145,8 +145,8 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
-// All examples of the document are in requests that the server understands: it may not find what
-// they name, but nothing about their form is wrong.
+// The server understands requests that are made of the examples of the document. It may not find
+// what they name, but their form is right.
 func TestExamplesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -244,7 +244,7 @@ func complete(path string, examples map[string]string) bool {
 	return true
 }
 
-// exampleBody makes a body of the examples of the properties that it must have; empty when one has
+// exampleBody makes a body from the examples of its required properties; empty when one of them has
 // no example.
 func exampleBody(doc, op map[string]any) string {
 	request, _ := op["requestBody"].(map[string]any)
@@ -262,7 +262,8 @@ func exampleBody(doc, op map[string]any) string {
 	return string(text)
 }
 
-// exampleOf makes a value of the examples of a schema. It reports false when an example is missing.
+// exampleOf makes a value from the examples of a schema. It reports false when an example is
+// missing.
 func exampleOf(doc, schema map[string]any) (any, bool) {
 	if ref, ok := schema["$ref"].(string); ok {
 		schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)

@@ -25,7 +25,7 @@ func (p *EntityPath) address(who *authn.Identity) model.Address {
 	return model.Address{Tenant: who.Tenant, Type: entityType(p.Entity), Key: p.Key}
 }
 
-// addEntities adds what reads and calls entities, their mailboxes and their locks.
+// addEntities adds the operations on entities, their mailboxes and their locks.
 func (s *Server) addEntities() {
 	const one = "/entities/{entity}/{key}"
 	add(s, operation{id: "list-entities", method: http.MethodGet, path: "/entities", tag: entitiesTag, summary: "List entities by type and key"}, s.listEntities(false))
@@ -142,7 +142,7 @@ func (s *Server) listEntities(locked bool) func(context.Context, *authn.Identity
 	}
 }
 
-// entityOutput is an entity with the version that a change of it can name.
+// entityOutput is an entity with its version. A later change can name the version.
 type entityOutput struct {
 	ETag string `header:"ETag" doc:"The version of the entity, for If-Match"`
 	Body entity
@@ -285,7 +285,7 @@ func waitedCallOf(c *model.Call) waitedCall {
 	}
 }
 
-// waitedCalls are the first of all that waits.
+// waitedCalls are the first of the calls or signals that wait.
 type waitedCalls struct {
 	Items  []waitedCall `json:"items"`
 	Total  int          `json:"total"`

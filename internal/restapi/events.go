@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addEvents adds what reads histories without their payloads.
+// addEvents adds the operations that read histories without their payloads.
 func (s *Server) addEvents() {
 	const one = "/executions/{workflow}/{key}"
 	add(s, operation{id: "list-events", method: http.MethodGet, path: one + "/events", tag: executionsTag, summary: "Read the events of a run as JSON lines, without payloads"}, s.events)
@@ -61,7 +61,7 @@ func previewOf(p model.Payload, most int) *preview {
 
 	text := p.Data[:min(most, len(p.Data))]
 	for len(text) > 0 && len(text) < len(p.Data) && !utf8.RuneStart(p.Data[len(text)]) {
-		text = text[:len(text)-1] // a character is not cut
+		text = text[:len(text)-1] // do not cut a character
 	}
 	if utf8.Valid(text) {
 		v.Text = string(text)
@@ -69,7 +69,7 @@ func previewOf(p model.Payload, most int) *preview {
 	return v
 }
 
-// lineOf returns an event with so many bytes of each value.
+// lineOf returns an event with at most this many bytes of each value.
 func lineOf(e *model.Event, most int) eventLine {
 	line := eventLine{event: eventOf(e, false), Input: previewOf(e.Input, most), Output: previewOf(e.Output, most)}
 	line.Size = 0

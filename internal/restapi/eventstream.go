@@ -18,8 +18,8 @@ import (
 const (
 	// eventsPerMessage bounds the events of one message of a stream.
 	eventsPerMessage = 200
-	// lookEvery is how often a stream looks for events while another process may own the run, so
-	// that the feed may not have its changes.
+	// lookEvery is how often a stream looks for events while another process may own the run. The
+	// feed may not have the changes of such a run.
 	lookEvery = time.Second
 )
 
@@ -43,7 +43,7 @@ type watchEventsInput struct {
 	Preview     int    `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"Bytes of each value that a line shows"`
 }
 
-// position returns the position behind which the stream begins.
+// position returns the position after which the stream begins.
 func (in *watchEventsInput) position() (after int64, err error) {
 	if in.LastEventID == "" {
 		return in.After, nil
@@ -87,15 +87,15 @@ func (s *Server) watchEvents(ctx context.Context, who *authn.Identity, in *watch
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		_, w := humago.Unwrap(hc)
 		if d.Outcome.Status.Closed() && after >= d.Events-1 {
-			w.WriteHeader(http.StatusNoContent) // a browser then does not come back
+			w.WriteHeader(http.StatusNoContent) // tells browsers not to come back
 			return
 		}
 		f.follow(hc.Context(), w)
 	}}, nil
 }
 
-// eventFollower sends the events of a run. The history is the truth: a change only says that there
-// may be more of it.
+// eventFollower sends the events of a run. It reads them from the history: a change in the feed
+// only says that there may be new ones.
 type eventFollower struct {
 	client  api.Backend
 	target  api.Target
@@ -125,7 +125,7 @@ func (f *eventFollower) follow(ctx context.Context, w http.ResponseWriter) {
 		case <-ctx.Done():
 			return
 		}
-		if !began { // the feed accepts the watch, so what happens from now on is known
+		if !began { // the feed has accepted the watch and reports all changes from now on
 			began = true
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.Header().Set("X-Accel-Buffering", "no")
@@ -141,8 +141,8 @@ func (f *eventFollower) follow(ctx context.Context, w http.ResponseWriter) {
 	}
 }
 
-// poll returns a channel that is ready after a while; one that never is, if the feed has
-// everything.
+// poll returns a channel that becomes ready after lookEvery. If polling is not needed, because the
+// feed has all changes, the channel never becomes ready.
 func poll(needed bool) <-chan time.Time {
 	if !needed {
 		return nil
@@ -156,8 +156,8 @@ type feedEnd struct {
 	err  error
 }
 
-// listen tells, until ctx ends, when the run may have changed, and whether the feed may miss
-// changes of it.
+// listen sends to the channel, until ctx ends, whenever the run may have changed. The value says
+// whether the feed may miss changes of the run.
 func (f *eventFollower) listen(ctx context.Context) (<-chan bool, *feedEnd) {
 	r := api.WatchRequest{Tenant: f.target.Address.Tenant}
 	r.Classes = []model.ChangeClass{model.ClassExecution, model.ClassTask}
@@ -178,7 +178,7 @@ func (f *eventFollower) listen(ctx context.Context) (<-chan bool, *feedEnd) {
 	return news, end
 }
 
-// send sends the events that the client has not got yet. It reports whether the run is over.
+// send sends the events that the client does not have yet. It reports whether the run is over.
 func (f *eventFollower) send(ctx context.Context, e *events) (over bool, err error) {
 	for {
 		page, err := f.client.History(ctx, api.HistoryRequest{Target: f.target, After: f.after, Limit: eventsPerMessage})

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// seen are the positions of events that a client has got, in order.
+// seen are the positions of the events that a client has received, in order.
 type seen []int64
 
 // take reads a message of the stream of events. It returns its name and its id.
@@ -135,7 +135,7 @@ func TestEventStreamEnds(t *testing.T) {
 	}
 }
 
-// A client follows a run at any server of a cluster, whichever owns it.
+// A client can follow a run at any server of a cluster, no matter which server owns it.
 func TestEventStreamOfACluster(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/query"
 )
 
-// Waits of a request for a result.
+// How long a request waits for a result.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = 10 * time.Minute
@@ -23,7 +23,7 @@ const (
 
 const executionsTag = "Executions"
 
-// addExecutions adds what starts, lists and reads executions.
+// addExecutions adds the operations that start, list and read executions.
 func (s *Server) addExecutions() {
 	const one = "/executions/{workflow}/{key}"
 	add(s, operation{id: "start-execution", method: http.MethodPost, path: "/executions", tag: executionsTag, summary: "Start an execution, or find the one that has the key", status: http.StatusCreated, also: http.StatusOK}, s.start)

@@ -143,7 +143,7 @@ func (s *Server) watch(_ context.Context, who *authn.Identity, in *watchInput) (
 		began := false
 
 		err := s.config.Backend.Watch(hc.Context(), r, func(p api.ChangePage) error {
-			if !began { // the first page comes at once, so what is wrong with the request is known
+			if !began { // the first page comes at once, so the request is valid
 				began = true
 				w.Header().Set("Content-Type", "text/event-stream")
 				w.Header().Set("X-Accel-Buffering", "no")

@@ -87,7 +87,7 @@ func (s *stream) until(text string) string {
 	}
 }
 
-// A client follows what happens on one queue, and what kinds of changes it names.
+// A client follows the changes of one queue, and changes of the kinds that it names.
 func TestChangesOfAQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -13,7 +13,7 @@ import (
 
 const flowTag = "Queues, limits and breakers"
 
-// addFlow adds what operates on queues, limits and the allowance of the tenant.
+// addFlow adds the operations on queues, limits and the allowance of the tenant.
 func (s *Server) addFlow() {
 	add(s, operation{id: "list-queues", method: http.MethodGet, path: "/queues", tag: flowTag, summary: "List queues with their tasks and workers"}, s.listQueues)
 	add(s, operation{id: "pause-queue", method: http.MethodPost, path: "/queues/{name}/pause", tag: flowTag, summary: "Start no further tasks of a queue", status: http.StatusNoContent}, s.pauseQueue)
@@ -185,7 +185,7 @@ func (s *Server) setLimit(ctx context.Context, who *authn.Identity, in *setLimit
 	return done(s.config.Backend.SetLimit(ctx, who.Tenant, l, in.AnyQueue))
 }
 
-// limit returns the rule as the engine has it.
+// limit returns the rule in the form of the engine.
 func (b *LimitRule) limit(name string) (l api.Limit, err error) {
 	l = api.Limit{Name: name, Queue: b.Queue, Kind: b.Activity, Per: api.ScopeOf(b.Per), Key: b.Key}
 	l.Numbers.Concurrency, l.Numbers.Burst = b.Concurrency, b.Burst

@@ -21,7 +21,7 @@ import (
 // operation.
 var fuzzRounds = flag.Int("rounds", 12, "rounds of malformed requests to every operation")
 
-// most is how much memory the server may keep after all requests of a run.
+// mostKept is how much memory the server may keep after all requests of a run.
 const mostKept = 64 << 20
 
 // FuzzRequests sends requests that the document describes, with values that it does not allow: of
@@ -74,8 +74,8 @@ func operationsOf(doc map[string]any) (all []described) {
 	return all
 }
 
-// serve answers a request. As in a server, a reply that is aborted because its client has left ends
-// only itself.
+// serve answers a request. As in a server, a reply that is aborted because its client has left
+// affects no other request.
 func (w *world) serve(reply http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if p := recover(); p != nil && (p != any(http.ErrAbortHandler) || r.Context().Err() == nil) {
@@ -136,7 +136,7 @@ type generator struct {
 	text string
 }
 
-// value is a text that breaks programs, or the one of the fuzzer.
+// value returns a text that breaks programs, or the text of the fuzzer.
 func (g *generator) value() string {
 	if g.IntN(4) == 0 {
 		return g.text

@@ -55,8 +55,8 @@ func (w *world) graph(path string) (g graph) {
 	return g
 }
 
-// A graph leads from an execution over its child, the lock that the child waits for and the holder
-// of the lock to the cause, and stops at its depth.
+// A graph leads from an execution to its child, to the lock that the child waits for, to the holder
+// of the lock, and to the cause. It stops at its depth.
 func TestExplainGraph(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -12,7 +12,8 @@ const leastGzip = 1 << 10
 
 var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// compressor is a ResponseWriter that compresses replies of some size, if the client takes that.
+// compressor is a ResponseWriter that compresses replies of leastGzip bytes or more, if the client
+// accepts that.
 type compressor struct {
 	http.ResponseWriter
 

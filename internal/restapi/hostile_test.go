@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/tenanttest"
 )
 
-// Requests that are not in order are refused with a problem, before anything happens.
+// Invalid requests are refused with a problem, before anything happens.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *restapi.Config) { c.MaxPayload = 1 << 10 })
@@ -117,7 +117,7 @@ func TestCallsAreBounded(t *testing.T) {
 	w.want(http.StatusTooManyRequests, "try again later", http.MethodGet, "/v1/me", "")
 }
 
-// Large replies are compressed for clients that take that.
+// Large replies are compressed for clients that accept it.
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -151,8 +151,8 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// A caller of one tenant reaches nothing of another through any operation, whichever ids of the
-// other it presents.
+// A caller of one tenant reaches nothing of another tenant through any operation, no matter which
+// ids of that tenant it presents.
 func TestTenantsDoNotReachEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 )
 
-// addKeys adds what operates on keys.
+// addKeys adds the operations on keys.
 func (s *Server) addKeys() {
 	add(s, operation{id: "list-keys", method: http.MethodGet, path: "/keys", tag: adminTag, summary: "List keys without their secrets"}, s.listKeys)
 	add(s, operation{id: "create-key", method: http.MethodPost, path: "/keys", tag: adminTag, summary: "Create a key; only this reply has its secret", status: http.StatusCreated}, s.createKey)

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// levelsOf reads the newest numbers of the queues and limits of a tenant, and the sum of what
-// limits have refused.
+// levelsOf reads the newest numbers of the queues and limits of a tenant, and how often each limit
+// has refused a task.
 func (w *world) levelsOf(tenant string) (queues, limits map[string]map[string]int64) {
 	w.t.Helper()
 	var s struct{ Queues, Limits map[string]map[string][]int64 }

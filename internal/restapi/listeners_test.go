@@ -137,15 +137,15 @@ func wantAll(t *testing.T, all []heard, executions int) {
 	}
 }
 
-// Many listeners receive all changes that fit into the buffer, in order, however slow they are.
+// Many listeners receive all changes that fit into the buffer, in order, even if they are slow.
 func TestManyListeners(t *testing.T) {
 	t.Parallel()
 	a := newAudience(t, 2)
 	wantAll(t, a.attend(25, 500), 500)
 }
 
-// A listener that does not read while more happens than the buffer keeps learns that it has missed
-// changes, and loses none in silence.
+// If a listener does not read while more changes happen than the buffer keeps, it learns that it
+// has missed changes. It loses none without notice.
 func TestListenerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	a := newAudience(t, 1)
@@ -170,7 +170,7 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 		}
 		last = id
 		before := h.gaps
-		if h.page(t, data); h.gaps > before { // it continues with what is new
+		if h.page(t, data); h.gaps > before { // it continues with new changes
 			a.publish(a.tenants[0], executions, executions+1, suffix)
 		}
 		if h.next == executions && h.gaps == 0 {

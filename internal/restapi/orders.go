@@ -20,7 +20,7 @@ func done(err error) (*none, error) {
 	return nil, nil //nolint:nilnil // the library sends the status alone
 }
 
-// addOrders adds what talks to executions and what stops them.
+// addOrders adds the operations that send something to executions, and those that stop them.
 func (s *Server) addOrders() {
 	const one = "/executions/{workflow}/{key}"
 	b := s.config.Backend

@@ -19,7 +19,7 @@ import (
 // linesType is the media type of exported histories.
 const linesType = "application/jsonl"
 
-// addPasts adds what works on histories.
+// addPasts adds the operations on histories.
 func (s *Server) addPasts() {
 	const one = "/executions/{workflow}/{key}"
 	b := s.config.Backend
@@ -60,8 +60,8 @@ func (s *Server) history(ctx context.Context, who *authn.Identity, in *historyIn
 	return ok(historyPage{got.Run.String(), events, got.More})
 }
 
-// export streams a history. An error after the first line ends the connection, so that the client
-// does not take a part of the history for all of it.
+// export streams a history. An error after the first line breaks the connection, so that the client
+// does not mistake a part of the history for all of it.
 func (s *Server) export(ctx context.Context, who *authn.Identity, in *TargetPath) (*huma.StreamResponse, error) {
 	t, err := in.target(who)
 	if err != nil {
@@ -96,7 +96,7 @@ type pastOutput struct {
 	Body begun
 }
 
-// begun says which run began, and with which events of another one.
+// begun names the run that was started, and the events of another run that it starts with.
 type begun struct {
 	Workflow     string  `json:"workflow"`
 	Key          string  `json:"key"`

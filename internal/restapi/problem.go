@@ -35,8 +35,7 @@ var kindStatus = [...]int{
 	fault.WrongType:       http.StatusBadRequest,
 }
 
-// failureStatus is the status of a request that was in order, and that the code of the user
-// answered with an error.
+// failureStatus is the status of a valid request that the code of the user answered with an error.
 const failureStatus = http.StatusFailedDependency
 
 // Problem is an error as in RFC 9457.
@@ -104,8 +103,8 @@ var statusKinds = map[int]fault.Kind{
 	http.StatusUnsupportedMediaType: fault.Invalid, http.StatusUnprocessableEntity: fault.Invalid, http.StatusBadRequest: fault.Invalid,
 }
 
-// useProblems has the library answer with problems, and describe lists as never null. The library
-// has these settings for the whole process.
+// useProblems makes the library answer with problems, and describe lists as never null. These
+// settings of the library apply to the whole process.
 var useProblems = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError {

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addRaw adds what returns the bytes of one value.
+// addRaw adds the operations that return the bytes of one value.
 func (s *Server) addRaw() {
 	const execution, entity = "/executions/{workflow}/{key}", "/entities/{entity}/{key}"
 	addRaw(s, operation{id: "get-event-bytes", path: execution + "/events/{position}/{field}", tag: executionsTag, summary: "Read the bytes of the input or output of an event"}, s.eventBytes)
@@ -43,8 +43,8 @@ func addRaw[I any](s *Server, o operation, find func(context.Context, *authn.Ide
 	op.Responses["200"].Content = map[string]*huma.MediaType{"application/octet-stream": {Schema: bytes}, "application/json": {Schema: &huma.Schema{}}, "text/plain": {Schema: bytes}}
 }
 
-// sendRaw sends a value. What code has stored is hostile to browsers: they must neither guess its
-// type nor show it.
+// sendRaw sends a value. A stored value may attack browsers, so they must neither guess its type
+// nor show it.
 func sendRaw(hc huma.Context, p model.Payload) {
 	media, name := "application/octet-stream", "value.bin"
 	switch p.Form() {

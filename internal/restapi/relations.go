@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/history"
 )
 
-// addRelations adds what an execution belongs to.
+// addRelations adds the operation that returns the relations of an execution.
 func (s *Server) addRelations() {
 	add(s, operation{id: "get-relations", method: http.MethodGet, path: "/executions/{workflow}/{key}/relations", tag: executionsTag, summary: "Read the parent, the children, the runs and the forks of an execution"}, s.relations)
 }
@@ -22,7 +22,7 @@ type relationsInput struct {
 	Forks bool  `query:"forks" doc:"Also search for forks: the newest 5,000 executions of the workflow that started later"`
 }
 
-// relations are the executions that a run belongs to.
+// relations are the runs and executions that a run is related to.
 type relations struct {
 	Run           string         `json:"run"`
 	Parent        *relatedParent `json:"parent,omitempty" doc:"What has started it; absent if a client did"`

@@ -14,7 +14,7 @@ const schedulesTag = "Schedules"
 // nextTicks is how many of the next times of a schedule a reply has.
 const nextTicks = 5
 
-// addSchedules adds what reads and operates schedules.
+// addSchedules adds the operations that read and control schedules.
 func (s *Server) addSchedules() {
 	s.addSetSchedule()
 	add(s, operation{id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: schedulesTag, summary: "List schedules"}, s.listSchedules)
@@ -145,7 +145,7 @@ type scheduleInput struct {
 	Body *scheduleVerb `required:"false"`
 }
 
-// scheduleVerb has what some of the verbs need.
+// scheduleVerb has the parameters that some of the verbs need.
 type scheduleVerb struct {
 	Reason string    `json:"reason,omitempty" doc:"Of a pause"`
 	From   time.Time `json:"from,omitzero" doc:"Of a backfill"`
@@ -180,7 +180,7 @@ type schedulesChangeInput struct {
 	}
 }
 
-// scheduleChanges says what became of schedules.
+// scheduleChanges says which schedules were changed, and which ones refused.
 type scheduleChanges struct {
 	Items  []scheduleChange `json:"items" doc:"By name"`
 	Failed int              `json:"failed" doc:"How many have not obeyed"`

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 )
 
-// addSeries adds the numbers of the last hour.
+// addSeries adds the operation that returns the numbers of the last hour.
 func (s *Server) addSeries() {
 	add(s, operation{id: "get-series", method: http.MethodGet, path: "/series", tag: "Server", summary: "Count what happened in the last hour, by time"}, s.series)
 }

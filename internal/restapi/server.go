@@ -20,7 +20,7 @@ import (
 
 // Defaults of a Config.
 const (
-	// defaultMaxPayload is that of the service.
+	// defaultMaxPayload is the default of the service.
 	defaultMaxPayload = 2 << 20
 	// payloadsPerBody is how many payloads of full size fit into a request, as in gRPC.
 	payloadsPerBody = 8
@@ -48,8 +48,8 @@ type Config struct {
 	Authenticator Authenticator
 	Authorizer    authz.Authorizer
 	// Local says that the server needs no key, because only programs of this machine reach it. Then
-	// it answers only requests that name this machine as their host, so that web pages of others
-	// cannot use it through a browser.
+	// it answers only requests that name this machine as their host, so that web pages of other
+	// sites cannot use it through a browser.
 	Local bool
 	// Log; nil for none.
 	Log *slog.Logger
@@ -116,7 +116,8 @@ func New(cfg Config) (*Server, error) {
 	return s, authz.Check(authz.Served{Operations: s.Operations()})
 }
 
-// library configures the library: no page that loads scripts of others, and no links in replies.
+// library configures the library. It turns off the page that loads scripts from other servers, and
+// the links in replies.
 func (s *Server) library() huma.Config {
 	c := huma.DefaultConfig("Perdure", cmp.Or(s.config.Version, "(devel)"))
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", "", nil
@@ -162,7 +163,7 @@ type operation struct {
 	also int
 	// body is how many bytes the request may have; 8 times the payload limit when it is zero.
 	body int64
-	// waits says that the call may take long and changes nothing by waiting.
+	// waits says that the call may wait for a long time, and that waiting changes nothing.
 	waits bool
 	// media is the type of the body; JSON when it is empty.
 	media string
@@ -182,7 +183,7 @@ func add[I, O any](s *Server, o operation, handle func(ctx context.Context, who 
 	s.document(&o)
 }
 
-// describe returns an operation as the library has it.
+// describe returns an operation in the form of the library.
 func (s *Server) describe(o *operation) huma.Operation {
 	h := huma.Operation{
 		OperationID: o.id, Method: o.method, Path: "/v1" + o.path, Tags: []string{o.tag}, Summary: o.summary, DefaultStatus: cmp.Or(o.status, http.StatusOK),

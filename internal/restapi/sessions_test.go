@@ -37,8 +37,8 @@ func (w *world) become(status int, text, method, path, body string, header ...st
 	return w.want(status, text, method, path, body, header...)
 }
 
-// A session lets its caller do what its key does, from pages of the server only, and ends with the
-// key, when its caller signs out, when an admin ends it, and by itself.
+// A session gives its caller the rights of the key, but only from pages of the server. It ends with
+// the key, when its caller signs out, when an admin ends it, and by itself.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -66,7 +66,7 @@ func TestSessions(t *testing.T) {
 	w.become(403, "choose the tenant", get, "/v1/executions", "", "Cookie", cookie, "Perdure-Tenant", "other")
 	w.become(400, "present a key or a token", post, "/v1/session", "", "Cookie", cookie, "Perdure-Guard", guard)
 
-	// What is not exactly the cookie is refused, and a key beside it counts alone.
+	// Anything but the exact cookie is refused. If the request also has a key, only the key counts.
 	for _, bad := range []string{cookie + "x", cookie[:len(cookie)-1], "perdure_session=", "perdure_session=" + k.Secret, cookie + "; " + cookie, "__Host-" + cookie} {
 		w.become(401, "", get, "/v1/me", "", "Cookie", bad)
 	}
@@ -127,7 +127,7 @@ func (w *world) statusWith(path, cookie string) int {
 	return w.send(http.MethodGet, path, "", "Cookie", cookie).status
 }
 
-// All nodes accept a session, also one that starts later, and all learn that it has ended.
+// All nodes accept a session, even a node that starts later, and all nodes learn when it has ended.
 func TestSessionsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

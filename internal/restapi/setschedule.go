@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// addSetSchedule adds what defines a schedule.
+// addSetSchedule adds the operation that defines a schedule.
 func (s *Server) addSetSchedule() {
 	add(s, operation{id: "set-schedule", method: http.MethodPut, path: "/schedules/{name}", tag: schedulesTag, summary: "Create or change a schedule"}, s.setSchedule)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addSubmit adds what starts a task without a workflow.
+// addSubmit adds the operation that starts a task without a workflow.
 func (s *Server) addSubmit() {
 	add(s, operation{id: "submit-task", method: http.MethodPost, path: "/tasks", tag: tasksTag, summary: "Submit a task without a workflow", status: http.StatusCreated, also: http.StatusOK}, s.submit)
 }

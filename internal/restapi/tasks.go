@@ -23,7 +23,7 @@ func (p *TaskPath) task(who *authn.Identity) (api.TaskTarget, error) {
 	return api.TaskTarget{Target: t, Step: p.Step}, err
 }
 
-// addTasks adds what reads the data that tasks write.
+// addTasks adds the operations that read the data which tasks write.
 func (s *Server) addTasks() {
 	const one = "/executions/{workflow}/{key}"
 	add(s, operation{id: "get-task-states", method: http.MethodGet, path: one + "/task-states", tag: tasksTag, summary: "Read the states of a task"}, s.taskStates)

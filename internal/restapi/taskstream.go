@@ -18,7 +18,7 @@ import (
 // itemsPerMessage bounds the items of one message of a stream.
 const itemsPerMessage = 200
 
-// addTaskStream adds the stream of what one task streams.
+// addTaskStream adds the stream of the items of one task.
 func (s *Server) addTaskStream() {
 	const path = "/executions/{workflow}/{key}/task-stream/events"
 	o := operation{id: "watch-task-stream", method: http.MethodGet, path: path, tag: tasksTag, summary: "Follow the items that a task streams, as server-sent events", waits: true}
@@ -37,8 +37,8 @@ type watchTaskInput struct {
 	After       int64  `query:"after" minimum:"0" doc:"Only items behind this position; Last-Event-ID wins"`
 }
 
-// request returns where the stream begins. An id names a run, because a task that was retried by a
-// person has another run, whose positions begin anew.
+// request returns where the stream begins. The id of a message names a run: when a person retries a
+// task, it gets another run, and its positions start again.
 func (in *watchTaskInput) request(who *authn.Identity) (api.TaskStreamRequest, error) {
 	t, err := in.task(who)
 	r := api.TaskStreamRequest{TaskTarget: t, After: in.After, Limit: itemsPerMessage}
@@ -78,7 +78,7 @@ func (s *Server) watchTaskStream(ctx context.Context, who *authn.Identity, in *w
 	if err != nil {
 		return nil, err
 	}
-	first, err := s.config.Backend.TaskStream(ctx, r) // it says what is wrong with the request
+	first, err := s.config.Backend.TaskStream(ctx, r) // it fails if the request is wrong
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Server) watchTaskStream(ctx context.Context, who *authn.Identity, in *w
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		_, w := humago.Unwrap(hc)
 		if first.Ended && len(first.Items) == 0 && r.After > 0 {
-			w.WriteHeader(http.StatusNoContent) // a browser then does not come back
+			w.WriteHeader(http.StatusNoContent) // tells browsers not to come back
 			return
 		}
 		r.Run, r.Wait = first.Run, true
@@ -113,7 +113,7 @@ func (f *taskFollower) follow(ctx context.Context, w http.ResponseWriter, page a
 
 	for {
 		if over, err := f.send(&page); err != nil || over {
-			return // without the client, or at the end
+			return // the client is gone, or the task has ended
 		}
 		var err error
 		if page, err = f.client.TaskStream(ctx, f.request); err != nil {

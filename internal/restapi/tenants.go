@@ -15,7 +15,7 @@ import (
 
 const adminTag = "Administration"
 
-// addTenants adds what operates on tenants and their settings.
+// addTenants adds the operations on tenants and their settings.
 func (s *Server) addTenants() {
 	add(s, operation{id: "list-tenants", method: http.MethodGet, path: "/tenants", tag: adminTag, summary: "List tenants"}, s.listTenants)
 	add(s, operation{id: "get-tenant", method: http.MethodGet, path: "/tenants/{tenant}", tag: adminTag, summary: "Read a tenant"}, s.tenant)
@@ -203,7 +203,7 @@ func (h *MatchHeader) version() (*int64, error) {
 	return &n, nil
 }
 
-// unmet turns the conflict of a version into the status that HTTP has for it.
+// unmet turns the conflict of a version into the HTTP status for a failed precondition.
 func unmet(want *int64, err error) error {
 	if want != nil && fault.Is(err, fault.Conflict) {
 		p := problemOf(err)

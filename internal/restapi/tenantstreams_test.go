@@ -68,8 +68,8 @@ func probePaths(theirs, mine *tenanttest.IDs, cursor string) (paths []string) {
 	return paths
 }
 
-// A caller that follows streams gets nothing of another tenant, whichever ids and cursors of the
-// other it presents, and whatever happens in the other tenant meanwhile.
+// A caller that follows streams gets nothing of another tenant, no matter which ids and cursors of
+// that tenant it presents, and no matter what happens there at the same time.
 func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -95,8 +95,8 @@ func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 		}
 	}
 
-	// Both tenants change. The change of the other one is in its own stream before the caller's
-	// key, and with it all streams of the caller, come to an end.
+	// Both tenants change. The change of the other tenant is in its own stream before the key of
+	// the caller ends. All streams of the caller end with the key.
 	for tenant, key := range map[string]string{"acme": "theirs", "globex": "mine"} {
 		w.token = tokens[tenant].Secret
 		w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", `{"workflow":"`+theirs.Workflow+`","key":"`+key+`","input":"`+own[tenant].Secret+`"}`)

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// addUnread adds what operates on signals that code has not received.
+// addUnread adds the operations on signals that code has not received.
 func (s *Server) addUnread() {
 	const path = "/executions/{workflow}/{key}/unread-signals"
 	add(s, operation{id: "list-unread-signals", method: http.MethodGet, path: path, tag: executionsTag, summary: "List signals that the code has not received"},

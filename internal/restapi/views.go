@@ -14,7 +14,7 @@ import (
 
 const viewsTag = "Views"
 
-// addViews adds saved views.
+// addViews adds the operations on saved views.
 func (s *Server) addViews() {
 	add(s, operation{id: "list-views", method: http.MethodGet, path: "/views", tag: viewsTag, summary: "List saved views by name"}, s.listViews)
 	add(s, operation{id: "get-view", method: http.MethodGet, path: "/views/{name}", tag: viewsTag, summary: "Read a saved view"}, s.view)
@@ -22,7 +22,7 @@ func (s *Server) addViews() {
 	add(s, operation{id: "delete-view", method: http.MethodDelete, path: "/views/{name}", tag: viewsTag, summary: "Remove a saved view", status: http.StatusNoContent}, s.deleteView)
 }
 
-// viewBody is what people save.
+// viewBody is the part of a view that people set.
 type viewBody struct {
 	Page    string          `json:"page,omitempty" default:"executions" example:"executions" doc:"What it is a view of; the server checks queries of executions"`
 	Query   string          `json:"query,omitempty" example:"status = \"failed\""`

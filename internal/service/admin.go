@@ -29,7 +29,7 @@ const (
 	MaxNote = 200
 	// MaxRoles is how many roles one key may have.
 	MaxRoles = 16
-	// MaxLifetime is the longest time after which a key ends by itself.
+	// MaxLifetime is the longest lifetime that a key may have.
 	MaxLifetime = 10 * 365 * 24 * time.Hour
 )
 
@@ -84,8 +84,8 @@ func (a *Admin) Tenants(ctx context.Context) ([]api.TenantInfo, error) {
 	return list, nil
 }
 
-// describeTenant adds what a setting says to the description of its tenant. Other settings only
-// show that the tenant exists.
+// describeTenant adds the record or the allowance of a tenant to its description. Settings of other
+// kinds add nothing: they only show that the tenant exists.
 func describeTenant(t *api.TenantInfo, s *store.Setting) error {
 	if s.Kind != authn.TenantSetting {
 		return nil
@@ -198,7 +198,7 @@ func (a *Admin) changeRecord(ctx context.Context, c *api.TenantChange, fresh boo
 	})
 }
 
-// changeAllowance changes what the request says of the allowance.
+// changeAllowance changes the fields of the allowance that the request names.
 func (a *Admin) changeAllowance(ctx context.Context, c *api.TenantChange) error {
 	if c.Open == nil && c.Starts == nil && c.Weight == nil && c.Retention == nil {
 		return nil
@@ -294,7 +294,7 @@ func (a *Admin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
 	return list, nil
 }
 
-// node is the node of this process; zero without one.
+// node returns the id of the node of this process; zero if it has none.
 func (a *Admin) node() model.NodeID {
 	if a.engine == nil {
 		return model.NodeID{}
@@ -302,14 +302,15 @@ func (a *Admin) node() model.NodeID {
 	return a.engine.Node()
 }
 
-// begun is when a node drew its id, whose first 48 bits are the milliseconds since 1970.
+// begun returns when a node drew its id. The first 48 bits of an id are the milliseconds since
+// 1970.
 func begun(id model.NodeID) model.Time {
 	var b [8]byte
 	copy(b[2:], id[:6])
 	return model.TimeOf(time.UnixMilli(int64(binary.BigEndian.Uint64(b[:]))))
 }
 
-// errNoServer refuses what only a server knows.
+// errNoServer refuses a request that only a server can answer.
 func errNoServer(what string) error {
 	return fault.WithHint(fault.New(fault.Invalid, "%s: a store has no connections, only a server knows them", what), "use --server grpc://host:7800")
 }
@@ -324,10 +325,10 @@ func (*Admin) DrainWorker(context.Context, api.DrainRequest) error {
 	return errNoServer("drain a worker")
 }
 
-// healthLimit is how long a node tries to read its store to tell how the store is.
+// healthLimit bounds how long Health waits for the store.
 const healthLimit = 5 * time.Second
 
-// Health tells how the node and its store are. It answers also when the store does not.
+// Health returns the state of the node and of its store. It answers even if the store does not.
 func (a *Admin) Health(ctx context.Context) (api.Health, error) {
 	if a.engine == nil {
 		return api.Health{}, errNoServer("health")
@@ -348,7 +349,7 @@ func (a *Admin) Health(ctx context.Context) (api.Health, error) {
 	return h, nil
 }
 
-// storeHealth reads how the store is.
+// storeHealth reads the state of the store.
 func (a *Admin) storeHealth(ctx context.Context) (h api.StoreHealth, err error) {
 	info := a.store.Info()
 	h.Schema, h.Shards = info.Version, info.Shards

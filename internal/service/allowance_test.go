@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A tenant cannot have more open executions than its allowance by starts of clients, however it
-// starts them. A repeated start finds its execution, the end of one makes room, and other tenants
-// do not notice.
+// Clients of a tenant cannot start more open executions than its allowance, no matter how they
+// start them. A repeated start finds its execution, the end of an execution makes room, and other
+// tenants are not affected.
 func TestAllowanceOfOpenExecutions(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -220,7 +220,7 @@ func (s *Service) batchRow(ctx context.Context, t api.BatchTarget) (*api.Descrip
 	return &d, nil
 }
 
-// noBatch says that there is no batch where the execution of one does not exist.
+// noBatch replaces the error that an execution does not exist by one that its batch does not exist.
 func noBatch(id string, err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.NotFound, "there is no batch %.120s", id)

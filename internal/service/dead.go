@@ -192,7 +192,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	return reply, true, nil
 }
 
-// UndoRequeue takes a requeue back.
+// UndoRequeue undoes a requeue.
 func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	v := s.check("undo of a requeue")
 	v.RequestID(r.RequestID)
@@ -291,8 +291,8 @@ func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error
 	return nil
 }
 
-// retryTask schedules a closed task again that did not complete. A failed task is requeued; a
-// cancelled one starts again.
+// retryTask schedules a task again that is closed and did not complete. A failed task is requeued;
+// a cancelled one starts again.
 func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastReply, error) {
 	v := s.check("retry")
 	v.past(r)

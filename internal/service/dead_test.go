@@ -33,8 +33,8 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 	return session, r, dead.Tasks[0].ID
 }
 
-// A task that was requeued with another input, cancelled and retried is still the one that was
-// submitted: submitting it again finds it. A submission with the other input does not.
+// A task that was requeued with another input, cancelled and retried still belongs to its
+// submission: submitting it again finds it. A submission with the other input does not find it.
 func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -76,8 +76,8 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	}
 }
 
-// A dead task that was requeued, and requeued again, which was undone, has no run that could be the
-// answer: it is requeued again or not at all, and a dry run says so.
+// A dead task is requeued twice, and the second requeue is undone. Then no run could be the answer
+// to another requeue: the task is requeued again or not at all, and a dry run says so.
 func TestRequeueOfWhatWasUndone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -32,8 +32,8 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 
 // openSet remembers addresses whose executions were open when they were described. A caller that
 // describes such an execution again need not read its row before it asks the owner. The set forgets
-// an address when another one takes its place, and may confuse two: then a caller asks the owner of
-// an execution that has ended, which costs a little time and changes nothing.
+// an address when another one takes its place, and may confuse two addresses. Then a caller asks
+// the owner of an execution that has ended, which costs a little time and has no other effect.
 type openSet struct {
 	seed   maphash.Seed
 	hashes [1 << 12]atomic.Uint64
@@ -85,7 +85,7 @@ func describe(row *store.Execution) api.Description {
 }
 
 // describeOpen describes a run that is probably open, and says why it does not move. seen is what
-// was read of it before; nil for nothing.
+// the caller has read of the run before; nil for nothing.
 func (s *Service) describeOpen(ctx context.Context, t api.Target, seen *store.RunDetails) (api.Description, error) {
 	j, err := s.judge(ctx, t.Address.Tenant)
 	if err != nil {
@@ -94,9 +94,9 @@ func (s *Service) describeOpen(ctx context.Context, t api.Target, seen *store.Ru
 	j.ask(ctx, []model.Address{t.Address})
 	_, told := j.told[t.Address]
 
-	// A row that says what the run waits for needs no other: the owner does not have the run in
-	// memory. Otherwise read the row after the owner has answered: whatever the owner no longer
-	// holds is in the store by now.
+	// If the row says what the run waits for, the owner does not have the run in memory, and the
+	// row is good enough. Otherwise read the row again after the owner has answered: whatever the
+	// owner no longer holds is in the store by now.
 	if seen == nil || told || !seen.Execution.Parked && seen.Execution.Blocked == nil {
 		now, err := s.details(ctx, "describe", t)
 		if err != nil {
@@ -140,9 +140,9 @@ func (j *judge) explain(ctx context.Context, row *store.Execution, open []*core.
 	return nil
 }
 
-// openTasksOf returns the open tasks of a run, from its history. If the owner has the run in
-// memory, so that its history can be read, openTasksOf reads only the history of a run that has
-// scheduled tasks.
+// openTasksOf returns the open tasks of a run, from its history. It skips the history of a run
+// without scheduled tasks if told is true: the owner has that run in memory, so its history is
+// readable. Otherwise it reads the history, and returns an error if it cannot be read.
 func (s *Service) openTasksOf(ctx context.Context, seen *store.RunDetails, told bool) ([]*core.Task, error) {
 	row := seen.Execution
 	scheduled := row.Start.Task != nil || seen.Tasks || slices.ContainsFunc(row.Start.Carried, isScheduled)

@@ -55,8 +55,8 @@ func texts(rs []model.Reason) (all []string) {
 	return all
 }
 
-// Nodes that do not own an entity can also say why its mailbox does not move, and so does the
-// description of an execution that waits for it.
+// Nodes that do not own an entity can also say why its mailbox does not move. The description of an
+// execution that waits for the entity says it too.
 func TestWhyEntitiesDoNotMove(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -107,14 +107,14 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	waits([]string{"waits for the lock of account/idle"}, forLock("idle"))
 	waits([]string{"waits for the lock of account/called", nobody}, forLock("called"))
 	waits([]string{forCall.String(), held, nobody}, forCall, forLock("locked"))
-	other := store.LaneRef{Node: model.NodeID{15: 2}} // which owns no shard
+	other := store.LaneRef{Node: model.NodeID{15: 2}} // this node owns no shard
 	reg, err := f.st.Register(t.Context(), store.NodeInfo{ID: other.Node}, 1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other.Epoch = reg.Epoch
 	f.serve(other, "entity:account")
-	why("called", busy) // the other node makes the call for the owner
+	why("called", busy) // the other node runs the call for the owner
 	f.serve(f.ref, "entity:account", "order")
 	why("called", busy)
 	waits([]string{forCall.String(), busy}, forCall)
@@ -134,7 +134,7 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
 	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
 	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
-	// One of its coroutines may keep another one out, without end if it waits for that one.
+	// One coroutine of the section may keep another one out, and forever if it waits for that one.
 	again := model.Message{Kind: model.MessageLock, From: model.Link{Address: of, Run: row.Run, ID: "lock of a coroutine"}}
 	f.keep(model.Entity{Address: account("twice"), Holder: section, Held: f.now, Epoch: 8}, again)
 	waits([]string{"waits for the lock of account/own"}, forLock("own"))

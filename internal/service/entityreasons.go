@@ -44,8 +44,8 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	return []model.Reason{core.EntityReason(&info.Entity, out)}
 }
 
-// whyEntity is entityAt for an explanation of its callers: an entity that cannot be read is their
-// reason and not an error.
+// whyEntity is entityAt for explaining why callers of the entity wait. If the entity cannot be
+// read, this is the reason that it returns, and not an error.
 func (j *judge) whyEntity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	info, err := j.entityAt(ctx, a)
 	if !fault.Is(err, fault.Corrupt) {
@@ -92,7 +92,8 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			asks := func(it model.MailboxItem) bool {
 				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
 			}
-			// A run that holds the lock and no longer asks for it is about to learn that it has it.
+			// If the run holds the lock and no longer asks for it, the news is on its way to the
+			// run.
 			if !own || slices.ContainsFunc(info.Waiting, asks) {
 				all[i] = core.EntityReason(&info.Entity, true)
 			}

@@ -56,8 +56,8 @@ type explainer struct {
 	held map[int]model.Reference
 }
 
-// node returns the position of what a reference names, and adds a node if necessary; -1 when there
-// is no room.
+// node returns the position of the node for a reference, and adds the node if necessary. It returns
+// -1 when there is no room.
 func (g *explainer) node(r model.Reference) int {
 	if i, ok := g.at[r]; ok {
 		return i
@@ -161,7 +161,8 @@ func (g *explainer) lookExecution(ctx context.Context, i int) error {
 	return err
 }
 
-// lookEntity says why the calls of an entity or a service do not run, and who has locked it.
+// lookEntity says why the calls of an entity or a service do not run, and which section has locked
+// it.
 func (g *explainer) lookEntity(ctx context.Context, i int) error {
 	n := &g.graph.Nodes[i]
 	info, err := g.judge.whyEntity(ctx, n.Of.Address)

@@ -62,7 +62,7 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 	return s.flow().SetLimit(ctx, tenant, completeLimit(l), anyQueue)
 }
 
-// completeLimit fills in the scope of a limit where its other fields say it.
+// completeLimit fills in the scope of a limit where it follows from the other fields.
 func completeLimit(l api.Limit) api.Limit {
 	l.Tenant = ""
 	if l.Per == rule.Shared {

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A history is event 0, built from the start, then the carried events, the stored ones and, once
-// the run is closed, one more that is built from its outcome. Whatever the size of a page, all of
-// them come, once and in order.
+// A history has event 0, which is built from the start, then the carried events, the stored events
+// and, if the run is closed, one more event that is built from its outcome. Pages of any size
+// contain each event once, in order.
 func TestHistoryPaging(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -91,7 +91,8 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 		t.Errorf("%s: last event %+v", what, last)
 	}
 
-	// A reader that has everything gets nothing more, however often it asks and however far ahead.
+	// A reader that has everything gets nothing more, no matter how often and from which position
+	// it asks.
 	for _, beyond := range []int64{last.Seq, last.Seq + 1, last.Seq + 1000} {
 		page, err := f.svc.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: a}, After: beyond, Limit: limit})
 		if err != nil || len(page.Events) != 0 || page.More {
@@ -116,7 +117,8 @@ func TestHistoryOfARun(t *testing.T) {
 	}
 }
 
-// A long history comes in pages of the service's own size, whatever the caller asks for.
+// A long history comes in pages of at most the service's own size, even if the caller asks for
+// larger ones.
 func TestLongHistory(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

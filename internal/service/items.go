@@ -10,7 +10,7 @@ import (
 // maxStreamID bounds the ids of streams, in bytes.
 const maxStreamID = 64
 
-// stream checks what names a stream.
+// stream checks the entity and the id that name a stream.
 func (v validator) stream(entity model.Address, id string) {
 	v.Entity(entity)
 	v.Text("the id of the stream", id, maxStreamID)

@@ -149,8 +149,9 @@ func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task
 	return j.permits(ctx, j.world.Judge(&r)), nil
 }
 
-// latest reads the row of a run again that its owner does not know, unless the row says what it
-// waits for: since the row was read, the owner may have parked the run and dropped it from memory.
+// latest reads the row of a run again, if the owner does not know the run and the row does not say
+// what it waits for. Since the row was read, the owner may have parked the run and dropped it from
+// memory.
 func (j *judge) latest(ctx context.Context, row *store.Execution) (*store.Execution, error) {
 	if row.Blocked != nil || row.Parked || j.reread >= maxExplained {
 		return row, nil
@@ -262,7 +263,8 @@ func (j *judge) owner(row *store.Execution) model.NodeID {
 	return model.NodeID{}
 }
 
-// outlook has the settings for tasks. It reads them when the first task needs them.
+// outlook has the settings that decide whether tasks may start. It reads them when the first task
+// needs them.
 type outlook struct {
 	ctx context.Context //nolint:containedctx // of one question
 	j   *judge

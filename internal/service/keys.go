@@ -132,7 +132,7 @@ func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey,
 	return created, nil
 }
 
-// expireKey has a key end at a time, if it does not end before.
+// expireKey makes a key end at a time, unless it ends earlier.
 func (a *Admin) expireKey(ctx context.Context, key store.SettingKey, at model.Time) error {
 	return a.flow().Change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {
 		if old == nil {

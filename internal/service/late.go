@@ -27,9 +27,9 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 	return s.lateReason(ctx, a).add(err)
 }
 
-// lateMany is late for many addresses. Together they wait as long as one does, and one address of
-// each shard is explained: an execution that does not exist yet waits for the owner of its
-// shard.
+// lateMany is explainLate for many addresses. All addresses together wait no longer than a single
+// one would, and only one address of each shard is explained. The addresses of a shard share that
+// explanation, because an execution that does not exist yet waits for the owner of its shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
 	var end time.Time
 	found := map[model.ShardID]lateReason{}
@@ -53,14 +53,14 @@ func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error)
 	}
 }
 
-// tooLate reports whether an error is that of a caller whose deadline has passed.
+// tooLate reports whether a caller got an error because its deadline has passed.
 func tooLate(ctx context.Context, err error) bool {
 	return err != nil && fault.Is(err, fault.Timeout) && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// lateReason is why a request was not served before the deadline of its caller: the reason of the
-// execution or entity and the chain of its causes, or the error that kept the service from reading
-// them. It is empty if the reason is unknown.
+// lateReason says why a request was not served before the deadline of its caller. It has the reason
+// of the execution or entity and the chain of its causes, or the error that kept the service from
+// reading them. It is empty if the reason is unknown.
 type lateReason struct {
 	links []api.Link
 	err   error

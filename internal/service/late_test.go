@@ -17,7 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Whatever begins a run says why it did not before the deadline: here the store takes no commits.
+// Every call that starts a run says why it did not succeed before the deadline. Here the store
+// accepts no commits.
 func TestLateStartsSayWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

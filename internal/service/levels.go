@@ -18,7 +18,7 @@ type subject struct {
 // levelSums are the states of queues and limits, combined over nodes.
 type levelSums map[subject]*api.SeriesOf
 
-// add adds the levels of a node; nil if the node is of a version that has none.
+// add adds the levels of a node. l is nil if the node is of an older version that has no levels.
 func (s levelSums) add(to *api.Series, l *series.Levels) {
 	if l == nil {
 		to.Partial = true
@@ -52,8 +52,8 @@ func (s levelSums) at(of subject, points int64) *api.SeriesOf {
 	return sum
 }
 
-// levelPlace says what numbers of a node are, and how many points their last one is ahead of the
-// last point of the reply: the clocks of nodes differ a little.
+// levelPlace says which level a list of numbers has, and where its points belong: its last point is
+// ahead points after the last point of the reply. The clocks of nodes differ a little.
 type levelPlace struct {
 	kind  series.SubjectKind
 	level int
@@ -76,13 +76,14 @@ func combineLevel(to []int64, values []uint32, p levelPlace) {
 	for i, v := range values {
 		put(last-(len(values)-1-i), int64(v))
 	}
-	// The state of a node that is a point behind stands for the last point, too.
+	// If a node is one point behind, its last state also counts for the last point of the reply.
 	if p.ahead == -1 && !p.kind.Sums(p.level) && len(values) > 0 {
 		put(last+1, int64(values[len(values)-1]))
 	}
 }
 
-// finish adds the sums to the reply, by name, the busiest ones if there are too many.
+// finish adds the sums to the reply, ordered by name. If there are too many, it adds only the
+// busiest ones.
 func (s levelSums) finish(to *api.Series) {
 	for of, sum := range s {
 		list := &to.Queues

@@ -200,7 +200,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// However much is asked for, a page has its bounds.
+// A page is bounded, no matter how much the caller asks for.
 func TestListPageIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -215,7 +215,7 @@ func TestListPageIsBounded(t *testing.T) {
 	}
 }
 
-// early is a store whose lists are older than everything else that it returns.
+// early is a store whose lists are older than its other answers.
 type early struct{ *memory.Store }
 
 func (s early) List(ctx context.Context, q store.Query) (store.Page, error) {

@@ -12,8 +12,9 @@ import (
 )
 
 // Bounds of one page of a list of entities with conditions that the store does not know. The
-// service reads rows in small portions, because each has its state, and stops after so many. The
-// page then is short or even empty, and its cursor continues behind the last row that was read.
+// service reads rows in portions of entityPortion, because each row contains a whole state, and
+// stops after maxScanned rows. The page is then short or even empty, and its cursor continues after
+// the last row that was read.
 const (
 	entityPortion = 100
 	maxScanned    = 5000
@@ -184,8 +185,8 @@ func (w *entityWalk) waiting(ctx context.Context) (api.EntityListPage, error) {
 	}
 }
 
-// look adds an entity that has stored calls to the page. It returns the place behind it. The
-// entities of a shard are ordered by tenant, so the walk moves over the ones of other tenants.
+// look adds an entity that has stored calls to the page. It returns the place after it. The
+// entities of a shard are ordered by tenant, so the walk skips the entities of other tenants.
 func (w *entityWalk) look(ctx context.Context, k store.EntityKey) (store.EntityKey, error) {
 	r := w.request
 	switch {

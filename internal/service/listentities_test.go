@@ -49,7 +49,8 @@ func TestListEntitiesByState(t *testing.T) {
 	row := model.Entity{Address: account("new"), Version: 2, Changed: f.now, Exists: true}
 	f.commit(store.Batch{Entities: []store.EntityRow{{Shard: row.Address.Shard(shards), Entity: row, Prev: 1}}})
 
-	// Calls can also wait for what has no state, for services, and for other tenants.
+	// Calls can also wait for entities without a state, for services, and for entities of other
+	// tenants.
 	var b store.Batch
 	mail := func(a model.Address) {
 		m := call

@@ -212,8 +212,8 @@ func digestOfPast(op string, r *api.PastRequest) []byte {
 	return digestOf(parts...)
 }
 
-// digestOf digests what a client asks for, where the resulting message depends on what is stored.
-// So a repeated request is recognized although its message may differ.
+// digestOf digests what a client asks for. It is for requests whose message depends on stored data:
+// a repeated request is recognized by its digest, although its message may differ.
 func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -257,7 +257,7 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 	return s.readEvents(ctx, op, row, math.MaxInt64)
 }
 
-// readEvents is readRun for a caller that knows an event of the run. It may stop behind that event.
+// readEvents is readRun for a caller that knows an event of the run. It may stop after that event.
 func (s *Service) readEvents(ctx context.Context, op string, row *store.Execution, last int64) (*model.History, error) {
 	h := &model.History{Start: row.Start, Events: slices.Clip(row.Start.Carried), Outcome: row.Outcome}
 	size := 0

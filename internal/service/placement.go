@@ -37,7 +37,7 @@ func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
 	return list, nil
 }
 
-// DrainNode asks a node to hand its shards over, or withdraws that.
+// DrainNode asks a node to hand its shards over, or withdraws that request.
 func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 	if a.engine == nil {
 		return errReadOnly("drain a node")
@@ -66,7 +66,7 @@ func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 	return nil
 }
 
-// Rebalance makes all nodes look at once whether shards should move.
+// Rebalance makes all nodes check at once whether shards should move.
 func (a *Admin) Rebalance(context.Context) error {
 	if a.engine == nil {
 		return errReadOnly("rebalance")
@@ -75,7 +75,7 @@ func (a *Admin) Rebalance(context.Context) error {
 	return nil
 }
 
-// errReadOnly refuses what a process that only reads the store cannot do.
+// errReadOnly refuses a request that a process which only reads the store cannot serve.
 func errReadOnly(what string) error {
 	return fault.New(fault.Denied, "%s: the store is open for reading only", what)
 }

@@ -67,7 +67,8 @@ func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.Ser
 			began := time.Duration(counts.Last-int64(len(points)-1-i)) * series.Step // since 1970
 			at := (began.Microseconds() - int64(to.From)) / to.Step.Microseconds()
 			if began.Microseconds() >= int64(to.From) {
-				// The clocks of nodes differ a little: what is newer than now is of now.
+				// The clocks of nodes differ a little: numbers that are newer than now count for
+				// now.
 				to.Lines[k].Points[min(at, int64(len(to.Lines[k].Points)-1))] += int64(v)
 			}
 		}
@@ -76,7 +77,7 @@ func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.Ser
 }
 
 // collectSeries asks every live node, because one that owns no shard now may have owned some within
-// the hour. A node that does not answer has nil.
+// the hour. The entry of a node that does not answer is nil.
 func (j *judge) collectSeries(ctx context.Context, q series.Question) map[model.NodeID]*series.Counts {
 	s, all := j.service, map[model.NodeID]*series.Counts{}
 	for _, m := range j.world.Live() {
@@ -103,7 +104,7 @@ func (j *judge) collectSeries(ctx context.Context, q series.Question) map[model.
 			}
 		case s.askSeries != nil && s.store.Info().Shared:
 			wg.Go(func() {
-				// A node that cannot be asked is one that has not answered.
+				// A node that cannot be asked counts as one that has not answered.
 				if c, err := s.askSeries(ctx, node, q); err == nil {
 					mu.Lock()
 					all[node] = &c

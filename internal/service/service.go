@@ -1,6 +1,6 @@
 // Package service implements api.Backend: one method per operation. Each method validates and
 // authorizes its request, and then asks the engine or reads the store. The package holds no state
-// of its own, except for a hint which executions were open when they were described last.
+// of its own, except for a set of the executions that were open when a caller last described them.
 package service
 
 import (
@@ -70,7 +70,7 @@ func (s *Service) sendStart(ctx context.Context, m *model.Message) (model.Answer
 		return model.Answer{}, err
 	}
 	a, err := s.send(ctx, m)
-	// Without an answer, the execution may have begun.
+	// Without an answer, the execution may have started.
 	done(err != nil || !a.Existing)
 	return a, err
 }
@@ -107,7 +107,7 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 		return api.Result{}, readOnly(m)
 	}
 	if s.flow().Bounded(r.Address.Tenant) {
-		// The start must be over before the execution is, to count what is open.
+		// To count open executions, the start must return before the execution ends.
 		if _, err := s.Start(ctx, r); err != nil {
 			return api.Result{}, err
 		}

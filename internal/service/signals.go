@@ -18,8 +18,8 @@ const (
 	signalPause = 10 * time.Millisecond
 )
 
-// Signals asks the owner of an execution for the signals that its code has not taken, or has it
-// show, skip or drop one. Where no process owns the execution, its history tells.
+// Signals asks the owner of an execution for the signals that its code has not taken, or to show,
+// skip or drop one of them. If no process owns the execution, Signals reads its history.
 func (s *Service) Signals(ctx context.Context, r api.SignalsRequest) (model.Calls, error) {
 	v := s.check("signals")
 	v.Workflow(r.Target.Address, "signals")
@@ -44,7 +44,7 @@ func (s *Service) Signals(ctx context.Context, r api.SignalsRequest) (model.Call
 	return model.DecodeCalls(a.Output)
 }
 
-// aboutSignals asks the owner of an execution, or reads the history where there is no owner to ask.
+// aboutSignals asks the owner of an execution, or reads the history if there is no owner to ask.
 // The owner of a closed run does not keep its signals in memory.
 func (s *Service) aboutSignals(ctx context.Context, m *model.Message, looks bool) (model.Answer, error) {
 	if !looks {
@@ -74,7 +74,8 @@ func (s *Service) aboutSignals(ctx context.Context, m *model.Message, looks bool
 	return x.LookAtSignals(m)
 }
 
-// whenItWaits sends an order about a signal, again and again while the code of the run goes on.
+// whenItWaits sends an order about a signal, and repeats it until the code of the run waits for
+// something.
 func (s *Service) whenItWaits(ctx context.Context, m *model.Message) (model.Answer, error) {
 	end := time.Now().Add(signalPatience)
 	for pause := signalPause; ; pause = min(2*pause, time.Second/2) {

@@ -59,7 +59,7 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	defer cancel()
 	found, err := s.countStranded(ctx)
 	if err != nil {
-		found = nil // the log says elsewhere that the store is away
+		found = nil // another log line says that the store is away
 	}
 	v.found = found
 	took := time.Since(began)

@@ -372,7 +372,7 @@ func TestRequeuedRunThatIsGone(t *testing.T) {
 	})
 }
 
-// hands keeps what it gets.
+// hands is a worker that keeps the claims that it gets.
 type hands struct {
 	claims  chan model.Claim
 	settled chan error
@@ -386,7 +386,7 @@ func (w *hands) Execute(claims []model.Claim) {
 func (*hands) Stop(model.ClaimRef, model.StopReason) {}
 func (w *hands) Settle(_ model.ClaimRef, err error)  { w.settled <- err }
 
-// slow takes commits only when the test allows it.
+// slow is a store that accepts commits only when the test allows it.
 type slow struct {
 	store.Store
 	gate atomic.Pointer[chan struct{}]
@@ -399,8 +399,8 @@ func (s *slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, err
 	return s.Store.Commit(ctx, b)
 }
 
-// Progress of one task waits for a store that takes nothing. The heartbeats of the others still
-// arrive, so that none of them times out.
+// The progress of one task waits for a store that accepts nothing. The heartbeats of the other
+// tasks still arrive, so that none of them times out.
 func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -71,18 +71,18 @@ func statesOf(rows []store.TaskDatum) []api.TaskState {
 	return states
 }
 
-// task is a task whose data are read.
+// task is a task whose data the service reads.
 type task struct {
 	key  store.RunKey
 	row  *store.Execution
 	step string // empty for all tasks of a workflow
 
-	// What its history says, as far as it was read.
+	// What the part of its history says that was read so far.
 	read             int64 // the last position
 	scheduled, ended bool
 }
 
-// note takes in events of the run.
+// note updates the task from events of the run.
 func (k *task) note(events []model.Event) {
 	for i := range events {
 		switch e := &events[i]; {
@@ -179,7 +179,8 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 	return page, err
 }
 
-// pageRead is how follow reads a page: read appends what is there and returns how much that was.
+// pageRead is how follow reads a page: read appends the rows that exist and returns how many there
+// were.
 type pageRead struct {
 	wait  bool // for the next rows, if there are none
 	limit int

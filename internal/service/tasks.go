@@ -37,7 +37,7 @@ func (s taskSession) States(ctx context.Context, claim model.ClaimRef) ([]api.Ta
 func (s taskSession) Report(ctx context.Context, r model.TaskReport) error {
 	for _, d := range []time.Duration{r.After, r.RetryAfter} {
 		if d < 0 || d > model.MaxTaskTime {
-			return fault.New(fault.Invalid, "report of %s: it is to begin again after %s, which lies between 0 and a hundred years", r.Ref.TaskRef, d)
+			return fault.New(fault.Invalid, "report of %s: the next attempt starts after %s, must be between 0 and a hundred years", r.Ref.TaskRef, d)
 		}
 	}
 	return s.TaskSession.Report(ctx, r)

@@ -11,14 +11,14 @@ import (
 // maxWatchedTypes bounds the types, the kinds and the queues that one watch selects.
 const maxWatchedTypes = 100
 
-// checkWatched refuses a watch that names too much.
+// checkWatched refuses a watch that selects too many names.
 func checkWatched(v validator, what string, n int) {
 	if n > maxWatchedTypes {
 		v.Wrong("it names %d %s, at most %d", n, what, maxWatchedTypes)
 	}
 }
 
-// Watch tells the caller what changes.
+// Watch reports changes to the caller.
 func (s *Service) Watch(ctx context.Context, r api.WatchRequest, take func(api.ChangePage) error) error {
 	v := s.check("watch")
 	v.Tenant(r.Tenant)

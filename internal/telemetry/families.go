@@ -35,7 +35,7 @@ type Family struct {
 type ID int
 
 // Families. A metric that is counted at a commit is counted once, by the node that made the commit,
-// whatever crashes before or after.
+// no matter what crashes before or after.
 const (
 	RunsStarted ID = iota
 	RunsClosed
@@ -156,8 +156,8 @@ const (
 // fixed lists.
 var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true, labelTenant: true, labelMethod: true}
 
-// tenantFamilies are the families that can count each tenant on its own: what the owner of a run or
-// an entity counts, and the states of queues, limits and breakers.
+// tenantFamilies are the families that can count each tenant on its own: the counts of owners of
+// runs and entities, and the states of queues, limits and breakers.
 var tenantFamilies = map[ID]bool{
 	RunsStarted: true, RunsClosed: true, RunSeconds: true, RunsBlocked: true, RunsLarge: true, ActivityAttempts: true,
 	TasksSubmitted: true, TasksClaimed: true, TaskPickup: true, TaskAttempts: true, TaskSeconds: true, TaskRetries: true, TaskFailures: true, TaskTimeouts: true,

@@ -19,7 +19,7 @@ const (
 	maxTenantSeries = 10_000
 )
 
-type labels [maxLabels + 1]string // and the tenant
+type labels [maxLabels + 1]string // the last one is the tenant
 
 // Meter counts. All methods are safe for concurrent use, also on a nil meter.
 type Meter struct {
@@ -41,8 +41,8 @@ func New() *Meter {
 	return m
 }
 
-// NewByTenant returns a meter that counts each tenant on its own: the families that say so have the
-// tenant as their last label.
+// NewByTenant returns a meter that counts each tenant on its own. The families in tenantFamilies
+// have the tenant as their last label.
 func NewByTenant() *Meter {
 	m := New()
 	m.byTenant = true

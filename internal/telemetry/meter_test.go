@@ -102,7 +102,7 @@ func TestMeterTogether(t *testing.T) {
 	}
 }
 
-// Code that can be observed does not check for a meter; a nil meter must cost nothing.
+// Code calls the meter without a check for nil, so a nil meter must cost nothing.
 func TestNobodyPays(t *testing.T) {
 	var nobody *telemetry.Meter
 	somebody := telemetry.New()
@@ -172,8 +172,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// A meter leaves the tenant out, unless it counts by tenant. Then every combination is kept apart,
-// counters and gauges alike.
+// A meter leaves the tenant out, unless it counts by tenant. Then it keeps every combination apart,
+// for counters and for gauges.
 func TestByTenant(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

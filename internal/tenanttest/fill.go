@@ -82,7 +82,7 @@ func define(ids *IDs) *definitions {
 	return d
 }
 
-// run makes what the code makes: executions, a dead task, an entity that is locked.
+// run creates what only code can create: executions, a dead task, a locked entity.
 func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	t.Helper()
 	c := app.With(t.Context())
@@ -182,7 +182,7 @@ func (ids *IDs) steer(t *testing.T, app *perdure.App) {
 	}
 }
 
-// startBatch starts a batch that finds nothing to do.
+// startBatch starts a batch that selects no execution.
 func (ids *IDs) startBatch(t *testing.T, b api.Client, tenant string) {
 	t.Helper()
 	r := api.BatchRequest{Tenant: tenant, ID: ids.Batch, Verb: api.BatchResume, Query: `workflow = "none"`, Reason: ids.Secret}
@@ -242,7 +242,7 @@ func Snapshot(t *testing.T, c api.Client, tenant string, ids *IDs) string {
 	return text
 }
 
-// eventually waits for a fact that follows from what was done.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for !done() {

@@ -16,9 +16,9 @@ import (
 // patience bounds a probe, so that a verb that waits ends.
 const patience = 30 * time.Second
 
-// Probe makes every call in a tenant with the ids of another. Each one is refused as if the ids did
-// not exist, or works on what the caller's own tenant has. No answer and no error shows the other
-// tenant, and the other tenant does not change.
+// Probe makes every call in a tenant with the ids of another tenant. Each call must be refused as
+// if the ids did not exist, or must work on the data of the caller's own tenant. No answer and no
+// error may show data of the other tenant, and the other tenant must not change.
 func Probe(t *testing.T, b api.Client, tenant, other string, theirs *IDs) {
 	t.Helper()
 	before := Snapshot(t, b, other, theirs)

@@ -37,7 +37,7 @@ func TestVerbsAreComplete(t *testing.T) {
 	}
 }
 
-// Two tenants of one node do not reach each other, whatever they call, and no call works without a
+// Two tenants of one node do not reach each other with any call, and no call works without a
 // tenant.
 func TestTenantsDoNotReachEachOther(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestTenantsDoNotReachEachOther(t *testing.T) {
 	}
 }
 
-// The engine serves the schedules of every tenant, also of one that no app serves.
+// The engine serves the schedules of every tenant, even of a tenant that no app serves.
 func TestSchedulesOfEveryTenant(t *testing.T) {
 	t.Parallel()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})

@@ -33,7 +33,7 @@ import (
 
 const (
 	adminKey = "0123456789abcdef0123456789abcdef"
-	// leastProbes is how many probes there are at least.
+	// leastProbes is the least number of probes.
 	leastProbes = 2000
 )
 
@@ -48,9 +48,10 @@ type prober struct {
 	probes       int
 }
 
-// A caller of one tenant reaches nothing of another one, whichever text or bytes of whichever
-// request it sets to an id of the other: in the client service and in the items of a worker. The
-// fields come from the descriptors of the protocol, so a new method or field is probed as well.
+// A caller of one tenant sets every text and every bytes field of every request to ids of another
+// tenant, in the client service and in the items of a worker. It reaches nothing of the other
+// tenant. The fields come from the descriptors of the protocol, so a new method or field is probed
+// as well.
 func TestProbesOverTheWire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +206,8 @@ func set(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.
 	}
 }
 
-// fields calls do with every field of a message that may have an id, however deep, and a function
-// that sets it in a message of that type.
+// fields calls do with every field of a message that may have an id, at any depth, and with a
+// function that finds the message that contains the field.
 func fields(d protoreflect.MessageDescriptor, left int, do func(f protoreflect.FieldDescriptor, in func(protoreflect.Message) protoreflect.Message)) {
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
@@ -231,8 +232,9 @@ func fields(d protoreflect.MessageDescriptor, left int, do func(f protoreflect.F
 	}
 }
 
-// requests calls do with every probe of a message: one field has an id of the other tenant, and the
-// others are empty, or have ids of the caller, or all have ids of the other tenant.
+// requests calls do with every probe of a message. In a probe, one field has an id of the other
+// tenant and the other fields are empty or have ids of the caller, or all fields have ids of the
+// other tenant.
 func (p *prober) requests(d protoreflect.MessageDescriptor, do func(proto.Message, string)) {
 	all := dynamicpb.NewMessage(d)
 	p.fill(all, depth, p.theirs, p.other)

@@ -72,8 +72,8 @@ func TestRetryAndResetActAnew(t *testing.T) {
 }
 
 // A retry continues before the step that failed last. A transfer that was made concurrently, after
-// that point of the history, is not repeated, however often the execution is retried: its step
-// keeps its idempotency key and its outcome.
+// that point of the history, is not repeated, no matter how often the execution is retried: its
+// step keeps its idempotency key and its outcome.
 func TestRetryBeforeATransferThatStands(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var broken atomic.Bool

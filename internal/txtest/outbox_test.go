@@ -222,7 +222,7 @@ func TestDeadLetters(t *testing.T) {
 }
 
 // A transaction cannot use the request id of one message for another one: the second becomes a dead
-// task that says what the id was used for. The same message under the same id takes effect once.
+// letter that says what the id was used for. The same message under the same id takes effect once.
 func TestRequestIDsOfTransactions(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)

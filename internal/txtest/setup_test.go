@@ -90,7 +90,7 @@ func caller(t *testing.T, app *perdure.App) perdure.Client {
 	return app.With(ctx)
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	pause := 5 * time.Millisecond
@@ -98,7 +98,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
-		pause = min(pause*5/4, 100*time.Millisecond) // looks cost processor time
+		pause = min(pause*5/4, 100*time.Millisecond) // checks cost processor time
 	}
 }
 

@@ -198,7 +198,7 @@ func (d *Database) upgrade(ctx context.Context, t Table, u upgrade) error {
 	return fault.New(fault.Unavailable, "alter table %s: %w", qualify(d.src.Schema, t), err)
 }
 
-// define runs statements in one transaction, unless a query says that they are done.
+// define runs statements in one transaction, unless a query shows that they have already run.
 func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err error) {
 	for try := range maxTries {
 		err = d.within(ctx, func(tx Tx) error {
@@ -277,8 +277,8 @@ func (d *Database) read(ctx context.Context, query string, args []any, dest ...a
 	return d.within(ctx, func(tx Tx) error { return tx.QueryRow(ctx, query, args...).Scan(dest...) })
 }
 
-// commit ignores the end of the caller's context. A commit that is cancelled half-way would leave
-// open whether it took effect.
+// commit ignores the end of the caller's context. After a commit that is cancelled half-way, it
+// would be unknown whether it took effect.
 func commit(ctx context.Context, tx Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*short)
 	defer cancel()

@@ -25,7 +25,7 @@ type dialect struct {
 
 	begin string // claims an outcome for an attempt that is about to act
 	page  string // of the outbox
-	// counts an attempt to deliver messages and records the time of the first one
+	// attempt counts an attempt to deliver messages and records the time of the first one.
 	attempt     string
 	held        string // messages whose last attempt is the given one
 	finished    string // removes delivered messages
@@ -36,7 +36,7 @@ type dialect struct {
 
 // upgrade is a change of a table that an older version has created.
 type upgrade struct {
-	done string // reports whether the table has it
+	done string // a query that reports whether the table has the change
 	ddl  string
 }
 

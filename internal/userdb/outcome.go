@@ -16,7 +16,7 @@ type Step struct {
 	ID  string
 	// Generation distinguishes the lives of a step that was started again on purpose after its end.
 	Generation int
-	// Execution and Cluster say to which run the step belongs, for people and for the clean-up.
+	// Execution and Cluster name the run of the step, for people and for the clean-up.
 	Execution string
 	Cluster   string
 }
@@ -29,7 +29,7 @@ type Attempt struct {
 	// AsOf is when the owner of the run last confirmed the attempt. An attempt long after that does
 	// nothing.
 	AsOf model.Time
-	// Limit is how long the attempt may take. 0 means that there is no limit of its own.
+	// Limit is how long the attempt may take. 0 means that only the general limits apply.
 	Limit time.Duration
 	// Body acts in the transaction.
 	Body func(ctx context.Context, tx Tx) (model.Payload, error)

@@ -193,7 +193,7 @@ func isSQLite(t *testing.T, db *sql.DB) bool {
 
 // A message is in doubt if its first attempt is so old, by the clock of the database, that the
 // receiver may have forgotten it. It is also in doubt if its attempt is in the future: then the
-// clock was set back, and it is unknown how old the attempt is.
+// clock was set back, and the age of the attempt is unknown.
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_700_000_000_000)

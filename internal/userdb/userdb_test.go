@@ -104,7 +104,7 @@ func TestForgottenAttempt(t *testing.T) {
 	})
 }
 
-// The first outcome of a step stays, success or failure, whatever later attempts bring.
+// The first outcome of a step, success or failure, stays, no matter what later attempts do.
 func TestFirstOutcomeStands(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		run := runAt(time.Now())

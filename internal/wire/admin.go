@@ -226,7 +226,7 @@ func ReadDrainWorkerRequest(_ string, m *pb.DrainWorkerRequest) (api.DrainReques
 	return api.DrainRequest{Session: m.GetSession(), Patience: time.Duration(m.GetPatience())}, nil
 }
 
-// HealthReply tells how a server is.
+// HealthReply is the state of a server.
 func HealthReply(h api.Health) *pb.HealthReply {
 	return &pb.HealthReply{
 		Ready: h.Ready, Reasons: each(h.Reasons, text), Version: text(h.Version), Node: node(h.Node), Since: int64(h.Since), Workers: int64(h.Workers),
@@ -252,7 +252,7 @@ func readStoreHealth(m *pb.StoreHealth) *api.StoreHealth {
 	}
 }
 
-// ReadHealthReply reads how a server is.
+// ReadHealthReply reads the state of a server.
 func ReadHealthReply(_ string, m *pb.HealthReply) (api.Health, error) {
 	id, err := readNode(m.GetNode())
 	return api.Health{

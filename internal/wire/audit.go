@@ -14,7 +14,7 @@ func AuditRequest(r api.AuditRequest) *pb.AuditRequest {
 	}
 }
 
-// ReadAuditRequest reads what selects administrative actions.
+// ReadAuditRequest reads a selection of administrative actions.
 func ReadAuditRequest(_ string, m *pb.AuditRequest) (api.AuditRequest, error) {
 	return api.AuditRequest{
 		Tenant: m.GetTenant(), From: model.Time(m.GetFrom()), To: model.Time(m.GetTo()), Caller: m.GetCaller(), Action: m.GetAction(), Resource: m.GetResource(),

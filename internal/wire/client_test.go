@@ -16,7 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// trips are the values that travel, and how: there and back through their bytes.
+// trips has, for each type of value, a function that encodes a value, decodes it and compares the
+// result.
 type trips map[reflect.Type]func(t *testing.T, f filler)
 
 // add adds a type.
@@ -228,8 +229,8 @@ func valuesOf(method reflect.Type) (all []reflect.Type) {
 	return all
 }
 
-// loose reports whether a type has no fields of its own to lose: contexts, errors, texts, numbers,
-// addresses, and pointers to types that are tried.
+// loose reports whether a type has no fields that a translation could lose: contexts, errors,
+// texts, numbers, addresses, and pointers to types that are tested on their own.
 func loose(kind reflect.Type) bool {
 	switch kind {
 	case reflect.TypeFor[model.Address](), reflect.TypeFor[*model.Reason]():
@@ -238,8 +239,8 @@ func loose(kind reflect.Type) bool {
 	return kind.Kind() != reflect.Struct && kind.Kind() != reflect.Slice && kind.Kind() != reflect.Pointer
 }
 
-// What the code of a user or an older build wrote may not be UTF-8. It must not make a reply
-// unsendable.
+// A text that the code of a user or an older build wrote may not be UTF-8. The reply must still be
+// sendable.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "\xff\xfe"
@@ -260,7 +261,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// What a worker says that no worker of ours would say is refused before the engine hears of it.
+// Messages that none of our workers would send are refused before the engine sees them.
 func TestTurnsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	run := make([]byte, 16)

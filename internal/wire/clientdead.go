@@ -148,12 +148,12 @@ func ReadRequeueReply(tenant string, r *pb.RequeueReply) (api.RequeueReply, erro
 	return api.RequeueReply{Address: readOptionalAddress(tenant, r.GetAddress()), Run: run, Existing: r.GetExisting()}, err
 }
 
-// UndoRequeueRequest takes a requeue back.
+// UndoRequeueRequest undoes a requeue.
 func UndoRequeueRequest(r api.UndoRequest) *pb.UndoRequeueRequest {
 	return &pb.UndoRequeueRequest{Id: DeadID(r.ID), RequestId: r.RequestID}
 }
 
-// ReadUndoRequeueRequest reads which requeue is taken back.
+// ReadUndoRequeueRequest reads which requeue is undone.
 func ReadUndoRequeueRequest(tenant string, r *pb.UndoRequeueRequest) (api.UndoRequest, error) {
 	id, err := ReadDeadID(tenant, r.GetId())
 	return api.UndoRequest{ID: id, RequestID: r.GetRequestId()}, err

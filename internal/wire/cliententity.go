@@ -77,7 +77,8 @@ func ReadEntityInfo(tenant string, i *pb.EntityInfo) (out api.EntityInfo, err er
 	return out, err
 }
 
-// mailboxItem has its message in the stored encoding. A damaged item may have none.
+// mailboxItem is a waiting call, with its message in the stored encoding. A damaged item may have
+// none.
 func mailboxItem(i model.MailboxItem) *pb.MailboxItem {
 	out := &pb.MailboxItem{Position: i.Seq, At: int64(i.At)}
 	if i.Message.Kind != 0 {
@@ -156,12 +157,12 @@ func ReadEditEntityRequest(tenant string, r *pb.EditEntityRequest) (api.EditRequ
 	}, nil
 }
 
-// EditEntityReply has the version that an edit has made.
+// EditEntityReply has the version of an entity after an edit.
 func EditEntityReply(v model.EntityVersion) *pb.EditEntityReply {
 	return &pb.EditEntityReply{Version: entityVersion(v)}
 }
 
-// ReadEditEntityReply reads the version that an edit has made.
+// ReadEditEntityReply reads the version of an entity after an edit.
 func ReadEditEntityReply(_ string, r *pb.EditEntityReply) (model.EntityVersion, error) {
 	return readEntityVersion(r.GetVersion()), nil
 }

@@ -33,7 +33,7 @@ func ReadPastRequest(tenant string, r *pb.PastRequest) (out api.PastRequest, err
 	return out, err
 }
 
-// PastReply says which run began.
+// PastReply says which run was started.
 func PastReply(r api.PastReply) *pb.PastReply {
 	return &pb.PastReply{
 		Address: optionalAddress(r.Address), Run: Run(r.Run), Status: pb.Status(r.Status), Position: r.Position, Total: r.Total,
@@ -41,7 +41,7 @@ func PastReply(r api.PastReply) *pb.PastReply {
 	}
 }
 
-// ReadPastReply reads which run began.
+// ReadPastReply reads which run was started.
 func ReadPastReply(tenant string, r *pb.PastReply) (out api.PastReply, err error) {
 	out = api.PastReply{Address: readOptionalAddress(tenant, r.GetAddress()), Position: r.GetPosition(), Total: r.GetTotal()}
 	if out.Run, err = ReadRun(r.GetRun()); err != nil {
@@ -61,7 +61,7 @@ func ReadPastReply(tenant string, r *pb.PastReply) (out api.PastReply, err error
 }
 
 // ImportRequest stores a run of another store. It is the first message of an import and has all
-// events; a sender may move events to messages behind it.
+// events. A sender may move events to later messages.
 func ImportRequest(r api.ImportRequest) *pb.ImportRequest {
 	return &pb.ImportRequest{
 		Start: Start(&r.History.Start), Outcome: Outcome(&r.History.Outcome), Events: HistoryEvents(r.History.Events),

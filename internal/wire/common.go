@@ -17,7 +17,7 @@ func ReadAddress(tenant string, a *pb.Address) model.Address {
 	return model.Address{Tenant: tenant, Type: a.GetType(), Key: a.GetKey()}
 }
 
-// Run is the bytes of an id; none for the zero id.
+// Run returns the bytes of an id; none for the zero id.
 func Run(id model.RunID) []byte {
 	if id.IsZero() {
 		return nil
@@ -71,7 +71,7 @@ func Event(e *model.Event) *pb.Event {
 	return &pb.Event{Position: e.Seq, At: int64(e.At), Kind: uint32(e.Kind), Body: model.AppendEvent(nil, e)}
 }
 
-// ReadEvent reads an event. One of a kind that this build does not know is an error.
+// ReadEvent reads an event. A kind that this build does not know is an error.
 func ReadEvent(e *pb.Event) (model.Event, error) {
 	if e.GetKind() > 255 {
 		return model.Event{}, fault.New(fault.Invalid, "event %d has kind %d, which this build does not know", e.GetPosition(), e.GetKind())
@@ -83,7 +83,7 @@ func ReadEvent(e *pb.Event) (model.Event, error) {
 	return ev, nil
 }
 
-// Events are many.
+// Events is Event for many events.
 func Events(events []model.Event) []*pb.Event {
 	out := make([]*pb.Event, len(events))
 	for i := range events {
@@ -92,7 +92,7 @@ func Events(events []model.Event) []*pb.Event {
 	return out
 }
 
-// ReadEvents reads many.
+// ReadEvents is ReadEvent for many events.
 func ReadEvents(events []*pb.Event) ([]model.Event, error) {
 	if len(events) == 0 {
 		return nil, nil

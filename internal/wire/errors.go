@@ -39,7 +39,8 @@ var kindCodes = [...]codes.Code{
 	fault.WrongType:       codes.InvalidArgument,
 }
 
-// codeKinds is the way back, for statuses without a detail, which gRPC itself and proxies send.
+// codeKinds maps status codes to kinds, for statuses without a detail. gRPC itself and proxies send
+// such statuses.
 var codeKinds = map[codes.Code]fault.Kind{
 	codes.NotFound: fault.NotFound, codes.AlreadyExists: fault.AlreadyExists, codes.InvalidArgument: fault.Invalid,
 	codes.FailedPrecondition: fault.Conflict, codes.PermissionDenied: fault.Denied, codes.Unauthenticated: fault.Unauthenticated,
@@ -66,9 +67,9 @@ func Status(err error) error {
 	return st.Err()
 }
 
-// ReadStatus returns the error that Status was made of, as far as that matters to callers: the same
-// kind, text and hint, or the failure of user code. Statuses of other origin get the kind that fits
-// their code.
+// ReadStatus undoes Status as far as callers can see: the error has the same kind, text and hint,
+// or is the same failure of user code. A status that Status has not made gets the kind that fits
+// its code.
 func ReadStatus(err error) error {
 	if err == nil {
 		return nil

@@ -116,15 +116,15 @@ func ReadHistoryEvent(tenant string, e *pb.HistoryEvent) (out model.Event, err e
 	return out, err
 }
 
-// HistoryEvents are many.
+// HistoryEvents is HistoryEvent for many events.
 func HistoryEvents(events []model.Event) []*pb.HistoryEvent { return each(events, HistoryEvent) }
 
-// ReadHistoryEvents reads many.
+// ReadHistoryEvents is ReadHistoryEvent for many events.
 func ReadHistoryEvents(tenant string, events []*pb.HistoryEvent) ([]model.Event, error) {
 	return readEach(tenant, events, ReadHistoryEvent)
 }
 
-// Start is everything that begins a run.
+// Start is everything that a run starts with.
 func Start(s *model.Start) *pb.Start {
 	out := &pb.Start{
 		Address: Address(s.Address), Run: Run(s.Run), At: int64(s.At), Input: Payload(s.Input), RequestId: s.RequestID, Parent: Link(s.Parent),

@@ -130,7 +130,7 @@ func (f filler) walk(v reflect.Value) {
 	}
 }
 
-// isSkipped are fields that do not travel by design.
+// isSkipped reports whether a field is left out of messages on purpose.
 func isSkipped(t reflect.Type, field string) bool {
 	switch t {
 	case reflect.TypeFor[model.Message](): // decided by the engine, never stored

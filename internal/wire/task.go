@@ -96,7 +96,7 @@ func ReadBeats(tenant string, beats *pb.Beats) ([]api.Beat, error) {
 	return out, nil
 }
 
-// TaskWrite is what a claim writes beside its history.
+// TaskWrite is what a claim writes next to its history.
 func TaskWrite(id uint64, w *model.TaskWrite) *pb.TaskWrite {
 	out := &pb.TaskWrite{Id: id, Ref: TaskRef(w.Ref.TaskRef), Claim: w.Ref.Claim, First: w.First, Items: make([]*pb.TaskItem, len(w.Items))}
 	for i := range w.Items {

@@ -26,8 +26,8 @@ const (
 	ConnWindow = 4 << 20
 )
 
-// WorkflowJoin is an offer to run workflows. The tenant is that of the connection, as in the other
-// offers.
+// WorkflowJoin is an offer to run workflows. Offers do not name the tenant: it is the tenant of the
+// connection.
 func WorkflowJoin(o *model.Offer) *pb.Join {
 	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned, Slots: int64(o.Slots), Answers: true}
 }
@@ -127,7 +127,7 @@ func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
 	return o
 }
 
-// Activation hands a run over. Its events are added by the caller, who may split them.
+// Activation hands a run over. The caller adds the events, and may split them.
 func Activation(a *model.Activation) *pb.Activation {
 	return &pb.Activation{
 		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, a.Start),
@@ -266,8 +266,8 @@ func readCommand(c *pb.Command) (model.Command, error) {
 	return out, nil
 }
 
-// readTemplate reads the event of a command. Commands that leave no event, such as commands
-// for timers, have one without a kind.
+// readTemplate reads the event of a command. Commands that record no event, such as commands for
+// timers, have an event without a kind.
 func readTemplate(e *pb.Event) (model.Event, error) {
 	if e.GetKind() != 0 {
 		return ReadEvent(e)
@@ -290,8 +290,8 @@ func writeClose(c *model.Close) *pb.Close {
 	}
 }
 
-// readClosing reads how the code of a run ended. It cannot end in other ways, so the engine need
-// not hear of them: the run would be blocked for a fault of its worker.
+// readClosing reads how the code of a run ended. It refuses a status that is no end, before the
+// engine sees it: otherwise the engine would block the run because of a fault of the worker.
 func readClosing(c *pb.Close) (*model.Close, error) {
 	if c == nil {
 		return nil, nil
@@ -305,9 +305,9 @@ func readClosing(c *pb.Close) (*model.Close, error) {
 	}, nil
 }
 
-// readMessage reads a message that the code of a worker sends. The names in its address are checked
-// as those of a client are: a store may refuse a row with control characters, and then the run that
-// sends the message stands still.
+// readMessage reads a message that the code of a worker sends. It checks the names in the address
+// as it would for a client. A store may refuse a row with control characters, and then the run that
+// sends the message stops.
 func readMessage(body []byte) (model.Message, error) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {
@@ -361,7 +361,7 @@ func Operated(r *model.Operated) *pb.Operated {
 	return out
 }
 
-// ReadOperated reads such a report.
+// ReadOperated reads the results of operations.
 func ReadOperated(tenant string, r *pb.Operated) (model.Operated, error) {
 	out := model.Operated{
 		Entity: ReadAddress(tenant, r.GetEntity()), Generation: r.GetGeneration(), Changed: r.GetChanged(), State: ReadPayload(r.GetState()), Exists: r.GetExists(),

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// run compiles all sources and has both plugins write their files.
+// run compiles all sources and runs both plugins, which write the files.
 func run(ctx context.Context, source, out, module string) error {
 	names, err := sources(source)
 	if err != nil {
@@ -83,7 +83,7 @@ func sources(dir string) (names []string, err error) {
 	return names, err
 }
 
-// appendFile adds a file behind everything that it imports, as plugins expect them.
+// appendFile adds a file after everything that it imports, in the order that plugins expect.
 func appendFile(to []*descriptorpb.FileDescriptorProto, f protoreflect.FileDescriptor, seen map[string]bool) []*descriptorpb.FileDescriptorProto {
 	if seen[f.Path()] {
 		return to

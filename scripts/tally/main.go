@@ -74,7 +74,7 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Fprintf(out, "%s", line) // not of a test: a panic of the go command, say
+			fmt.Fprintf(out, "%s", line) // not the output of a test, but for example a panic of the go command
 			ok = false
 			continue
 		}
@@ -124,7 +124,8 @@ func printEnd(out io.Writer, e *event, text string) {
 			fmt.Fprintf(out, "FAIL %s %.1fs\n", e.Package, e.Elapsed)
 		}
 	case e.Test != "" && strings.Contains(text, "WARNING: DATA RACE"):
-		// A race between goroutines of another test fails the package, and the text stands here.
+		// A race between goroutines of another test fails the package. Its text is part of this
+		// output.
 		fmt.Fprint(out, text)
 	case e.Test == "" && e.Action == "pass":
 		cached := ""
@@ -135,7 +136,7 @@ func printEnd(out io.Writer, e *event, text string) {
 	}
 }
 
-// reason is the text that a test gave when it was skipped; empty when it was not.
+// reason returns the text that a test gave when it was skipped; empty if it was not skipped.
 func reason(e *event, text string) string {
 	if e.Action != "skip" {
 		return ""

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// run feeds lines of `go test -json`, with ' in place of ", and returns what is printed.
+// run feeds lines of `go test -json` to the program, with ' instead of ", and returns what it
+// prints.
 func run(t *testing.T, record string, lines ...string) (string, bool) {
 	t.Helper()
 	var out strings.Builder

@@ -64,8 +64,8 @@ type Config[D, T any] struct {
 	// nothing.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Process describes this process, and ProcessGone reports whether the process of such a
-	// description is provably gone. Singletons use them. Without them, only leases count.
+	// Process describes this process, and ProcessGone reports whether a described process is
+	// provably gone. Singletons use them. Without them, only leases count.
 	Process     string
 	ProcessGone func(process string) bool
 	// OnClosing runs when Close is called, before the workers leave.

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// wellKnown is where an issuer says where its keys are, behind its URL.
+// wellKnown is the path, after the URL of an issuer, of the configuration that names its keys.
 const wellKnown = "/.well-known/openid-configuration"
 
 // maxMetadata bounds what an issuer says about itself, in bytes.
@@ -61,8 +61,8 @@ func keysOf(data []byte, issuer string) (string, error) {
 	return place, checkURL("a key set", place, strings.HasPrefix(issuer, "https:"))
 }
 
-// checkURL refuses what is not the URL of a thing, and one without https. Without strict, a URL of
-// this machine needs no https.
+// checkURL refuses a text that is not a URL, and a URL without https. Without strict, a URL of this
+// machine needs no https.
 func checkURL(what, text string, strict bool) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil {

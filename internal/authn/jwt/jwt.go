@@ -2,8 +2,8 @@
 // EdDSA.
 //
 // A token must name its issuer, its audience, when it was issued and when it expires, and the key
-// that has signed it. The verifier looks the key up in the set of the issuer and nowhere else: it
-// ignores keys and addresses in the token. Any doubt refuses the token.
+// that has signed it. The verifier looks the key up only in the set of the issuer: it ignores keys
+// and addresses in the token. In any doubt it refuses the token.
 package jwt
 
 import (
@@ -264,8 +264,8 @@ func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
 	return nil
 }
 
-// checkDuplicates refuses a token that has a name twice: its reader and its issuer may take
-// different ones.
+// checkDuplicates refuses a token that has a name twice: the issuer and the reader may use
+// different values.
 func checkDuplicates(token string) error {
 	for _, part := range strings.SplitN(token, ".", 3)[:2] {
 		data, err := base64.RawURLEncoding.DecodeString(part)

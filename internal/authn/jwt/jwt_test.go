@@ -88,7 +88,7 @@ func (i *issuer) set(t testing.TB) []byte {
 
 type object = map[string]any
 
-// sign signs any header and claims. The algorithm says how, whatever the header says.
+// sign signs any header and claims with an algorithm, which may differ from the one in the header.
 func (i *issuer) sign(algorithm string, header, claims any) string {
 	text := func(v any) string {
 		if s, ok := v.(string); ok {
@@ -128,7 +128,7 @@ func (i *issuer) sign(algorithm string, header, claims any) string {
 	return input + "." + b64(sig)
 }
 
-// claims are those of a good token, with changes. A nil value removes a claim.
+// claims returns the claims of a good token, with changes. A nil value removes a claim.
 func claims(now time.Time, changes object) object {
 	c := object{
 		"iss": "https://id.example", "aud": "perdure", "sub": "ann", "tenant": "acme", "roles": []string{"client"}, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
@@ -321,7 +321,7 @@ func mustJSON(v any) string {
 	return string(b)
 }
 
-// What uses a token ends with the token, with its tenant, and with the key that has signed it.
+// Calls that use a token end with the token, with its tenant, and with the key that has signed it.
 func TestTokensEnd(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)

@@ -57,7 +57,7 @@ type jwk struct {
 }
 
 // ParseKeys reads a JSON web key set. It skips keys that are not for signatures, and keys of other
-// types; a set without a usable key is refused, and so is a weak key.
+// types. It refuses a set without a usable key, and a set with a weak key.
 func ParseKeys(data []byte) (*KeySet, error) {
 	if len(data) > maxSet {
 		return nil, fault.New(fault.Invalid, "the key set has %d bytes, at most %d are allowed", len(data), maxSet)
@@ -94,7 +94,7 @@ func ParseKeys(data []byte) (*KeySet, error) {
 	return s, nil
 }
 
-// read returns the key; without a public key when its type is not supported.
+// read returns the key. The public key is missing if the type is not supported.
 func (k *jwk) read() (publicKey, error) {
 	switch {
 	case k.Kty == "RSA":
@@ -131,7 +131,7 @@ func (k *jwk) readRSA() (publicKey, error) {
 	return publicKey{&rsa.PublicKey{N: n, E: int(e.Int64())}, "RS256"}, nil
 }
 
-// decode reads base64; nil when it is not.
+// decode reads base64; nil for other texts.
 func decode(text string) []byte {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

@@ -24,10 +24,10 @@ const (
 	refreshLeast = time.Minute
 )
 
-// Source is where the keys of an issuer are: a file, a URL, or what the issuer says.
+// Source is where the keys of an issuer are: a file, a URL, or a URL that the issuer names.
 type Source struct {
 	place  string       // of the keys, or of the configuration of the issuer
-	issuer string       // that says where its keys are; empty if place has them
+	issuer string       // the issuer that names the URL of its keys; empty if place has the keys
 	client *http.Client // nil for a file
 	wake   chan struct{}
 	now    chan struct{}
@@ -124,8 +124,8 @@ func (s *Source) Reload() {
 	}
 }
 
-// Run reads the keys again from time to time and passes them, or why they could not be read, to
-// got, until ctx ends.
+// Run reads the keys again from time to time, until ctx ends. It passes the keys to got, or the
+// error if they could not be read.
 func (s *Source) Run(ctx context.Context, got func(*KeySet, error)) {
 	next := time.NewTimer(refreshEvery)
 	defer next.Stop()

@@ -14,7 +14,7 @@ import (
 )
 
 // A caller whose token has several tenants chooses one of them for each call, and no other. A list
-// of tenants that makes no sense is refused, and one that the server does not read has no effect.
+// of tenants that makes no sense is refused. A list that the server does not read has no effect.
 func TestTenantsOfToken(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -72,8 +72,8 @@ func TestTenantsOfToken(t *testing.T) {
 	}
 }
 
-// When one of several tenants is disabled, what the caller does ends. It may go on in the other
-// tenants. The same holds for a session.
+// When one of several tenants of a caller is disabled, its calls there end. The caller may continue
+// in the other tenants. The same holds for a session.
 func TestOneOfSeveralTenantsIsDisabled(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)

@@ -46,7 +46,7 @@ type set struct {
 	granted map[subject]map[authz.Action]error
 }
 
-// subject is what a decision depends on, beside the action.
+// subject is what a decision depends on, apart from the action.
 type subject struct {
 	name, tenant, roles string
 	admin               bool
@@ -55,13 +55,13 @@ type subject struct {
 // Default returns the default policies.
 func Default() (*Policies, error) { return Parse("default.cedar", defaults) }
 
-// Parse reads policies. The name is that of their file, for errors.
+// Parse reads policies. The name of their file is for errors.
 func Parse(name string, text []byte) (*Policies, error) {
 	p := &Policies{}
 	return p, p.Replace(name, text)
 }
 
-// Replace reads other policies and decides with them from then on. If they have an error, the
+// Replace reads other policies and uses them for all later decisions. If they have an error, the
 // policies stay as they are.
 func (p *Policies) Replace(name string, text []byte) error {
 	s, err := parse(name, text)
@@ -152,7 +152,7 @@ func (s *set) decideAll(who *authn.Identity, key subject) map[authz.Action]error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.granted) >= maxCallers {
-		clear(s.granted) // callers that are still here are decided again
+		clear(s.granted) // the decisions of active callers are made again
 	}
 	s.granted[key] = decisions
 	return decisions
@@ -189,7 +189,7 @@ func (s *set) explain(who *authn.Identity, r authz.Rule) (e Explanation) {
 	slices.Sort(e.Policies)
 	slices.Sort(e.Errors)
 
-	// Cedar skips a policy that fails. That may be the one that forbids, so it must refuse.
+	// Cedar skips a policy that fails. This could be the policy that forbids the action, so refuse.
 	e.Allowed = decision == cedar.Allow && len(e.Errors) == 0
 	return e
 }

@@ -77,7 +77,7 @@ func TestDefaultMatrix(t *testing.T) {
 }
 
 // A policy that fails refuses its caller, although another policy permits the action. Cedar alone
-// would skip it, and it may be the one that forbids.
+// would skip it, although it could be the policy that forbids the action.
 func TestPolicyThatFailsRefuses(t *testing.T) {
 	t.Parallel()
 	p := parse(t, `
@@ -129,7 +129,7 @@ permit (principal in Role::"billing", action == Action::"execution:start", resou
 	}
 }
 
-// Policies that cannot work are refused when they are read, and the policies before stay.
+// Policies that cannot work are refused when they are read, and the previous policies stay in use.
 func TestBrokenPoliciesAreRefused(t *testing.T) {
 	t.Parallel()
 	p := parse(t, `permit (principal in Role::"reader", action in Action::"read", resource);`)

@@ -29,7 +29,7 @@ import (
 
 // Config says what to export and where.
 type Config struct {
-	// Endpoint is the URL of the collector; empty for that of the environment.
+	// Endpoint is the URL of the collector; empty for the URL in the environment.
 	Endpoint string
 	// Version of the program.
 	Version string
@@ -54,8 +54,8 @@ func Wanted(endpoint string) bool {
 	return endpoint != ""
 }
 
-// Start begins to export. It does not wait for the collector: one that cannot be reached costs log
-// lines, and nothing else.
+// Start begins to export. It does not wait for the collector. A collector that cannot be reached
+// only causes log lines.
 func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if cfg.Endpoint != "" && !strings.HasPrefix(cfg.Endpoint, "http://") && !strings.HasPrefix(cfg.Endpoint, "https://") {
 		return nil, fault.New(fault.Invalid, "%q is not the URL of a collector, such as http://localhost:4318", cfg.Endpoint)
@@ -173,7 +173,7 @@ func (e *Exporter) Tracer() trace.TracerProvider {
 	return e.spans
 }
 
-// Close sends what is left, until ctx ends.
+// Close sends the remaining metrics and spans, until ctx ends.
 func (e *Exporter) Close(ctx context.Context) error {
 	var err error
 	if e.spans != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// collector keeps the names of what it gets over gRPC.
+// collector keeps the names of the metrics and spans that it gets over gRPC.
 type collector struct {
 	coltrace.UnimplementedTraceServiceServer
 

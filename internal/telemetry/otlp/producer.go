@@ -65,7 +65,8 @@ func (p *producer) family(f *telemetry.Family, samples []telemetry.Sample, now t
 	return m
 }
 
-// buckets counts the values between two bounds each. A sample counts those up to each bound.
+// buckets counts the values between each two neighboring bounds. A sample counts all values up to
+// each bound.
 func buckets(bounds []float64, s *telemetry.Sample) []uint64 {
 	counts, before := make([]uint64, len(bounds)+1), uint64(0)
 	for i, b := range bounds {

@@ -71,7 +71,7 @@ func (s *Span) End(failure string) {
 }
 
 // Send starts the span of a sender, and puts its context into the message. A message that already
-// has a trace was kept for a while; its span continues that trace.
+// has a trace was stored before it was sent. Its span continues that trace.
 func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
 		passOn(ctx, m)
@@ -111,8 +111,8 @@ func passOn(ctx context.Context, m *model.Message) {
 	}
 }
 
-// isInternal reports whether an execution is one of our own, such as a schedule. It lives forever,
-// so it has no span; each execution that it starts has its own trace.
+// isInternal reports whether an execution belongs to Perdure itself, such as a schedule. It may
+// live forever, so it has no span. Each execution that it starts has its own trace.
 func isInternal(a model.Address) bool { return model.IsBuiltIn(a.Type) }
 
 // Run starts the span of a caller that starts an execution and waits for its end.
@@ -126,8 +126,8 @@ func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *S
 	return ctx, &Span{s}
 }
 
-// StartTrace creates a trace for an execution whose starter sent none, such as one of a schedule:
-// that of a new span without a parent.
+// StartTrace creates a trace for an execution whose starter sent none, such as an execution of a
+// schedule. It is the trace of a new span without a parent.
 func (t *Tracer) StartTrace(a model.Address) string {
 	if t == nil || isInternal(a) {
 		return ""
@@ -204,8 +204,8 @@ type Operation struct {
 	Failure             string
 }
 
-// RecordOperation creates the span of a call, for the time that a worker had it: a child of the
-// caller's span. A call without a trace gets no span.
+// RecordOperation creates the span of a call: a child of the caller's span, for the time that a
+// worker had the call. A call without a trace gets no span.
 func (t *Tracer) RecordOperation(o *Operation) {
 	if t == nil || o.Trace == "" {
 		return
@@ -224,7 +224,7 @@ func endAt(s trace.Span, at time.Time, failure string) {
 	s.End(trace.WithTimestamp(at))
 }
 
-// Attempt is an attempt of an activity that runs beside its workflow.
+// Attempt is an attempt of an activity that runs in the process of its workflow.
 type Attempt struct {
 	Trace    string // of the run
 	Address  model.Address

@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { parse(rapid.String().Draw(t, "text")) })
 }
 
-// Without a tracer nothing is created and nothing is paid for.
+// Without a tracer no span is created and nothing is allocated.
 func TestNobodyTraces(t *testing.T) {
 	tracer := New(nil)
 	if tracer != nil {
