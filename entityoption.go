@@ -11,8 +11,8 @@ import (
 // OperationTimeout, TTL, IdleTTL, StateVersion, MigrateState, OperationLog or LogInputs.
 type EntityOption interface{ applyEntity(*entityOptions) }
 
-// Concurrency is how many calls of one service and key may overlap. The default is 1; 0 is any
-// number. It is not for entities, whose operations never overlap.
+// Concurrency is how many calls of one service and key may overlap. The default is 1; 0 means no
+// limit. It is not for entities, whose operations never overlap.
 func Concurrency(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.concurrency = &n })
 }
@@ -22,9 +22,10 @@ func MaxIdle(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.idle = &d })
 }
 
-// TTL is how long the engine keeps the state of a key after its creation; forever by default. Then
-// the engine removes the state, and the next operation gets the zero value. The engine never
-// removes a state while an operation runs or a workflow holds the lock: it waits until they end.
+// TTL is how long the engine keeps the state of a key after its creation; forever by default. When
+// this time is over, the engine removes the state, and the next operation gets the zero value. The
+// engine never removes a state while an operation runs or a workflow holds the lock: it waits until
+// they end.
 func TTL(d time.Duration) EntityOption { return entityOption(func(o *entityOptions) { o.ttl = &d }) }
 
 // IdleTTL is how long the engine keeps the state of a key after the last operation that succeeded;
@@ -46,9 +47,9 @@ func MailboxBytes(n int) EntityOption {
 }
 
 // OperationTimeout is how long one operation, view or RPC may take; by default 1 min for entities
-// and no limit for services. Then its context ends. If its code does not return within another
-// second, the caller gets ErrTimeout, nothing is changed or sent, and the next call of the key
-// runs. The engine ignores everything that the abandoned code returns or sends later.
+// and no limit for services. After this time its context ends. If its code does not return within
+// another second, the caller gets ErrTimeout, nothing is changed or sent, and the next call of the
+// key runs. The engine ignores everything that the abandoned code returns or sends later.
 func OperationTimeout(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.limit = &d })
 }
@@ -61,9 +62,9 @@ func StateVersion(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.stateVersion = &n })
 }
 
-// MigrateState turns a state of version from into one of the next version. The engine chains such
-// functions up to StateVersion when it reads a state, and stores the result with the next operation
-// that succeeds. The functions must be pure, because they may run many times.
+// MigrateState turns a state of one version, which from names, into one of the next version. The
+// engine chains such functions up to StateVersion when it reads a state, and stores the result with
+// the next operation that succeeds. The functions must be pure, because they may run many times.
 func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOption {
 	m := stateMigration{
 		from: from, old: reflect.TypeFor[Old](), next: reflect.TypeFor[New](), missing: fn == nil,

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An App runs executions and answers for them. Close lets running steps finish; everything else
+// An App runs executions and gives access to them. Close lets running steps finish; everything else
 // continues when the store is opened again.
 func ExampleApp() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
@@ -20,7 +20,7 @@ func ExampleApp() {
 		panic(err)
 	}
 	defer app.Close()
-	// ends the call, not the execution
+	// The timeout ends the call, not the execution.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fmt.Println(double.Run(app.With(ctx), 21))
@@ -162,8 +162,8 @@ func ExampleExecutions_Stranded() {
 	// Output: order o-1 / waits for a worker that offers workflow order: no live process has its code / <nil>
 }
 
-// When code does not match the history, no step runs. The execution stays, and the reason names the
-// recorded step and the step that the code asked for.
+// When code does not match the history, no step runs. The execution stays open, and the reason
+// names the recorded step and the step that the code asked for.
 func ExampleInfo() {
 	done := func(context.Context) (bool, error) { return true, nil }
 	goOn := perdure.NewSignal[perdure.Void]("go-on")

@@ -76,12 +76,13 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 		t.Fatal("the app does not close while its database is away")
 	}
 
-	b.closed = true // its error does not matter
+	b.closed = true // so that the clean-up does not close it again
 	cancel()
 	_, _ = work.stop() // its callers got the error that the app is closed
 }
 
-// soak has three processes on one server behind one proxy, and strikes them.
+// soak runs three processes that reach one PostgreSQL server through one proxy, and injects faults
+// into all of them.
 type soak struct {
 	t      *testing.T
 	rand   *rand.Rand
@@ -268,8 +269,8 @@ func (p *process) goesOn(within time.Duration) {
 	}
 }
 
-// redo finishes the executions of callers that are gone, and returns how many executions of each
-// kind there are.
+// redo finishes the executions of callers that are gone, and returns the number of executions of
+// one kind, which is the same for all kinds.
 func (s *soak) redo(url string) int {
 	s.t.Helper()
 	nd, err := node.Open(s.t.Context(), node.Config{URL: url, ReadOnly: true})

@@ -72,8 +72,8 @@ type Options struct {
 	// Dir is an existing directory for the data directory, for example a small tmpfs that the test
 	// fills. The server's user must be able to reach it. Default: the temporary directory.
 	Dir string
-	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". They cost the time of an
-	// initdb.
+	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". With any of them,
+	// the server cannot start from the template and has to run initdb.
 	InitArgs []string
 	// Env are further environment variables of the server, such as an LD_PRELOAD that shifts its
 	// clock.
@@ -89,7 +89,7 @@ type Server struct {
 	env      []string
 	port     int
 	password string
-	idle     chan *pgx.Conn // kept connections of the operator; nil if it keeps none
+	idle     chan *pgx.Conn // connections that operator keeps for reuse; nil if it keeps none
 
 	mu      sync.Mutex
 	process *process // nil while the server is down
@@ -213,8 +213,8 @@ func (s *Server) Kill() error {
 		return nil
 	}
 
-	// A stopped postmaster neither starts backends nor reaps dead ones. So the list is complete,
-	// and no process id in it can belong to an unrelated process.
+	// A stopped postmaster neither starts backends nor reaps dead ones. So the list of
+	// its backends below is complete, and no process id in it can belong to an unrelated process.
 	pid := s.process.pid()
 	if err := s.process.signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop postmaster %d: %w", pid, err)
@@ -326,8 +326,8 @@ func (s *Server) start(ctx context.Context) error {
 
 	for waited := false; ; waited = true {
 		err := s.launch(ctx)
-		// Backends of the previous postmaster hold its port until they notice its end. If the port
-		// is taken for another reason, it belongs to another process.
+		// Backends of the previous postmaster keep its memory and its port until they notice its
+		// end, so try again. A port that is taken at the first try belongs to another process.
 		if !errors.Is(err, errStillInUse) && !(waited && errors.Is(err, errPortTaken)) {
 			return err
 		}
@@ -387,7 +387,8 @@ var errStillInUse = errors.New("backends of the previous server still run")
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Another process on the port may accept a connection and never answer.
+	// A ping hangs if another process on the port accepts the connection and never answers. So the
+	// end of our server cancels it.
 	stop := make(chan struct{})
 	defer close(stop)
 
@@ -456,8 +457,8 @@ func (s *Server) stop(mode Mode) error {
 	return nil
 }
 
-// configure appends the settings to postgresql.conf. The caller's settings come last, because the
-// last line of a name wins.
+// configure appends the settings to postgresql.conf, where the last line of a name wins. The
+// caller's settings replace the defaults of this package.
 func (s *Server) configure(o Options) error {
 	fsync := "off"
 	if o.Fsync {
@@ -465,7 +466,7 @@ func (s *Server) configure(o Options) error {
 	}
 	settings := map[string]string{
 		"listen_addresses": "127.0.0.1",
-		// The path of a socket must be short, and production uses TCP.
+		// No Unix socket: its path could be too long, and production uses TCP.
 		"unix_socket_directories": "",
 		"fsync":                   fsync,
 		"full_page_writes":        fsync,

@@ -15,7 +15,7 @@ const (
 	linesAfter = time.Second            // a log line waits at most this long for further lines
 	itemsAfter = 100 * time.Millisecond // a streamed item waits for less time, because a reader may wait for it
 
-	fullItems = 64 // this many are written at once
+	fullItems = 64 // with this many in the queue, the pool writes without waiting
 	fullBytes = 64 << 10
 	mostItems = 1024 // limit in memory: further log lines are dropped, and Stream blocks
 	mostBytes = 1 << 20
@@ -25,13 +25,13 @@ const (
 // writes nothing has no notes. The mutex of the pool guards it.
 type notes struct {
 	queue  []note
-	first  int64 // the number of the first one
+	first  int64 // the number of the first note in the queue
 	bytes  int
-	flying int // how many of the first are being written
-	// tried is how many of the first may already be written: they keep their numbers even if the
+	flying int // how many notes at the front of the queue are being written
+	// tried is how many notes at the front may already be written: they keep their numbers even if the
 	// caller stops waiting.
 	tried int
-	// single is how many of the first are written one by one, because the engine refused them
+	// single is how many notes at the front are written one by one, because the engine refused them
 	// together.
 	single  int
 	sending chan struct{}
@@ -127,7 +127,7 @@ func (t *Task) Stream(ctx context.Context, it model.TaskItem) error {
 }
 
 // Set changes a state of the task and returns once the change is durable. Everything that the task
-// wrote earlier is written first. If ctx ends before that, the change may or may not take place.
+// wrote earlier is written first. If ctx ends first, the change may or may not take place.
 func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 	p := t.pool
 	done := make(chan error, 1)
@@ -302,7 +302,7 @@ func (t *Task) send() {
 		case t.state == gone || kind == fault.NotOwned:
 			n.giveUp(ErrLost)
 		case kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
-			n.flying = 0 // write again: the engine skips by number what it has
+			n.flying = 0 // write again: the engine skips notes whose numbers it already has
 			p.mu.Unlock()
 			select {
 			case <-time.After(pause):

@@ -83,7 +83,7 @@ func (s *Server) submit(ctx context.Context, who *authn.Identity, in *submitInpu
 	if err != nil {
 		return nil, err
 	}
-	// A repeated request must find the task of the first one, so its key comes from the request id.
+	// If the body has no key, the request id is the key, so that a repeated request finds the task.
 	key := cmp.Or(b.Key, in.RequestID)
 	if key == "" {
 		key = uuid.Must(uuid.NewV7()).String()

@@ -194,7 +194,7 @@ func (s *Service) wrongResult(r *api.ReplayResult) string {
 	case r.Event < 0:
 		return "the event is negative"
 	case r.Event > 0 && r.Outcome != api.ReplayMismatch && r.Outcome != api.ReplayError:
-		return "an event that does not fit has outcome mismatch or error, not " + r.Outcome
+		return "only a result with outcome mismatch or error may name an event; the outcome is " + r.Outcome
 	case len(r.Text) > api.MaxReplayText:
 		return fmt.Sprintf("the text has %d bytes, at most %d are allowed", len(r.Text), api.MaxReplayText)
 	case !utf8.ValidString(r.Text) || strings.ContainsRune(r.Text, 0):
@@ -265,15 +265,15 @@ func (s *Service) selectReports(r *api.ReplayReportListRequest) (q store.ReportQ
 	if r.Cursor != "" {
 		raw, err := hex.DecodeString(r.Cursor)
 		if err != nil || len(raw) != len(q.Before) {
-			v.Wrong("the cursor is not one of a page")
+			v.Wrong("the cursor does not come from an earlier page")
 		}
 		copy(q.Before[:], raw)
 	}
 	return q, v.Err()
 }
 
-// matchesReport reports whether a report meets the conditions of a request. A damaged report meets
-// only the conditions of a request that has none.
+// matchesReport reports whether a report meets the conditions of a request. A damaged report
+// matches only a request without conditions.
 func matchesReport(r *api.ReplayReportListRequest, got *api.ReplayReport) bool {
 	if r.Build != "" && r.Build != got.Build {
 		return false

@@ -24,7 +24,7 @@ func readOptionalAddress(tenant string, a *pb.Address) model.Address {
 	return ReadAddress(tenant, a)
 }
 
-// Link names a step of a run; nil for the zero one.
+// Link names a step of a run; nil for the zero Link.
 func Link(l model.Link) *pb.Link {
 	if l == (model.Link{}) {
 		return nil
@@ -74,7 +74,7 @@ func ReadTerms(t *pb.Terms) *model.Terms {
 	}
 }
 
-// HistoryEvent is an event in plain fields.
+// HistoryEvent is an event as a message of the API, field by field.
 func HistoryEvent(e model.Event) *pb.HistoryEvent {
 	return &pb.HistoryEvent{
 		Position: e.Seq, At: int64(e.At), Kind: uint32(e.Kind), Id: e.ID, Name: e.Name, Attempt: int64(e.Attempt),

@@ -46,9 +46,9 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// proposals counts inputs that the board proposed. When the lane drops a batch, it reports its
-// tasks to the board again. So a proposal of the batch has no effect when the lane applies it
-// again, and the board proposes it once more.
+// proposals counts inputs that the board proposed. When the lane drops a batch, it reports the
+// tasks of the batch to the board again, which makes the old proposals void. They have no effect
+// when the lane applies them again, and the board makes new ones.
 func proposals(inputs []input) (n int) {
 	for _, in := range inputs {
 		if in.proposal() {
@@ -60,7 +60,7 @@ func proposals(inputs []input) (n int) {
 
 // isApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
 // have no effect when the lane applies them again in halves, so the halves never show which of them
-// the store refuses. The board would propose all of them at once again. So the lane applies the
+// the store refuses. The board would propose all of them together again. So the lane applies the
 // next ones one per batch.
 func (l *Lane) isApart(in input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
@@ -84,7 +84,7 @@ func (l *Lane) isLone(in input) bool {
 
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
 // The lane applies its inputs again in halves, because each half needs less time. split returns
-// false when the batch has a single input and must be sent unchanged.
+// false when nothing can be taken out of the batch, so that it must be sent unchanged.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	// The batch moves unreadable messages out of the way: the next batches move one row each.
@@ -151,8 +151,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		e.tasks.unwarn()
 	}
 
-	// Workers that were about to lose a run keep it. The loop goes backwards, so that the last
-	// worker of a run gets it again.
+	// Workers that were about to lose a run keep it. The loop goes backwards, so that the
+	// worker that had the run most recently gets it.
 	for i := range slices.Backward(b.effects) {
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.moot:
@@ -198,8 +198,8 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		}
 		e.hold.giveBack(c, s.move())
 		l.runs[c.Run] = e
-		// The lane does not know whether the run is paused before it has read it again, but the
-		// events that the worker missed say so.
+		// Until the lane has read the run again, it does not know whether the run is paused. But the
+		// events that the worker missed tell.
 		if e.hold.withheld || l.mustLeave(e) || hasKind(e.eviction.missed, model.EventPaused) {
 			e.hold.withheld = true
 		} else {
@@ -267,15 +267,15 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
 	if m, ok := in.(*messageInput); ok {
-		// The quarantine also refuses this removal by force, because the store would refuse it
-		// again.
+		// A quarantine lets a removal by force through. If this message is one, it is refused too,
+		// because the store would refuse it again.
 		m.barred = true
 	}
 
-	// The quarantine refuses the input, or puts a message off, which is a write. A note makes the
-	// reason visible in the store.
+	// The lane applies the input once more: the quarantine refuses it, or puts a message off by a
+	// write. A second input, the note, stores the reason.
 	chunks := []chunk{{in}}
-	if !run.IsZero() && !e.isEntity() { // timers of entities have an id that is no run
+	if !run.IsZero() && !e.isEntity() { // for a timer of an entity, run is not the id of a run
 		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}
 		l.budget.hold(note)
 		chunks = append(chunks, chunk{note})
@@ -311,7 +311,7 @@ func (l *Lane) applyChunks(now model.Time) {
 			return
 		}
 		r.chunks = nil
-		l.MailWaits() // the lane dropped the messages behind the kept ones, so it reads them again
+		l.MailWaits() // it reads the messages again that it dropped behind the refused batches
 
 		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 			if e.isEntity() {

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// wantMisused demands that a request was refused because its id belongs to another one.
+// wantMisused demands that a request was refused because its id belongs to another request.
 func (r *rig) wantMisused(token any, words ...string) {
 	r.t.Helper()
 	r.wantAnswer(token, fault.Conflict.String())
@@ -49,7 +49,7 @@ func (r *rig) putRow(m model.Message) model.RunID {
 	return row.ID
 }
 
-// secondComes is when the second request comes.
+// secondComes maps each moment at which the second request may come to what happens before it.
 var secondComes = map[string]func(r *rig, a model.Address){
 	"in the same batch":             func(*rig, model.Address) {},
 	"while the first is in flight":  func(r *rig, _ model.Address) { r.read(); r.flush() },
@@ -239,8 +239,8 @@ func TestMisusedRequestIDOfACall(t *testing.T) {
 	}
 }
 
-// Rows of the inbox whose request id is remembered are compared with what it was used for: a
-// request that is kept becomes a dead letter, and a step gets the refusal.
+// The lane compares an inbox row whose request id is remembered with the request that used the id.
+// A different request with Keep becomes a dead letter. A repetition is not refused.
 func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -251,7 +251,7 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	same.Keep = true
 	other := request(a, "t", "req-1")
 	other.Keep = true
-	r.putRow(other) // before the first is remembered: then the store would not take it
+	r.putRow(other) // before the first is remembered; afterwards the store would not take it
 	again := r.putRow(same)
 	r.send(request(a, "s", "req-1"), "first")
 	r.settle()
@@ -288,7 +288,7 @@ func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	}
 
 	sealed := request(a, "y", "req-2")
-	// an older client gives it no sum
+	// an older client sends no checksum with an encrypted input
 	sealed.Input = model.Payload{Data: []byte("nonce 1"), Encoding: "json+aes"}
 	r.send(sealed, "sealed")
 	r.settle()

@@ -28,8 +28,8 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 	return epoch, err
 }
 
-// Register adds a node with a lease and its fences. It replaces a node that is already registered:
-// its commits in flight under the old epoch either end first or fail afterwards.
+// Register adds a node with a lease and its fences. If the node is already registered, the new
+// registration replaces the old one: commits in flight under the old epoch end before it, or fail.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
@@ -47,7 +47,7 @@ from {schema}.nodes n cross join generate_series(0, $3::integer - 1) lane where 
 	)
 
 	if lanes < 1 {
-		return r, refusal("register", fmt.Errorf("a node with %d lanes", lanes))
+		return r, refusal("register", fmt.Errorf("a node needs at least one lane, not %d", lanes))
 	}
 	if n.Sole {
 		return r, refusal("register", errors.New("a shared store has no sole node"))
@@ -157,15 +157,15 @@ func (s *Store) dropRenewer() error {
 	return c.Close(ctx)
 }
 
-// FenceNode ends a node. It locks the lease and then the fences, so commits in flight on the node
-// end before it.
+// FenceNode ends a node. It locks the lease and then the fences, so it waits for commits in flight
+// on the node.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
 	ended, err := s.fenceNode(ctx, node, epoch, proven)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
 		// A session still holds a fence. A process that was stopped in the middle of a write, or a
 		// network that loses packets, can keep a session alive longer than all our timeouts. The
-		// lease has expired, so the session may be ended.
+		// lease has expired, or the process is proven dead, so the session may be ended.
 		if err = s.endSessions(ctx, node); err == nil {
 			ended, err = s.fenceNode(ctx, node, epoch, proven)
 		}
@@ -223,8 +223,8 @@ where datname = current_database() and pid <> pg_backend_pid() and position($1 i
 	})
 }
 
-// patient turns our own timeout while waiting for a lock into Away. Then the caller decides whether
-// to wait longer.
+// patient returns an error of class Away if we gave up waiting for a lock, so that the caller
+// decides whether to wait longer.
 func patient(err error) error {
 	var e *store.Error
 	var pg *pgconn.PgError
@@ -238,7 +238,7 @@ func patient(err error) error {
 // the shards that the node already owns.
 //
 // It is one round trip. Every statement sees what was committed before the statement began. The
-// update begins after the rows are locked, so it knows every node that could have taken one of them
+// update begins after the rows are locked, so it sees every node that could have taken one of them
 // before. The positions are read after the last commit of the previous owner.
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	const (
@@ -251,7 +251,8 @@ where s.shard = any ($3) and exists (select from {schema}.nodes n where n.node =
 returning s.shard, s.tokens`
 		received = `select to_shard, from_shard, position from {schema}.cursors where to_shard = any ($1)`
 		consumed = `select to_shard, from_shard, position from {schema}.cursors where from_shard = any ($1)`
-		// The last message of every pair that has messages. The query jumps from pair to pair.
+		// The last message between every two shards. The query skips through the index from pair to
+		// pair instead of reading all messages.
 		waiting = `
 with recursive pairs as (
   (select to_shard, from_shard from {schema}.messages order by to_shard, from_shard limit 1)
@@ -353,7 +354,8 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	return nil
 }
 
-// SetDrained stores or withdraws the order that a node hands its shards over. It may be repeated.
+// SetDrained tells a node to hand its shards over, or withdraws this. Calling it again changes
+// nothing.
 func (s *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (found bool, err error) {
 	const set = `update {schema}.nodes set drained = $2 where node = $1`
 	err = s.work(ctx, "set drained", true, func(ctx context.Context, c *pgx.Conn) error {
@@ -391,13 +393,14 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	return err
 }
 
-// Refence moves the fence of a lane to a new epoch. The update waits for an orphan that holds the
-// row, and sees its result. A later orphan finds another epoch and fails.
+// Refence moves the fence of a lane to a new epoch. An orphan is a commit whose sender no
+// longer waits for it. The update waits for an orphan that holds the row, and sees its result. A
+// later orphan finds another epoch and fails.
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const refence = `update {schema}.fences set epoch = $4 where node = $1 and lane = $2 and epoch = any ($3) returning batch`
 	const op = "refence"
-	// If the answer to the update is lost, the fence may already have the epoch that we took for
-	// it.
+	// If the answer to the update is lost, the fence may already have the new epoch. So every epoch
+	// that we drew counts as ours.
 	ours := []int64{l.Epoch}
 	for try := 0; ; try++ {
 		err = s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
