@@ -20,8 +20,7 @@ export GOGC="${GOGC:-400}"
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
 
 remove=() # directories that go when the script ends
-beside=  # the process group of the steps that run at the same time as others
-trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; [ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
+trap '[ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
 
 # Tests start thousands of servers and files that live for seconds. The script puts them into memory
 # if there is room and the file system allows programs to run.
@@ -43,21 +42,26 @@ programs=$PWD/.bin/tests
 room() { [ "$(df --output=avail -m "$PWD" 2>/dev/null | tail -n 1)" -ge 8192 ] 2>/dev/null; }
 room && mkdir -p "$programs" || programs=
 
-# processor FILE: prints the processor time, in seconds, from the output of times in a file. Unlike
-# the clock, it does not count what other programs do on this machine.
-processor() { awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$1"; }
+# processor sets $used to the processor time of all commands so far, in seconds. Unlike the clock,
+# it does not count what other programs do on this machine.
+processor() {
+	times >"$tally/times"
+	used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$tally/times")
+}
 
-# step NAME COMMAND…: announces a step and how long it took, and stops the script when it fails. The
-# command runs in its own shell, which counts the processor time of this command only.
+# step NAME COMMAND…: announces a step and how long it took, and stops the script when it fails.
 step() {
-	local name=$1 begin=$SECONDS took=$tally/times.$BASHPID
+	local name=$1 begin=$SECONDS before
 	shift
+	processor
+	before=$used
 	printf '\n==> %s\n' "$name"
-	if ! ("$@" && times >"$took"); then
+	if ! "$@"; then
 		printf '==> %s: FAILED after %d s\n' "$name" $((SECONDS - begin)) >&2
 		exit 1
 	fi
-	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) "$(processor "$took")"
+	processor
+	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
 }
 
 # Every package runs in one of these ways. A package that is not named here runs with the race
@@ -154,28 +158,12 @@ step setup scripts/setup.sh
 export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
 step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally
-
-# Tests with the race detector often wait. These steps use the processors at the same time, and
-# their output follows. Job control gives them a process group, so that they end with the script.
-# Tests that break processes and servers run after them, because they have the shortest leases.
-steady() {
-	step "test, whole" whole
-	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
-	step "first workflow by curl" scripts/first-curl.sh
-}
-set -m
-(results=$results.steady && steady) </dev/null >"$tally/steady" 2>&1 &
-beside=$!
-set +m
 step "test -race" race
-failed=0
-wait "$beside" || failed=1
-beside=
-cat "$tally/steady"
-[ "$failed" -eq 0 ] || exit 1
-cat "$results.steady" >>"$results"
+step "test, whole" whole
 step "crash walk, end to end, chaos" proofs
+step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
+step "first workflow by curl" scripts/first-curl.sh
 totals=$("$tally/tally" -sum "$results")
 printf '\n%s\n' "$(head -n -1 <<<"$totals")"
-times >"$tally/times"
-printf 'all green: %s, %d s, %d s of processor time\n' "$(tail -n 1 <<<"$totals")" "$SECONDS" "$(processor "$tally/times")"
+processor
+printf 'all green: %s, %d s, %d s of processor time\n' "$(tail -n 1 <<<"$totals")" "$SECONDS" "$used"
