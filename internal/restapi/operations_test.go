@@ -386,7 +386,7 @@ func TestEveryOperation(t *testing.T) {
 		w.want(422, text, post, "/v1/replay-reports", body)
 	}
 	for body, text := range map[string]string{
-		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"fits","event":3}]}`:                                                                                                                                         "has outcome mismatch or error, not fits",
+		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"fits","event":3}]}`:                                                                                                                                         "may name an event; the outcome is fits",
 		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"fits","run":"run_1"}]}`:                                                                                                                                     "result 0: run",
 		`{"build":"v2","results":[{"workflow":"order","key":"1","outcome":"error","text":"` + strings.Repeat("x", 5000) + `"}]}`:                                                                                                       "at most 4096",
 		`{"build":"` + strings.Repeat("v", 201) + `","results":[{"workflow":"order","key":"1","outcome":"fits"}]}`:                                                                                                                     "at most 200",

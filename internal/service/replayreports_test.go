@@ -228,7 +228,7 @@ func TestReplayReportRefusals(t *testing.T) {
 		{one(func(r *api.ReplayResult) { r.Outcome = "" }), `result 1: the outcome is "", must be one of fits, mismatch`},
 		{one(func(r *api.ReplayResult) { r.Outcome = api.ReplayUnreadable }), `result 1: the outcome is "unreadable"`},
 		{one(func(r *api.ReplayResult) { r.Event = -1 }), "result 1: the event is negative"},
-		{one(func(r *api.ReplayResult) { r.Event = 1 }), "has outcome mismatch or error, not fits"},
+		{one(func(r *api.ReplayResult) { r.Event = 1 }), "may name an event; the outcome is fits"},
 		{one(func(r *api.ReplayResult) { r.Event, r.Outcome = 1, api.ReplayError }), ""},
 		{one(func(r *api.ReplayResult) { r.Text = "\xff" }), "result 1: the text is not valid UTF-8"},
 		{one(func(r *api.ReplayResult) { r.Text = "a\x00" }), "has a zero byte"},
@@ -293,13 +293,13 @@ func TestReplayReportLists(t *testing.T) {
 	}
 
 	for what, r := range map[string]list{
-		"the limit is -1":            {Limit: -1},
-		"the limit is 1001":          {Limit: 1001},
-		"the outcome is \"good\"":    {Outcome: "good"},
-		"the cursor is not one":      {Cursor: "x"},
-		"the cursor is not one of a": {Cursor: "00"},
-		"the workflow has":           {Workflow: strings.Repeat("w", 201)},
-		"the build contains":         {Build: "a\n"},
+		"the limit is -1":               {Limit: -1},
+		"the limit is 1001":             {Limit: 1001},
+		"the outcome is \"good\"":       {Outcome: "good"},
+		"the cursor does not come from": {Cursor: "x"},
+		"not come from an earlier page": {Cursor: "00"},
+		"the workflow has":              {Workflow: strings.Repeat("w", 201)},
+		"the build contains":            {Build: "a\n"},
 	} {
 		r.Tenant = "default"
 		_, err := f.svc.ReplayReports(t.Context(), r)
