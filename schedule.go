@@ -116,9 +116,9 @@ type Overlap int
 // Policies of Overlap.
 const (
 	OverlapSkip   Overlap = iota // starts nothing; the default
-	OverlapQueue                 // one fire time waits until the execution ends; further ones are skipped
+	OverlapQueue                 // one fire time waits for the end; further ones are skipped
 	OverlapAllow                 // starts the next execution anyway
-	OverlapCancel                // cancels the open execution and starts the newest fire time after its end
+	OverlapCancel                // cancels the open execution, then starts the newest fire time
 )
 
 var overlaps = map[Overlap]schedule.Overlap{

@@ -121,7 +121,7 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 		}
 		d, err := h.backend.Describe(ctx, api.Target{Address: from.Address, Run: run})
 		switch from = d.Start.Source; {
-		case fault.Is(err, fault.NotFound): // the run was deleted, or is in the store that it was exported from
+		case fault.Is(err, fault.NotFound): // deleted, or in the store that it was exported from
 			return append(runs, first), nil
 		case err != nil:
 			return nil, err

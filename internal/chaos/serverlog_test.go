@@ -25,7 +25,7 @@ func TestServerLogStaysClean(t *testing.T) {
 	first.until("entries in the ledger", l, 30)
 	first.kill()
 	second.finish(3 * time.Minute)
-	spawn(t, url, duty{l, n, lease}).finish(3 * time.Minute) // starts the same executions again, which have ended
+	spawn(t, url, duty{l, n, lease}).finish(3 * time.Minute) // they have ended
 	verify(t, url, n, l)
 
 	text, err := os.ReadFile(server.LogFile())

@@ -53,7 +53,7 @@ func (c *configurationFile) reload(_ context.Context, r reloading) {
 		case c.from[key] == flagOrigin: // a flag wins over the file
 		case value == now[key].Value.String():
 		case key == verboseSetting || key == accessLogSetting:
-			if err := now[key].Value.Set(value); err != nil { // cannot fail, because the value comes from such a flag
+			if err := now[key].Value.Set(value); err != nil { // the value comes from such a flag
 				c.log.Error("a setting cannot be changed", "setting", key, "error", err)
 				continue
 			}

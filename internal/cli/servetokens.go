@@ -97,7 +97,7 @@ func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.
 	if len(f.Algorithms) == 0 {
 		return nil, nil, fault.New(fault.Invalid, "--jwt-algorithms names no algorithm")
 	}
-	if _, err := jwt.New(f.Config, nil, nil); err != nil { // report mistakes before asking another machine
+	if _, err := jwt.New(f.Config, nil, nil); err != nil { // before asking another machine
 		return nil, nil, err
 	}
 	if k.current, err = k.source.Load(ctx); err != nil {

@@ -49,7 +49,7 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		if h.ctx.Err() == nil { // otherwise the worker closes, and it is unknown whether the state can be read
+		if h.ctx.Err() == nil { // otherwise the worker closes, and the state may be readable
 			h.results = allUnmade(h.o, f)
 		}
 		return

@@ -168,7 +168,7 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 		if fault.Is(err, fault.Conflict) {
 			continue
 		}
-		if existing { // another caller has started it with the same input, and the signal came after that start
+		if existing { // another caller started it first, with the same input
 			j, err := d.journal(ctx, a, false)
 			if err != nil {
 				return a, false, 0, err

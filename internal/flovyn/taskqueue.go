@@ -390,5 +390,5 @@ func (q *taskQueue) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	_ = s.Leave(ctx) // the error only says that tasks were still running; the session gives them back
+	_ = s.Leave(ctx) // it fails if tasks still run; the session gives them back
 }

@@ -239,7 +239,7 @@ func (s *Session[I, O]) read(ctx context.Context, st Stream[I, O], take func(I) 
 			return err
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // the other side sends frames that arrive now again over the next stream
+			return context.Cause(ctx) // the other side repeats frames on the next stream
 		}
 
 		fresh, err := s.arrive(number, acknowledged, len(items))

@@ -13,7 +13,7 @@ import (
 // How much the pool collects before it writes, and for how long.
 const (
 	linesAfter = time.Second            // a log line waits at most this long for further lines
-	itemsAfter = 100 * time.Millisecond // a streamed item waits for less time, because a reader may wait for it
+	itemsAfter = 100 * time.Millisecond // shorter, because a reader may wait for an item
 
 	fullItems = 64 // with this many in the queue, the pool writes without waiting
 	fullBytes = 64 << 10
@@ -28,8 +28,8 @@ type notes struct {
 	first  int64 // the number of the first note in the queue
 	bytes  int
 	flying int // how many notes at the front of the queue are being written
-	// tried is how many notes at the front may already be written: they keep their numbers even if the
-	// caller stops waiting.
+	// tried is how many notes at the front may already be written: they keep their numbers even if
+	// the caller stops waiting.
 	tried int
 	// single is how many notes at the front are written one by one, because the engine refused them
 	// together.

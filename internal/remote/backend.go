@@ -39,7 +39,7 @@ type Backend struct {
 	remembers time.Duration
 	limits    request.Limits // of the server
 	receipts  receipts
-	era       atomic.Pointer[string] // era in which it draws request ids; nil before the first answer
+	era       atomic.Pointer[string] // for new request ids; nil before the first answer
 }
 
 // Dial connects to a server and asks it who the caller is. It fails when no server answers before

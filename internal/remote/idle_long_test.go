@@ -57,7 +57,7 @@ func TestLongIdleWorkers(t *testing.T) {
 		t.Fatal(got, err)
 	}
 
-	time.Sleep(idleTime / 2) // the last offers are stored, and the memory of the connection set-up is freed
+	time.Sleep(idleTime / 2) // until the memory of the connection set-up is freed
 	queries := countQueries(t, pg.LogFile())
 	time.Sleep(idleTime)
 	perSecond := float64(countQueries(t, pg.LogFile())-queries) / idleTime.Seconds()

@@ -273,7 +273,7 @@ func ParseFeatures(text string) (f Features, err error) {
 		}
 	}
 
-	for i := range table { // a feature does not exist without what it needs, or with what it excludes
+	for i := range table { // a feature needs some features and excludes others
 		if table[i].needs&f.Off != 0 || table[i].excludes&f.On != 0 {
 			f.Off |= table[i].feature
 		}

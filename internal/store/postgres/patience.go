@@ -42,7 +42,7 @@ func insist(ctx context.Context, f func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || !timedOut(err) { // the error of an attempt that was cut short says nothing new
+		if last == nil || !timedOut(err) { // an attempt that was cut short says nothing new
 			last = err
 		}
 		if !mayHeal(err) {
