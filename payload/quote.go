@@ -231,8 +231,7 @@ func unescape(out *strings.Builder, s []byte) int {
 	return 2
 }
 
-// hexRune reads four hexadecimal digits. It refuses surrogates, two of which together stand for one
-// character.
+// hexRune reads four hexadecimal digits. It refuses surrogates: a surrogate alone is no character.
 func hexRune(s []byte) (r rune, ok bool) {
 	if len(s) < 4 {
 		return 0, false

@@ -19,7 +19,7 @@ import (
 )
 
 func newEntityPatch(o *options) *cobra.Command {
-	var expect, patch, requestID string
+	var expect, patch string
 	var dry bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -28,7 +28,9 @@ func newEntityPatch(o *options) *cobra.Command {
 as a whole.
 
 The command reads the state, merges the patch, and replaces the state as perdure entity edit does. The owner refuses it with a conflict if the state has changed since, or if --expect is another
-version. --expect 0 creates the state of an entity that has none.`,
+version. --expect 0 creates the state of an entity that has none.
+
+The command is safe to repeat: a second run of the same patch changes nothing more, or with --expect it fails with a conflict.`,
 		Example: `  perdure entity patch account/42 --patch '{"Cents": 100, "Note": null}' --dry-run
   perdure entity patch account/42 --patch @patch.json --expect 3`,
 		ValidArgsFunction: o.entityNames(false),
@@ -38,7 +40,6 @@ version. --expect 0 creates the state of an entity that has none.`,
 			if p.edit.Address, err = o.entityAddress(args[0]); err != nil {
 				return err
 			}
-			p.edit.RequestID = requestID
 			var ok bool
 			if p.expect, ok = model.ParseEntityVersion(expect); p.given && !ok {
 				return fault.New(fault.Invalid, "--expect is %.80q, must be the version or the etag that perdure entity show prints", expect)
@@ -58,7 +59,6 @@ version. --expect 0 creates the state of an entity that has none.`,
 		panic(err) // it is defined above
 	}
 	cmd.Flags().StringVar(&expect, "expect", "", "version or etag that the entity must have; 0 for one without a state (default: the one that the command reads)")
-	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the patch would change, and change nothing")
 	entityPatience(cmd, &timeout)
 	return cmd
@@ -69,7 +69,7 @@ type statePatch struct {
 	edit   api.EditRequest
 	patch  model.Payload
 	expect model.EntityVersion
-	// given is true if the user says which version he expects.
+	// given is true if the user says which version the entity must have.
 	given, dry bool
 }
 

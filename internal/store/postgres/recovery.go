@@ -50,7 +50,7 @@ order by t.nr, r.run limit $4`
 
 // heads reads heads of runs, a few shards at a time, until there are enough.
 func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
-	const perQuery = 32 // shards; bounds how many rows are read in vain
+	const perQuery = 32 // shards; bounds how many rows it reads and does not use
 	var out []store.RunHead
 	err := s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil

@@ -237,7 +237,7 @@ func loadRest(c *conn, x *store.Execution, limit, maxBytes int) (r store.Run, si
 // Each shard has its own order, so it reads a portion of each shard at a time. If a shard may have
 // more timers, the ones after its last read timer are not known yet. So only timers up to the
 // earliest such point count, and the next round continues there with larger portions. This reads
-// few timers in vain, even if all are due at the same moment.
+// few timers that it does not use, even if all are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
 	const op = "load timers"
 	all := distinct(shards)
