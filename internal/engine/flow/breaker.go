@@ -59,11 +59,14 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 
 	now := f.node.Now()
 	x := breaker.New(config, now)
+	changed, asked := false, false
 	if stored {
 		var err error
 		if x, err = breaker.Decode(row.Body); err != nil {
+			// The new state must replace the row even if no report changes it. Otherwise the views would
+			// keep the last state that they know, and an open view would ask for a probe again and again.
 			f.log.Error("the state of a circuit breaker cannot be read; the breaker starts closed", "breaker", id.Name, "error", err)
-			x = breaker.New(config, now)
+			x, changed = breaker.New(config, now), true
 		}
 		if x.Status(now).Config != config {
 			x.Configure(now, config)
@@ -71,7 +74,6 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	}
 
 	var probe breaker.Permit
-	changed, asked := false, false
 	for i := range told {
 		p, c := x.Receive(now, &told[i])
 		changed, asked = changed || c, asked || told[i].Ask
