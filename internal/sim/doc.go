@@ -76,6 +76,8 @@
 //     Such a call is set aside after a few deaths, and no other call is set aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
+//   - In some seeds messages between shards, dead tasks, remembered answers and settings are
+//     damaged (damage). Operators remove such dead tasks and restore such settings.
 //
 // Two seeds in three have faults that last or that come from outside (hardship). Commits above a
 // number of bytes time out or are refused (size). The store refuses rows of an address until

@@ -213,7 +213,7 @@ func TestKnownSeedsOfRefusals(t *testing.T) {
 }
 
 // older turns off the features that were added after these seeds were found.
-var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together | scenario.DrawnIDs | scenario.Receipts | scenario.ShardGroups}
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together | scenario.DrawnIDs | scenario.Receipts | scenario.ShardGroups | scenario.Damage}
 
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {

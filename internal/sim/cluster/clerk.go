@@ -348,6 +348,9 @@ func (k *clerk) look() {
 		Process: k.p.Process, Name: "load replies", Fate: s.Disk.Draw(scenario.FaultRepliesFails, scenario.FaultRepliesFails, false),
 		Exec: func(done func()) {
 			replies, _ = s.Disk.Mem.LoadReplies(context.Background(), keys)
+			for i := range replies {
+				s.DamageReply(&replies[i])
+			}
 			rows, _ = s.Disk.Mem.LoadOutcomes(context.Background(), runs)
 			done()
 		},
@@ -376,10 +379,8 @@ func keep(as []*awaited, want func(*awaited) bool) []*awaited {
 }
 
 func (k *clerk) takeReply(r *store.Reply) {
-	a, err := model.DecodeAnswer(r.Body)
-	if err == nil {
-		err = core.RefusalOf(a)
-	}
+	known := lane.RememberedAnswer(r)
+	a, err := known.Answer, known.Err
 
 	for _, w := range append([]*awaited(nil), k.replies...) {
 		if w.request == r.RequestKey {

@@ -57,6 +57,9 @@ func (inc *incarnation) sweepDead() {
 		Exec: func(done func()) {
 			rows, _ = s.Disk.Mem.LoadDeadBefore(context.Background(), mine, now.Add(-s.Plan.KeepDead), inc.swept, page)
 			for _, row := range rows {
+				if s.IsDeadDamaged(row.DeadKey) {
+					continue // kept for people
+				}
 				q := row.Body.Requeued
 				run, _ := s.Disk.Mem.LoadExecution(context.Background(), s.ShardOf(q.Address), q.Address, q.Run)
 				if engine.Purgeable(&row, run, now) {

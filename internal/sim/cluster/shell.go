@@ -381,6 +381,7 @@ func (r *reading) read(done func()) {
 
 	r.res = engine.Read(context.Background(), s.Disk.Mem, *ld, r.at)
 	p.spoil(ld, &r.res)
+	p.damage(ld, &r.res)
 	done()
 }
 

@@ -142,6 +142,9 @@ func (l *ledger) purge(x *DeadTask) {
 		l.Fail("E38: the dead task of %s is purged, and run %s, which it was requeued as, has not ended", x.Ref, scenario.Short(x.Body.Requeued.Run))
 	}
 	x.Purged = true
+	if l.s.KnowsDamage(x) {
+		l.s.Did(scenario.OpDeadRemoved)
+	}
 	if x.Asked {
 		l.s.Did(scenario.OpPurged)
 		return

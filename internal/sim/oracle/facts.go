@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/scenario"
@@ -309,7 +311,7 @@ func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 	var before *received
 	for i := row.Prev; i < row.Next; i++ {
 		m := &c.Rows[i].Message
-		if !l.putOff(b, m) {
+		if !l.putOff(b, m) && !l.movedAside(b, &c.Rows[i]) {
 			l.effect(b, m)
 		}
 		l.s.Did(scenario.OpMessage)
@@ -334,6 +336,12 @@ func (l *ledger) putOff(b *store.Batch, m *model.Message) bool {
 		}
 	}
 	return false
+}
+
+// movedAside reports whether the batch sets the message aside, because it is damaged.
+func (l *ledger) movedAside(b *store.Batch, row *store.MessageRow) bool {
+	raw := damagedBody(row)
+	return slices.ContainsFunc(b.Deferred, func(d store.InboxRow) bool { return l.s.isMessageAside(&d) && string(d.Message.Input.Data) == raw })
 }
 
 // effect checks that a consumed message has had its effect.

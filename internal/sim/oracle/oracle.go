@@ -29,6 +29,7 @@ type Oracle struct {
 	Tripped int64
 	Behind  int64 // the most that the clock of a node was behind the store's
 
+	damage    damage
 	damaged   map[model.RunID]bool   // requests, and whether their rows are damaged
 	NewEvents map[model.Address]bool // addresses with events that the old build cannot read
 	Heaviest  int                    // bytes of the largest request of a user
@@ -48,7 +49,7 @@ type Oracle struct {
 // New returns an oracle that expects an empty store.
 func New(c *scenario.Scenario) *Oracle {
 	s := &Oracle{
-		Scenario: c, damaged: map[model.RunID]bool{}, NewEvents: map[model.Address]bool{},
+		Scenario: c, damage: newDamage(), damaged: map[model.RunID]bool{}, NewEvents: map[model.Address]bool{},
 		TaskWorkers: map[string]taskWorker{}, Claims: map[model.ClaimRef]*claimed{}, Reports: map[model.ClaimRef][]*model.TaskReport{}, Beats: map[model.ClaimRef]Beat{}, Dropped: map[model.ClaimRef]bool{},
 		began: map[rule.Resource][]int64{}, breakers: map[rule.BreakerID]*sharedBreaker{}, places: map[string][]limit.Place{},
 	}

@@ -102,7 +102,7 @@ func (s *Oracle) Staying() string {
 	if s.Plan.KeepDead > 0 {
 		for _, x := range s.Ledger.DeadOrder {
 			// the start of its requeue may be in flight
-			if r := s.Ledger.Runs[x.Body.Requeued.Run]; !x.Purged && (r == nil || r.Deleted == 0) {
+			if r := s.Ledger.Runs[x.Body.Requeued.Run]; !x.Purged && (r == nil || r.Deleted == 0) && !s.KnowsDamage(x) {
 				return "the dead task of " + x.Ref.String()
 			}
 		}

@@ -43,6 +43,12 @@ func (s *Oracle) IsDamaged(row *store.InboxRow) bool {
 // message can be read.
 func (l *ledger) setAside(row *store.InboxRow) bool {
 	switch {
+	case l.s.isMessageAside(row):
+		if row.NotBefore != model.MaxTime {
+			l.Fail("I14: message %s is damaged, and is to be tried again", row.ID)
+		}
+		l.s.Did(scenario.OpMessageAside)
+		return true
 	case l.s.damaged[row.ID]:
 		if row.NotBefore != model.MaxTime {
 			l.Fail("I14: request %s is damaged, and is to be tried again", row.ID)

@@ -39,6 +39,7 @@ const (
 	Killers                          // some calls of entities kill the process that makes them
 	Receipts                         // clients of servers confirm that they have the answers
 	ShardGroups                      // the store has two shard groups, and nodes serve one or both
+	Damage                           // rows of further kinds are damaged
 	allFeatures  = iota
 )
 
@@ -200,6 +201,10 @@ var table = [allFeatures]row{
 	{
 		feature: ShardGroups, name: "shard-groups", lots: []lot{{of: 31, at: []uint64{3, 8, 14, 20, 27}}}, late: true,
 		about: "the store has a shard group beside the default one, and nodes serve one of them or both",
+	},
+	{
+		feature: Damage, name: "damage", lots: []lot{{of: 37, at: []uint64{6, 11, 19, 24, 33}}}, late: true,
+		about: "messages, dead tasks, remembered answers and settings are damaged; operators remove or restore them",
 	},
 }
 

@@ -26,4 +26,7 @@ func (s *Scenario) drawHardships() {
 	if s.Has(FalseDeath) {
 		s.Plan.Lies = 1 + s.Pick(3)
 	}
+	if s.Has(Damage) {
+		s.drawDamage()
+	}
 }

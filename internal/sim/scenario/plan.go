@@ -59,6 +59,7 @@ type plan struct {
 	Crashes, Pauses, Leaves, Aways, Poisons, Corrupts, Moves, Sweeps, Deploys int
 
 	jumpPlan
+	damagePlan
 
 	Narrow      narrow
 	Upgrades    bool    // of processes to a newer build

@@ -226,6 +226,11 @@ const (
 	OpReceipt       // a server learned that a client has the answer to a drawn id
 	OpGroupShard    // a node acquired a shard of a group other than the default one
 	OpGroupAlone    // no live node took the shards of a group
+	OpMessageAside  // a damaged message between shards was set aside
+	OpDeadUnread    // an order for a dead task that cannot be read was refused
+	OpDeadRemoved   // an operator removed a dead task that cannot be read
+	OpReplyUnread   // a user learned that the answer to a request cannot be read
+	OpRestored      // an operator restored a setting
 
 	OpClosed // + status
 	_
@@ -256,6 +261,7 @@ var opNames = [opCount]string{
 	"retry after", "queue paused", "page written", "claim goes on to count", "permits freed early", "", "the dead looked for", "the dead cleaned up",
 	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "passed inside a batch", "passed inside a refused batch", "entity gone", "entity deleted", "entity expired", "teller left", "no slot", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended", "worker rejoined", "body kept", "node emptied", "node undrained",
 	"read together", "id of the current era", "late copy of a request", "killed by a call", "call marked", "call set aside", "receipt", "shard of a group acquired", "group without a node",
+	"damaged message set aside", "unread dead task refused", "unread dead task removed", "unread answer", "setting restored",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
@@ -329,6 +335,10 @@ const (
 	FaultLinkLate // a request took effect after its connection had broken
 	FaultLie      // a live node was declared dead
 	FaultDrain    // an operator drained a node
+	FaultBadMessage
+	FaultBadDead
+	FaultBadReply
+	FaultBadSetting
 	faultCount
 )
 
@@ -338,7 +348,7 @@ var faultNames = [faultCount]string{
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
 	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "letter odd", "setting fails", "setting lost",
-	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "request id of another", "upgrade", "newer event", "newer message", "damaged request", "rows passed over", "clock jumps", "clock jumps back", "suspend", "link lost", "link late", "false proof of death", "node drained",
+	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "request id of another", "upgrade", "newer event", "newer message", "damaged request", "rows passed over", "clock jumps", "clock jumps back", "suspend", "link lost", "link late", "false proof of death", "node drained", "damaged message", "damaged dead task", "damaged answer", "damaged setting",
 }
 
 // Stats counts what happened.

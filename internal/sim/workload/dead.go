@@ -24,6 +24,10 @@ func (u *user) drawLetter() *action {
 	waits := s.Ledger.Runs[x.Body.Requeued.Run]
 	o := model.DeadTaskOrder{Do: model.DeadTaskRequeue, Ref: x.Ref}
 	to := x.Ref.Address
+	if s.KnowsDamage(x) && s.Chance(0.5) {
+		o.Do, o.Damaged, x.Asked = model.DeadTaskPurge, true, true
+		return u.op(model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &o})
+	}
 
 	switch n := s.Pick(10); {
 	case n < 3 && x.Count > 0, n < 8 && waits != nil && waits.Open() && waits.Tasks[model.TaskStep].Attempt == 0:

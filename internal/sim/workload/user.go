@@ -458,6 +458,8 @@ func (o *action) answer(a *lane.Answer, then func()) {
 		}
 		o.Refused = a.Err
 		end()
+	case s.ExcusesCorrupt(o.Op, a.Err):
+		end()
 	case kind != fault.Unavailable && kind != fault.Timeout && !errors.Is(a.Err, cluster.ErrCrashed):
 		s.Fail("%s: %v", o, a.Err)
 	case o.Message.RequestID != "" || o.Message.Kind == model.MessageCancel || o.Message.Kind == model.MessageQuery || o.Message.Kind == model.MessageDelete || o.Message.Kind == model.MessageRequeue && cluster.Repeatable(&o.Message) || (o.Message.Kind == model.MessageStart && o.Message.Reuse == model.ReturnExisting && len(o.Message.With) == 0 && o.Message.Past == nil):

@@ -1,0 +1,14 @@
+package scenario
+
+// damagePlan has the probabilities that rows are damaged which the feature bad-rows leaves alone.
+type damagePlan struct {
+	BadMessages float64 // of messages between shards
+	BadDead     float64 // of dead tasks
+	BadReplies  float64 // of remembered answers
+	BadSettings float64 // of versions of rules, states of breakers, and pages of limits
+}
+
+// drawDamage decides how often these rows are damaged.
+func (s *Scenario) drawDamage() {
+	s.Plan.damagePlan = damagePlan{BadMessages: s.rate(0.6), BadDead: s.rate(0.6), BadReplies: s.rate(0.3), BadSettings: s.rate(0.2)}
+}
