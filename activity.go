@@ -11,8 +11,9 @@ import (
 )
 
 // Activity is the typed name of an activity: a function with side effects that workflows call as a
-// step. It runs in the process of the workflow or, with OnQueue, on any worker of a queue. An
-// attempt whose outcome was lost runs again, so give IdempotencyKey to services that accept one.
+// step. It runs in the process of the workflow or, with OnQueue, on any worker of a queue. The
+// engine runs an attempt again if its outcome was lost. So if a service accepts idempotency keys,
+// pass it IdempotencyKey.
 type Activity[I, O any] struct {
 	name  string
 	fn    func(context.Context, I) (O, error)
@@ -56,16 +57,17 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 	return Binding{a.definition(fn, nil, true, callerPosition())}
 }
 
-// StepKeyedBy returns a copy whose steps are identified by key(in). Without it, a step is
-// identified by its input and by how many steps with an equal input the workflow has made before.
+// StepKeyedBy returns a copy of the activity that identifies each step by key(in). Without it, a
+// step is identified by its input and by how many steps with an equal input the workflow has made
+// before.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key
 	return &c
 }
 
-// KeyedBy returns a copy that derives the key of a submitted task from its input, so that the same
-// input is the same task.
+// KeyedBy returns a copy of the activity that derives the key of a submitted task from the input,
+// so that two submissions with the same input are one task.
 func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
 	c := *a
 	c.taskKey = key
@@ -246,5 +248,5 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 }
 
 // txQueued is why a transactional activity has no queue.
-const txQueued = "it is transactional and has a queue: what it does happens exactly once only where its workflow runs, so take the queue away, " +
-	"or have a workflow on the other side call it"
+const txQueued = "it is transactional and has a queue: its transaction happens exactly once only in the process of its workflow, so remove the queue, " +
+	"or let a workflow in the other process call it"

@@ -43,7 +43,7 @@ type App struct {
 }
 
 // With returns the Caller for ordinary code: the app together with ctx. A call ends when ctx ends,
-// but an execution that it has started continues.
+// but an execution that the call has started continues.
 func (a *App) With(ctx context.Context) Client { return Client{a, ctx} }
 
 // Wait blocks until ctx ends, then closes the app.
@@ -76,9 +76,9 @@ func (a *App) Close() error {
 	return a.closed
 }
 
-// endSingletons tells the singletons that run here that the app closes, and waits until their code
-// has returned and their leases are released. The workers must still serve, because the code may
-// use them.
+// endSingletons tells the singletons that run here that the app closes. It waits until their code
+// has returned and their leases are released. The workers must still serve at this point, because
+// the code of a singleton may use them.
 func (a *App) endSingletons() {
 	if a.stopSingletons != nil {
 		a.stopSingletons()
@@ -101,22 +101,23 @@ func (a *App) closeWorkers() error {
 }
 
 // SweepPayloads removes the blobs of payload.Offload that are older than age and that nothing in
-// the store refers to, and returns how many it removed: blobs of deleted executions and blobs whose
-// commit failed. Call it about once a day, from one process.
+// the store refers to, such as blobs of deleted executions and blobs whose commit failed. It
+// returns how many blobs it removed. Call it about once a day, from one process.
 //
-// The app writes a blob before the commit that refers to it. So age must be longer than any commit
-// can take, outages of the store included. It must be at least an hour; a day is a good choice.
+// The app writes a blob before the commit that refers to the blob. So age must be longer than any
+// commit can take, outages of the store included. It must be at least an hour; a day is a good
+// choice.
 //
-// Outboxes and the outcomes of transactional activities refer to blobs too, so call it from an app
-// whose definitions include all of them. A copy of a store has the id of the original: never sweep
-// from a copy that shares the blobs of the original.
+// Outboxes and the outcomes of transactional activities refer to blobs too, so call SweepPayloads
+// from an app whose definitions include all of them. A copy of a store has the id of the original:
+// never sweep from a copy that shares the blobs of the original.
 func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int, err error) {
 	blobs := a.host.codec.Blobs()
 	switch {
 	case blobs == nil:
 		return 0, fault.New(fault.Invalid, "sweep of payloads: the payload settings have no offload")
 	case age < minSweepAge:
-		return 0, fault.New(fault.Invalid, "sweep of payloads: age %s, at least %s: a commit may still be on its way", age, minSweepAge)
+		return 0, fault.New(fault.Invalid, "sweep of payloads: age is %s, must be at least %s, because the commits of younger blobs may still run", age, minSweepAge)
 	}
 
 	old := map[string]struct{}{}
@@ -156,8 +157,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 const minSweepAge = time.Hour
 
 // findReferences finds everything that refers to blobs. It reads the databases of the user before
-// the store, so that it cannot miss a value that moves from one of them to the store in the
-// meantime.
+// the store. So it cannot miss a value that moves from such a database to the store while it reads.
 func (a *App) findReferences(ctx context.Context, found func(value []byte) error) error {
 	mark := payload.ReferenceMark()
 	for _, r := range a.relays {

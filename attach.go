@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// attachment is how package embedded joins an App with an engine. Users do not see it:
+// attachment is how package embedded joins an App with an engine. It is not part of the public API:
 // internal/attach has it as attach.Config.
 type attachment = seam.Config[Definition, TaskConfig]
 
@@ -80,7 +80,7 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	}
 
 	settings := codec.Config{Settings: cfg.Payloads, MaxPayload: cfg.MaxPayload}
-	if cfg.Backend != nil { // definitions can be checked without one
+	if cfg.Backend != nil { // without a backend, attach only checks the definitions
 		settings.Cluster = cfg.Backend.Cluster()
 	}
 	c, err := codec.New(ctx, settings)
@@ -158,7 +158,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 	}
 
 	if len(code) == 0 {
-		return nil // it is only a client
+		return nil // the app is only a client
 	}
 
 	worker := replay.NewWorker(replay.Config{

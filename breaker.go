@@ -16,7 +16,8 @@ type Breakers struct{ app *App }
 // Breakers operates the circuit breakers of the store.
 func (a *App) Breakers() Breakers { return Breakers{a} }
 
-// List returns, by name, the circuit breakers that tasks have used or that an operator has changed.
+// List returns the circuit breakers that tasks have used or that an operator has changed, sorted by
+// name.
 func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 	found, err := b.app.cfg.Backend.Breakers(ctx, b.app.host.tenant)
 	if err != nil {
@@ -42,16 +43,16 @@ func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
 
-// Reset closes a circuit breaker and ends its pause.
+// Reset closes a circuit breaker, and ends a pause of it.
 func (b Breakers) Reset(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.ResetBreaker(ctx, b.app.host.tenant, name))
 }
 
-// Pause lets no task through a circuit breaker before until. A time in the past ends the pause.
-// Pause returns ErrNotFound as Trip does.
+// Pause stops all tasks at a circuit breaker until the time until. A time in the past ends the
+// pause. Like Trip, Pause returns ErrNotFound for an unknown name.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
-		return fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y)
+		return fault.New(fault.Invalid, "pause breaker %s until the year %d: must be from 1970 to 9999", name, y)
 	}
 	return public(b.app.cfg.Backend.PauseBreaker(ctx, b.app.host.tenant, name, model.TimeOf(until), reason))
 }
@@ -72,28 +73,29 @@ func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
 	return public(b.app.cfg.Backend.SetBreaker(ctx, b.app.host.tenant, api.Breaker(r)))
 }
 
-// DeleteRule removes a rule. Breakers that it applied to use the defaults again. An activity that
-// had a breaker only because of this rule has none.
+// DeleteRule removes a rule. Breakers that the rule applied to use the defaults again. An activity
+// that had a breaker only because of this rule no longer has one.
 func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.DeleteBreaker(ctx, b.app.host.tenant, name))
 }
 
-// BreakerRule says when a circuit breaker opens and how it closes again. A zero field has its
+// BreakerRule says when a circuit breaker opens and how it closes again. A zero field means its
 // default.
 type BreakerRule struct {
 	// Name is the name of a breaker, as activities give it with the option Breaker. "activity:" in
 	// front of the name of an activity gives that activity a breaker without an option. A * at the
 	// end matches every name that starts with the text before it.
 	Name string
-	// Failures is how many failures within Window (1 min) open the breaker; the default is 5 when
-	// Ratio is zero too. Ratio is the share of failures that opens it, from 0 to 1, once there are
-	// Calls (20) outcomes within Window.
+	// Failures is how many failures within Window (1 min) open the breaker. If Failures and Ratio
+	// are both zero, Failures is 5. Ratio is the share of failures that opens the breaker, from 0
+	// to 1, once there are Calls (20) outcomes within Window.
 	Failures int
 	Ratio    float64
 	Calls    int
 	Window   time.Duration
-	// Reset is how long the breaker stays open (30 s). Then it lets Probes (1) tasks through at a
-	// time. One failure opens it again; Successes (2) close it.
+	// Reset is how long the breaker stays open (30 s). After that time it lets Probes (1) tasks
+	// through at a time. One failed probe opens it again; Successes (2) probes that succeed close
+	// it.
 	Reset     time.Duration
 	Probes    int
 	Successes int
@@ -109,9 +111,8 @@ type BreakerInfo struct {
 	// State is closed, open or half_open.
 	State string
 	Since time.Time
-	// Until is the time before which no task passes, and Reason says why; both are empty while
-	// tasks pass. Paused means that an operator paused the breaker or that a task returned
-	// RetryAfter.
+	// Until is the time before which no task passes, and Reason says why. Both are zero while tasks
+	// pass. Paused means that an operator paused the breaker or that a task returned RetryAfter.
 	Until  time.Time
 	Reason string
 	Paused bool
@@ -121,7 +122,7 @@ type BreakerInfo struct {
 }
 
 // Breaker makes the outcomes of a task count for the circuit breaker of that name. While the
-// breaker is open, no process starts an attempt of the task, and the task uses up none.
+// breaker is open, no process starts an attempt of the task, so the task uses up no attempts.
 // [Breakers.SetRule] says when the breaker opens.
 func Breaker(name string) TaskOption {
 	return taskOption{"Breaker", func(s *taskSettings) { s.breaker = name }}

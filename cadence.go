@@ -21,7 +21,7 @@ func Cron(line, zone string) Cadence { return Cadence{cron: line, zone: zone} }
 // hour. The shortest interval is a second.
 func Every(d time.Duration) Cadence {
 	if d == 0 {
-		d = -1 // not the same as none
+		d = -1 // no interval at all is 0; Open reports -1 as a mistake
 	}
 	return Cadence{every: d}
 }

@@ -32,7 +32,7 @@ type inlet interface {
 	run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error)
 	result(ref Ref) (model.Payload, error)
 	poll(ref Ref) (state, error)
-	// update asks the code of an execution for a change and waits for its answer.
+	// update sends an update to the code of an execution and waits for the answer.
 	update(r *api.UpdateRequest, o *stepOptions) (model.Payload, error)
 	// invoke calls an entity or a service.
 	invoke(r *api.CallRequest, o *stepOptions) (model.Payload, error)

@@ -31,9 +31,10 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.St
 	return c.host().startRequest(c.ctx, brief, ref, in, o)
 }
 
-// canAttach reports whether a start may attach although the engine refused it because of another
-// input. It may if the inputs are equal and only their stored forms differ, because the payload
-// settings have changed. The engine cannot know this, because it cannot read stored payloads.
+// canAttach reports whether a start may attach to an execution although the engine refused the
+// start because of a different input. It may if the inputs are equal and only their stored forms
+// differ, because the payload settings have changed. The engine cannot know this, because it cannot
+// read stored payloads.
 func (c Client) canAttach(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
 	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
 		return false
@@ -50,7 +51,7 @@ func (c Client) canAttach(refused error, req *api.StartRequest, in model.Payload
 	return err == nil && bytes.Equal(was, h.codec.Identity(in))
 }
 
-// start returns a Ref to the execution, not only to its current run.
+// start returns a Ref to the execution of the key, not to one run of it.
 func (c Client) start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error) {
 	req, err := c.startRequest(ref, in, o)
 	if err == nil {

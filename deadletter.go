@@ -23,8 +23,8 @@ type DeadLetter struct {
 	// damaged.
 	Kind   string
 	Target Ref
-	At     time.Time // of the send or, in the engine's own database, of the refusal
-	Reason string    // why it was refused
+	At     time.Time // when it was sent, or, in the engine's own database, when it was refused
+	Reason string    // why the engine refused it
 }
 
 // DeadLetters returns the messages that the engine refused after their senders had stopped waiting.

@@ -57,8 +57,8 @@ func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err 
 	return d.deadOf(ctx, &found), nil
 }
 
-// Purge removes the dead tasks that the query selects and yields each of them. A dead task whose
-// requeued task is still open stays and comes with an error.
+// Purge removes the dead tasks that the query selects and yields each of them. If the requeued task
+// of a dead task is still open, Purge keeps the dead task and yields it with an error.
 func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		for r := range batch.PurgeAll(ctx, d.app.host.backend, q.request(d.app.host.tenant), false) {
@@ -87,8 +87,8 @@ type DeadTask struct {
 	// Fingerprint is a digest of the error without its numbers, ids and quoted parts. Tasks that
 	// failed in the same way have the same fingerprint.
 	Fingerprint string
-	// Requeued counts how often the task was requeued. As is the last requeued task and RequeuedAt
-	// its time; both are zero after an undo.
+	// Requeued counts how often the task was requeued. As is the last requeued task, and RequeuedAt
+	// is when that was. UndoRequeue sets both to zero.
 	Requeued   int
 	As         Ref
 	RequeuedAt time.Time
@@ -107,7 +107,7 @@ type DeadTask struct {
 type FailedAttempt struct {
 	Number int
 	At     time.Time
-	Worker string // as in Event; empty if no worker had started it
+	Worker string // as in Event.Worker; empty if no worker had started the attempt
 	Err    error
 }
 
@@ -120,7 +120,7 @@ type DeadGroup struct {
 	Message     string // of the newest task
 }
 
-// DeadQuery selects dead tasks. All conditions must hold; a zero field is no condition.
+// DeadQuery selects dead tasks. All conditions must hold; a zero field sets no condition.
 type DeadQuery struct {
 	Activities  []string // any of these
 	Queues      []string // any of these

@@ -18,15 +18,17 @@ import (
 // Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server
 // on this machine. A zero field has the default that its comment names.
 type Dialer struct {
-	// Token is the key with which this program authenticates. Leave it empty for a server that asks
-	// for none, such as perdure dev. Dial refuses to send it in plain text to another machine.
+	// Token is the key with which this program authenticates. Leave it empty for a server that
+	// needs no key, such as perdure dev. Dial refuses to send the token in plain text to another
+	// machine.
 	Token string
 	// TLS of the connection. Nil trusts the roots of the system.
 	TLS *tls.Config
 	// PlainText turns off TLS, also for servers on other machines. Other machines in the network
 	// can then read everything, so use it only in networks that you trust.
 	PlainText bool
-	// Tenant chooses the tenant. Only an admin key may choose; others belong to one tenant.
+	// Tenant chooses the tenant. Only an admin key may choose; every other key belongs to one
+	// tenant.
 	Tenant string
 	// Patience is how long Dial and calls without a deadline try to reach a server; 1 min.
 	Patience time.Duration
@@ -44,15 +46,14 @@ type Dialer struct {
 	Tracer trace.TracerProvider
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000. It is also how many
-	// executions this process works on at once. Others go to another process, or wait with the
-	// reason no_slot. An execution that waits for a timer, a message, a child or a queued task does
-	// not count.
+	// MaxLoaded is how many executions this process keeps in memory, and works on, at the same
+	// time; 10,000. Further executions go to another process, or wait with the reason no_slot. An
+	// execution that waits for a timer, a message, a child or a queued task does not count.
 	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at once; 1,024.
+	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
-	// MaxCalls is how many keys of entities and services have calls that run at once in this
-	// process; 128. Calls of other keys go to another process, or wait with the reason no_slot.
+	// MaxCalls is for how many keys of entities and services this process runs calls at the same
+	// time; 128. Calls of further keys go to another process, or wait with the reason no_slot.
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own.
 	MaxPayload int
@@ -73,9 +74,10 @@ type Dialer struct {
 	PruneSchedules bool
 }
 
-// Dial connects to a server. The app calls executions and entities there. With definitions it is
-// also a worker: the server gives it their work. Everything that an app of embedded.Open can do
-// works the same way, so a program moves from a store of its own to a server by this one line.
+// Dial connects to a server. The app calls executions and entities there. With definitions, the app
+// is also a worker: the server gives it work for these definitions. An app of Dial can do
+// everything that an app of embedded.Open can do. To move a program from a store of its own to a
+// server, change only the line that opens the app.
 //
 // The URL names one or more servers of a cluster:
 //

@@ -1,10 +1,10 @@
 // Package perdure is durable execution: workflows are ordinary functions that survive crashes,
 // deploys and failovers.
 //
-// A workflow gets a [WorkflowCtx] and does everything that has an effect in steps ([Do],
-// [Activity.Run]), whose outcomes are journaled. When its process dies, another process runs the
-// function again from its first line. Steps that are in the journal return their recorded outcomes,
-// so the function continues where it was.
+// A workflow gets a [WorkflowCtx]. It puts everything that has an effect into steps ([Do],
+// [Activity.Run]), and the engine records the outcome of each step in a journal. When the process
+// of a workflow dies, another process runs the function again from its first line. Steps that are
+// in the journal return their recorded outcomes, so the function continues where it was.
 //
 //	var greet = perdure.NewWorkflow("greet", hello)
 //
@@ -20,11 +20,12 @@
 //
 // The first argument of every verb says which party acts: a [Sender] may send (start, signal,
 // resolve), a [Caller] may also wait for an answer. [App.With] makes ordinary code a Caller.
-// Workflow code is a Caller through its WorkflowCtx, and then every call is journaled.
+// Workflow code is a Caller through its WorkflowCtx, which records every call in the journal.
 //
-// Each step has exactly one outcome in the journal, even after crashes. Its body runs at least
-// once. Workflow code must be deterministic: with the same journal it must ask for the same steps.
-// If it does not, the engine blocks the execution with a reason and executes nothing.
+// Each step has exactly one outcome in the journal, even after crashes. The body of a step runs at
+// least once. Workflow code must be deterministic: with the same journal it must ask for the same
+// steps. If it asks for other steps, the engine blocks the execution with a reason and executes
+// nothing.
 //
 // An activity with a queue ([OnQueue]) is a task: any process that has its code and a free slot
 // executes it, within limits and behind circuit breakers that all processes share ([Limit],

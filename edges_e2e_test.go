@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A call with a mistake returns ErrInvalid: the SDK neither replaces nor ignores any part of it.
+// A call with a mistake returns ErrInvalid. The SDK does not silently change or ignore the wrong
+// part.
 func TestMistakesOfCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{-1, 5000} {
@@ -60,7 +61,7 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 			}
 		}
 
-		// The replacement character itself is an ordinary character.
+		// The replacement character itself is valid text.
 		if _, err := flow.Start(c, "\ufffd \\ufffd"); err != nil {
 			t.Error(err)
 		}

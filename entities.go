@@ -20,21 +20,21 @@ type Entities struct{ app *App }
 // Entities operates the entities of the store.
 func (a *App) Entities() Entities { return Entities{a} }
 
-// List returns the entities of a type whose keys begin with prefix, by key. An empty type lists all
-// types.
+// List returns the entities of a type whose keys begin with prefix, sorted by key. An empty type
+// lists all types.
 func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
 	return e.app.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
 }
 
-// EntityFilter selects entities. All conditions must hold; a zero field is no condition.
+// EntityFilter selects entities. All conditions must hold; a zero field sets no condition.
 type EntityFilter struct {
 	Type, Prefix string // name of the entity, and the beginning of its key
 	Locked       bool   // only entities that a workflow has locked
-	// Waiting selects only entities for which stored calls wait, even entities without a state.
-	// They come in no particular order.
+	// Waiting selects only entities for which stored calls wait, including entities without a
+	// state. They come in no particular order.
 	Waiting bool
-	// Expired selects only entities whose state has expired but is not removed yet. Without it,
-	// these entities are left out.
+	// Expired selects only entities whose state has expired but is not removed yet. Without
+	// Expired, Find leaves these entities out.
 	Expired bool
 	// The last change was at ChangedFrom or later, and before ChangedTo.
 	ChangedFrom, ChangedTo time.Time
@@ -42,8 +42,8 @@ type EntityFilter struct {
 	MinVersion, MaxVersion int64
 }
 
-// Find returns the entities that a filter selects, by type and key. It reads them in pages, so an
-// entity that changes during the loop may be left out.
+// Find returns the entities that a filter selects, sorted by type and key. It reads them in pages,
+// so it may leave out an entity that changes during the loop.
 func (e Entities) Find(ctx context.Context, f EntityFilter) iter.Seq2[EntityInfo, error] {
 	r := api.EntityListRequest{
 		KeyPrefix: f.Prefix, Locked: f.Locked, Waiting: f.Waiting, Expired: f.Expired, MinVersion: f.MinVersion, MaxVersion: f.MaxVersion,
@@ -87,10 +87,10 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 	return info, nil
 }
 
-// Edit replaces the state of an entity by a JSON value, if its version is the expected one, and
-// returns the new version. Take the version from EntityInfo.Version; "0" is an entity without a
-// state. The process that owns the entity applies the edit like an operation, in one commit, but
-// runs no code of the entity.
+// Edit replaces the state of an entity with a JSON value and returns the new version. It does so
+// only if version is still the current one. Take version from EntityInfo.Version; "0" is an entity
+// without a state. The process that owns the entity applies the edit like an operation, in one
+// commit, but runs no code of the entity.
 //
 // Edit returns ErrConflict and changes nothing if the version has changed, if an operation of the
 // entity runs, or if a workflow holds its lock.
@@ -138,12 +138,12 @@ func (h *host) encodeState(ctx context.Context, ref EntityRef, state []byte) (p 
 
 // ForceDelete removes an entity whose row cannot be read or whose changes the store refuses. It
 // first writes the row and the waiting calls to export, unchanged, as JSON lines (docs/operating.md
-// has the format), and flushes export as Executions.ForceDelete does.
+// has the format). It flushes export as Executions.ForceDelete does.
 //
 // Callers and workflows that wait for the entity get ErrNotFound. One-way calls become dead
 // letters. The workflow that holds the lock gets ErrConflict for further calls. If the entity
 // changes after ForceDelete has written its row, ForceDelete removes nothing and returns
-// ErrConflict. Then try again with a new export.
+// ErrConflict. In that case, try again with a new export.
 func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writer) error {
 	to, err := ref.address(e.app.host.tenant)
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Operators can list entities, read their states, and find out why calls of them wait.
+// Operators can list entities, read their states, and find out why calls wait for an entity.
 func TestEntityInfo(t *testing.T) {
 	t.Parallel()
 	shelf := perdure.NewEntity[[]string]("shelf")

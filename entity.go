@@ -11,8 +11,9 @@ import (
 )
 
 // Entity is the typed name of a stateful entity: a value of type S for every key, which only its
-// operations change. It needs no start: the first operation of a key gets the zero value of S.
-// Operations of one key run one at a time; operations of different keys run in parallel.
+// operations change. A program does not create an entity: the first operation of a key gets the
+// zero value of S. Operations of one key run one at a time; operations of different keys run in
+// parallel.
 type Entity[S any] struct{ callee }
 
 // NewEntity names a stateful entity. NewOperation and NewView define its operations. Pass the
@@ -26,8 +27,9 @@ func NewEntity[S any](name string, opts ...EntityOption) *Entity[S] {
 // Ref returns the address of one entity, for locks and for operators.
 func (e *Entity[S]) Ref(key string) EntityRef { return EntityRef{e.name, key} }
 
-// Get returns the committed state of a key; exists is false when it has none. It does not wait for
-// operations or locks, and works even if no process has the code. From a workflow it is a step.
+// Get returns the committed state of a key; exists is false when the key has no state. It does not
+// wait for operations or locks, and works even if no process has the code. From a workflow it is a
+// step.
 func (e *Entity[S]) Get(c Caller, key string) (state S, exists bool, err error) {
 	defer publish(&err)
 	from := c.caller()

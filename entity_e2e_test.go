@@ -171,7 +171,8 @@ func TestOperationStartsAndSignals(t *testing.T) {
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := b.deposit.Call(c, "rich", cents{2000_00})
 		want(t, got, err, 2000_00)
-		// Start attaches when the execution exists: the start message may still be on its way.
+		// Start attaches if the execution already exists, because the start message may not have
+		// arrived yet.
 		run, err := b.review.Start(c, "rich", perdure.RawKey("rich"))
 		if err != nil {
 			t.Fatal(err)
@@ -181,8 +182,8 @@ func TestOperationStartsAndSignals(t *testing.T) {
 	})
 }
 
-// Each one-way call runs once, in the order in which one sender sent them. Calls that an entity
-// sends follow the same rule.
+// Each one-way call runs once, and the calls of one sender run in the order in which it sent them.
+// The same is true for calls that an entity sends.
 func TestOneWayCalls(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -192,7 +193,7 @@ func TestOneWayCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := b.withdraw.Call(c, "a", cents{20}) // runs behind them
+		got, err := b.withdraw.Call(c, "a", cents{20}) // runs after the calls above
 		want(t, got, err, 0)
 
 		for range 3 { // the same request is one call
@@ -200,7 +201,7 @@ func TestOneWayCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		run, err := b.review.Start(c, "b", perdure.RawKey("b")) // it ends when b has the money
+		run, err := b.review.Start(c, "b", perdure.RawKey("b")) // ends when b has the money
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +272,7 @@ func TestDeletedEntity(t *testing.T) {
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		was, err := b.exists.Call(c, "a", perdure.Void{})
 		want(t, was, err, false)
-		was, err = b.exists.Call(c, "a", perdure.Void{}) // the first success created it
+		was, err = b.exists.Call(c, "a", perdure.Void{}) // the first successful operation created the entity
 		want(t, was, err, true)
 		if _, err := b.deposit.Call(c, "a", cents{9}); err != nil {
 			t.Fatal(err)
@@ -408,7 +409,7 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 	}
 }
 
-// A call waits while no process has the code of the entity, and runs when one has it.
+// A call waits while no process has the code of the entity. It runs when a process has the code.
 func TestCallWaitsForTheCode(t *testing.T) {
 	t.Parallel()
 	b, url := newBank(), "file:"+filepath.Join(t.TempDir(), "e.db")
@@ -437,7 +438,8 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	}
 }
 
-// A call of an entity whose state this build cannot read gets an error, and the state stays.
+// A call of an entity whose state this build cannot read gets an error, and the state does not
+// change.
 func TestUnreadableState(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "e.db")
@@ -681,7 +683,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Calls of one service and key overlap up to its Concurrency.
+// Calls of one key of a service overlap up to its Concurrency.
 func TestConcurrencyOfAService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 // desk is a backend that hands calls to the worker that joined last, and remembers the requests
-// that it got.
+// that it receives.
 type desk struct {
 	api.Backend
 	worker  api.EntityWorker
@@ -29,7 +29,7 @@ type desk struct {
 
 	mu    sync.Mutex
 	calls []api.CallRequest
-	order []string // in which sessions were left
+	order []string // the order in which sessions were left
 }
 
 func newDesk() *desk { return &desk{reports: make(chan model.Operated, 10)} }
@@ -129,7 +129,7 @@ func TestEntityCtxSends(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box")
 	other := DeclareOperation[int, int]("other", "add")
-	rpc := DeclareRPC[string, string]("service", "do") // best effort
+	rpc := DeclareRPC[string, string]("service", "do") // not Persisted
 	wf := DeclareWorkflow[string, string]("wf")
 	act := DeclareActivity[string, string]("act")
 	sig, promise := NewSignal[int]("sig"), NewPromise[string]("promise")
@@ -180,8 +180,8 @@ func TestEntityCtxSends(t *testing.T) {
 	}
 }
 
-// The offer lists the entities that were defined. On Close, the worker of entities leaves after the
-// worker of workflows.
+// The offer lists the entities that the program defines. On Close, the worker of entities leaves
+// after the worker of workflows.
 func TestEntitiesJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box", MailboxSize(5))
@@ -315,8 +315,8 @@ func TestEntityPayloads(t *testing.T) {
 	}
 }
 
-// A state counts as changed only if its content has changed. The same content looks different when
-// it is encrypted a second time.
+// An operation changes a state only if the content differs. The same content has different bytes
+// when it is encrypted a second time.
 func TestEncryptedStateThatStays(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box")

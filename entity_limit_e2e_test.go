@@ -10,7 +10,7 @@ import (
 )
 
 // The caller of an operation gets its answer when the operation has ended. It does not wait for the
-// operations behind it, no matter how many wait for the key.
+// later operations in the mailbox, no matter how many there are.
 func TestSlowOperationsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
 	accounts := perdure.NewEntity[account]("slow")
@@ -62,12 +62,12 @@ func TestSlowOperationsAreAnsweredOneByOne(t *testing.T) {
 	})
 }
 
-// An operation that does not return blocks neither its caller nor its key: the caller gets a
-// definite failure, the state does not change, and the next call runs. The engine ignores what the
-// hung code does later.
+// An operation that does not return blocks neither its caller nor its key. The caller gets an
+// error, the state does not change, and the next call runs. The engine ignores what the hung code
+// does later.
 func TestHungOperation(t *testing.T) {
 	t.Parallel()
-	const limit = 5 * time.Second // the deposits have to keep it, too, however busy the machine is
+	const limit = 5 * time.Second // the deposits must stay within it too, even on a busy machine
 	release, returned := make(chan struct{}), make(chan struct{})
 	accounts := perdure.NewEntity[account]("limited", perdure.OperationTimeout(limit))
 

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The mailbox of a key is bounded by its number of calls and by their bytes, each with a typed
-// error, and a list shows all calls of a long one in order.
+// The mailbox of a key has a limit for the number of calls and one for their bytes, and each limit
+// has its own error. A list shows all calls of a long mailbox in order.
 func TestBoundedMailbox(t *testing.T) {
 	t.Parallel()
 	release, begun := make(chan struct{}), make(chan struct{})

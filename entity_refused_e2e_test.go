@@ -37,8 +37,8 @@ func TestRefusedMessagesOfAnEntity(t *testing.T) {
 	}, boxes)
 }
 
-// A sender learns only that its call is stored. So a call must not vanish when the build that gets
-// it cannot run it.
+// The sender of a call learns only that the call is stored. So the call must not vanish if the
+// build that receives it cannot run it.
 func TestSentCallsThatABuildCannotMake(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "boxes.db")
@@ -64,7 +64,7 @@ func TestSentCallsThatABuildCannotMake(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		_, _ = op.Call(c, "b", 0) // runs behind it
+		_, _ = op.Call(c, "b", 0) // runs after the call above
 		var found []string
 		for l, err := range app.DeadLetters(t.Context()) {
 			if err != nil {

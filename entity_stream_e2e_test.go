@@ -18,13 +18,13 @@ import (
 // streamPatience bounds waits on a busy machine.
 const streamPatience = 2 * time.Minute
 
-// streamer is an entity with a stream whose code does what the test says.
+// streamer is an entity with a stream. The test decides what the code of the stream does.
 type streamer struct {
 	logs *perdure.Entity[[]string]
 	add  *perdure.Operation[string, int]
 	tail *perdure.Stream[int, string]
 
-	// run replaces the code of the stream; nil for code that sends the lines of the state.
+	// run replaces the code of the stream. If it is nil, the code sends the lines of the state.
 	run   func(ctx context.Context, send func(string) error) error
 	sent  atomic.Int64 // items of run that were sent
 	ended chan error   // gets what run returns
@@ -70,7 +70,7 @@ func (s *streamer) end(t *testing.T) error {
 	}
 }
 
-// endless sends items until it cannot.
+// endless sends items until send returns an error.
 func endless(_ context.Context, send func(string) error) error {
 	for i := 0; ; i++ {
 		if err := send(fmt.Sprint(i)); err != nil {
@@ -79,8 +79,8 @@ func endless(_ context.Context, send func(string) error) error {
 	}
 }
 
-// A stream has the items of the state at the time of the call, in order, and ends. Operations run
-// at the same time.
+// A stream has the items of the state at the time of the call, in order, and then ends. Operations
+// can run at the same time.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()
@@ -91,7 +91,7 @@ func TestStream(t *testing.T) {
 	for range s.tail.Read(c, "empty", 0) {
 		t.Error("a stream of nothing has an item")
 	}
-	const lines = 300 // more than may be ahead of the caller
+	const lines = 300 // more than the code may be ahead of the caller
 	for i := range lines {
 		if _, err := s.add.Call(c, "a", fmt.Sprint("line ", i)); err != nil {
 			t.Fatal(err)
@@ -120,7 +120,7 @@ func TestStreamBackPressure(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()
 	s.run = endless
-	cfg := embedded.Config{MaxCalls: 4} // slots of the worker, which streams must not take
+	cfg := embedded.Config{MaxCalls: 4} // streams must not take slots of the worker
 	app, err := cfg.Open(t.Context(), "memory:", s.logs)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,8 @@ func TestStreamBackPressure(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 
-	// What may be ahead of the caller: 64 items at the owner of the entity, and 64 at the worker.
+	// The code may be ahead of the caller by 64 items at the owner of the entity, and 64 at the
+	// worker.
 	const ahead, slow = 128, 8
 	var callers sync.WaitGroup
 	defer callers.Wait()
@@ -160,7 +161,7 @@ func TestStreamBackPressure(t *testing.T) {
 		t.Errorf("the code has sent %d items, want %d", n, slow*ahead)
 	}
 
-	// Callers that leave end the code.
+	// When the callers leave, the code ends.
 	leave()
 	for range slow {
 		if err := s.end(t); !errors.Is(err, perdure.ErrCanceled) {
@@ -169,7 +170,7 @@ func TestStreamBackPressure(t *testing.T) {
 	}
 }
 
-// until waits for a fact.
+// until waits until done returns true.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(streamPatience); !done(); time.Sleep(time.Millisecond) {
@@ -179,8 +180,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A caller that leaves its loop, or whose deadline passes, ends the code, even while the code sends
-// nothing.
+// When a caller leaves its loop, or its deadline passes, the code of the stream ends, even if it
+// sends nothing at that time.
 func TestStreamCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()
@@ -282,8 +283,8 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// Call refuses a stream, and Read refuses an operation. A stream without code is refused as other
-// calls are.
+// Call refuses a stream, and Read refuses an operation. A stream without code is refused like any
+// other call without code.
 func TestStreamRefused(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()
@@ -319,7 +320,7 @@ func TestStreamRefused(t *testing.T) {
 	}
 }
 
-// An app that closes ends its streams: the code gets an error, and so does the caller.
+// When an app closes, its streams end: both the code and the caller get an error.
 func TestStreamAppCloses(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()

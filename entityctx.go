@@ -9,9 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// EntityCtx lets an operation or an RPC send messages, but never wait. The engine sends them with
-// the commit of the call, and drops them if the call fails. A message that its target refuses
-// becomes a dead letter (App.DeadLetters). Do not use it after the call has returned.
+// EntityCtx lets an operation or an RPC send messages, but never wait. The engine sends the
+// messages with the commit of the call, and drops them if the call fails. A message that its target
+// refuses becomes a dead letter (App.DeadLetters). Do not use an EntityCtx after the call has
+// returned.
 type EntityCtx struct {
 	c *entity.Call
 	h *host
@@ -25,8 +26,8 @@ func (ctx EntityCtx) Key() string { return ctx.c.Entity.Key }
 // Exists reports whether the entity had a state before this operation.
 func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
 
-// Delete removes the state if the operation succeeds. The next operation gets the zero value. A
-// lock of the entity stays.
+// Delete removes the state if the operation succeeds. The next operation of the key gets the zero
+// value. Delete does not release a lock of the entity.
 func (ctx EntityCtx) Delete() { ctx.c.Delete() }
 
 // Context returns the context of the call. It ends when the call has reached its time limit, when
@@ -57,7 +58,8 @@ func (ctx EntityCtx) send(r api.Request, _ *stepOptions) error {
 	return ctx.put(r)
 }
 
-// put turns a request into a message of the call, which leaves with its commit.
+// put turns a request into a message of the call. The engine sends the message with the commit of
+// the call.
 func (ctx EntityCtx) put(r api.Request) error {
 	m, _, err := ctx.h.compose(r)
 	if err != nil {
@@ -67,15 +69,16 @@ func (ctx EntityCtx) put(r api.Request) error {
 	return ctx.c.Send(m)
 }
 
-// storeCall makes the engine store a call that is sent with a commit or a transaction, even if it
-// would keep the same call of a client in memory only.
+// storeCall makes the engine store a call that is sent with a commit or a transaction. If a client
+// sent the same call, the engine might keep it in memory only.
 func storeCall(r api.Request) {
 	if call, ok := r.(*api.CallRequest); ok {
 		call.Brief = false
 	}
 }
 
-// compose turns a request of ordinary code into a message, and checks it like a direct call.
+// compose turns a request of ordinary code into a message. It makes the same checks as for a direct
+// call.
 func (h *host) compose(r api.Request) (model.Message, api.Mailer, error) {
 	m, err := h.backend.Compose(r)
 	return m, h.backend, err

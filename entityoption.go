@@ -11,7 +11,7 @@ import (
 // OperationTimeout, TTL, IdleTTL, StateVersion, MigrateState, OperationLog or LogInputs.
 type EntityOption interface{ applyEntity(*entityOptions) }
 
-// Concurrency is how many calls of one service and key may overlap. The default is 1; 0 means no
+// Concurrency is how many calls of one key of a service may overlap. The default is 1; 0 means no
 // limit. It is not for entities, whose operations never overlap.
 func Concurrency(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.concurrency = &n })
@@ -41,30 +41,32 @@ func MailboxSize(n int) EntityOption { return entityOption(func(o *entityOptions
 
 // MailboxBytes is how many bytes the waiting calls of one key may have together; 16 MiB by default,
 // and at most 256 MiB, because the process that owns the key has them in memory. Further calls get
-// ErrExhausted. One call may always wait, even a larger one.
+// ErrExhausted. A key without waiting calls always accepts one call, even a larger one.
 func MailboxBytes(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.mailboxBytes = &n })
 }
 
 // OperationTimeout is how long one operation, view or RPC may take; by default 1 min for entities
-// and no limit for services. After this time its context ends. If its code does not return within
-// another second, the caller gets ErrTimeout, nothing is changed or sent, and the next call of the
-// key runs. The engine ignores everything that the abandoned code returns or sends later.
+// and no limit for services. After this time the context of the call ends. If the code does not
+// return within another second, the caller gets ErrTimeout, nothing is changed or sent, and the
+// next call of the key runs. The engine ignores everything that the abandoned code returns or sends
+// later.
 func OperationTimeout(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.limit = &d })
 }
 
-// StateVersion is the version of the state type of this build; 1 by default. States of earlier
-// versions are migrated with MigrateState when they are read. A process whose StateVersion is lower
-// than the version of a state gets no calls for that state. The calls wait for a process that knows
-// the version.
+// StateVersion is the version of the state type of this build; 1 by default. MigrateState says how
+// the engine turns states of earlier versions into this version when it reads them. A process whose
+// StateVersion is lower than the version of a state gets no calls for that state. The calls wait
+// for a process that knows the version.
 func StateVersion(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.stateVersion = &n })
 }
 
-// MigrateState turns a state of one version, which from names, into one of the next version. The
-// engine chains such functions up to StateVersion when it reads a state, and stores the result with
-// the next operation that succeeds. The functions must be pure, because they may run many times.
+// MigrateState turns a state of version from into a state of version from+1. When the engine reads
+// a state, it applies these functions one after the other up to StateVersion, and stores the result
+// with the next operation that succeeds. The functions must be pure, because they may run many
+// times.
 func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOption {
 	m := stateMigration{
 		from: from, old: reflect.TypeFor[Old](), next: reflect.TypeFor[New](), missing: fn == nil,
@@ -82,7 +84,7 @@ func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOptio
 // state.
 func OperationLog(n int) EntityOption { return entityOption(func(o *entityOptions) { o.log = &n }) }
 
-// LogInputs adds the stored form of each input to the OperationLog, if it has at most 1 KiB.
+// LogInputs adds the stored form of each input of at most 1 KiB to the OperationLog.
 func LogInputs() EntityOption { return entityOption(func(o *entityOptions) { o.logInputs = true }) }
 
 // defaultOperationTimeout is the OperationTimeout of entities that set none. Services that set none
@@ -110,18 +112,18 @@ func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeK
 		case k == entityKind:
 			wrong("Concurrency is for services: operations of an entity never overlap")
 		case *n < 0:
-			wrong("Concurrency(%d) is below zero", *n)
+			wrong("Concurrency(%d) must be >= 0", *n)
 		}
 	}
 
 	if n := o.mailbox; n != nil && *n < 1 {
-		wrong("MailboxSize(%d) has no room for a call", *n)
+		wrong("MailboxSize(%d) must be at least 1", *n)
 	}
 	if n := o.mailboxBytes; n != nil && (*n < 1 || *n > model.MaxMailboxBytes) {
 		wrong("MailboxBytes(%d) must be at least 1 and at most %d", *n, model.MaxMailboxBytes)
 	}
 	if d := o.idle; d != nil && *d <= 0 {
-		wrong("MaxIdle(%s): nothing can be called in no time", *d)
+		wrong("MaxIdle(%s) must be more than 0", *d)
 	}
 	for name, d := range map[string]*time.Duration{"TTL": o.ttl, "IdleTTL": o.idleTTL} {
 		switch {

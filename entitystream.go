@@ -19,13 +19,13 @@ import (
 type Stream[I, T any] struct{ to callTarget }
 
 // NewStream defines a view that answers with a stream. Like a view, fn gets a copy of the committed
-// state and changes nothing. It runs at the same time as operations, locks and other streams of the
+// state and changes nothing. fn runs at the same time as operations, locks and other streams of the
 // key, and has no time limit.
 //
 // send delivers an item. It waits when fn is ahead of the caller by 128 items or 512 KiB. send
 // fails, and ctx ends, when the caller stops reading, when the entity moves to another process, and
-// when this process closes. Then fn should return. For an item of more than 256 KiB, send returns
-// ErrInvalid, and the stream continues.
+// when this process closes. After that, fn should return. For an item of more than 256 KiB, send
+// returns ErrInvalid, and the stream continues.
 func NewStream[S, I, T any](e *Entity[S], name string, fn func(ctx context.Context, state S, in I, send func(T) error) error) *Stream[I, T] {
 	if e == nil {
 		return &Stream[I, T]{orphan(entityKind, name, callerPosition())}
@@ -73,7 +73,7 @@ func beginStream[I, T any](ctx EntityCtx, fn func(context.Context, I, func(T) er
 	})
 }
 
-// encodeItem returns an item in its stored form, in which it is sent. The item is not stored.
+// encodeItem returns an item in the stored form, although the item is only sent and never stored.
 func encodeItem[T any](ctx context.Context, h *host, name string, item T) (model.Payload, error) {
 	p, err := encode(h, "item of stream", name, item)
 	if err != nil {
@@ -89,10 +89,10 @@ func encodeItem[T any](ctx context.Context, h *host, name string, item T) (model
 }
 
 // Read calls the view and yields its items as they arrive, in order, each once. The items are not
-// stored. They reflect the state at the time of the call. The last pair may have an error: that of
-// the code, or an ErrUnavailable if the stream is lost because the entity has moved to another
-// process or the process of the code has ended. Then the caller can read again from the beginning.
-// A loop that ends without an error has received every item.
+// stored. They reflect the state at the time of the call. The last pair may have an error: the
+// error of the code, or an ErrUnavailable if the stream is lost. A stream is lost if the entity
+// moves to another process or the process of the code ends. The caller can then read again from the
+// beginning. A loop that ends without an error has received every item.
 //
 // When the caller leaves the loop or its context ends, the context of the code ends. A caller that
 // takes ten minutes or more for one item gets an ErrTimeout.
@@ -162,7 +162,7 @@ func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, er
 }
 
 // keepStream reports from time to time that the caller still reads, and how many items it has
-// taken. The function that it returns stops this.
+// taken. stop ends these reports.
 func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	at.Do = model.TakeKeep
@@ -174,7 +174,7 @@ func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func())
 			select {
 			case <-ticker.C:
 				at.After = taken.Load()
-				_, _ = c.host().backend.TakeItems(ctx, at) // the next read finds out what is wrong
+				_, _ = c.host().backend.TakeItems(ctx, at) // the next read reports the error
 			case <-ctx.Done():
 				return
 			}
@@ -186,11 +186,11 @@ func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func())
 	}
 }
 
-// leaveStream ends the code of a stream. If the owner cannot be reached, it ends the code itself
-// after the caller has been silent for a while.
+// leaveStream tells the owner of the entity to end the code of a stream. If this message does not
+// reach the owner, the owner ends the code by itself when the caller has been silent for a while.
 func leaveStream(c Client, at model.ItemsTake) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leavePatience)
 	defer cancel()
 	at.Do = model.TakeLeave
-	_, _ = c.host().backend.TakeItems(ctx, at) // see above
+	_, _ = c.host().backend.TakeItems(ctx, at) // without this message, the owner ends the stream later
 }

@@ -14,20 +14,21 @@ var (
 	ErrTimeout  = replay.ErrTimeout  // the scope's time is over
 )
 
-// Errors of the engine, for errors.Is. The error itself names what and which.
+// Errors of the engine, for errors.Is. The text of each error says what failed, and on what.
 var (
-	// what the call names does not exist, such as an execution
+	// what the call names, such as an execution, does not exist
 	ErrNotFound = fault.NewSentinel("not found", fault.NotFound)
-	// the call contradicts what is stored: another input, closed, settled already
+	// the call contradicts what is stored: the key has another input, the execution is closed, or
+	// the promise is already settled
 	ErrConflict = fault.NewSentinel("conflict", fault.Conflict, fault.AlreadyExists)
-	// the call itself is wrong
+	// an argument of the call is wrong
 	ErrInvalid = fault.NewSentinel("invalid", fault.Invalid, fault.WrongType)
-	// a value does not fit the type that the code reads it as; also an ErrInvalid
+	// a value does not fit the type that the code expects; errors.Is also matches ErrInvalid
 	ErrWrongType   = fault.NewSentinel("wrong type", fault.WrongType)
 	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)  // try later
 	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable) // try again
 	// the execution cannot continue until an operator or a new build changes something
-	ErrBlocked = fault.NewSentinel("the execution is kept", fault.Blocked)
+	ErrBlocked = fault.NewSentinel("the execution is blocked", fault.Blocked)
 )
 
 var kinds = map[fault.Kind]error{
@@ -44,10 +45,10 @@ type engineError struct {
 
 func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
 
-// public makes an error recognisable for users. Every exported function calls public or remote
-// once, on the error that it returns. All other functions return errors unchanged. Errors of
-// package fault need neither, unless their kind is Canceled or Timeout, because errors.Is compares
-// their kind with the sentinels above.
+// public lets users recognise an error with errors.Is. Every exported function calls public or
+// remote once, on the error that it returns. All other functions return errors unchanged. Errors of
+// package fault need this only if their kind is Canceled or Timeout: errors.Is already compares all
+// other kinds with the sentinels above.
 func public(err error) error {
 	if err == nil {
 		return nil
@@ -58,8 +59,9 @@ func public(err error) error {
 	return err
 }
 
-// RemoteError is the error of a step, a child or a workflow that crossed a process or the journal.
-// The errors that it wrapped are lost. It is the same value on replay.
+// RemoteError is the error of a step, a child or a workflow that came from another process or from
+// the journal. It does not contain the errors that the original error wrapped. It is the same value
+// on replay.
 type RemoteError struct {
 	Kind    string // canceled, timeout, panic, … or empty for an error of user code
 	Type    string // Go type of the original error

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A policy field by field. The code of an activity returns Permanent and RetryAfter. Except and If
-// are part of the policy, which says which errors to retry.
+// This example sets each field of a policy. The policy says which errors to retry with Except and
+// If; the code of an activity says it with Permanent and RetryAfter.
 func ExampleRetryPolicy() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		if perdure.Attempt(ctx) < 3 {
@@ -21,10 +21,10 @@ func ExampleRetryPolicy() {
 		return fmt.Sprintf("charged %d after %d attempts", cents, perdure.Attempt(ctx)), nil
 	}, perdure.RetryPolicy{
 		MaxAttempts: 5,                     // all attempts; 0 is no limit
-		Initial:     10 * time.Millisecond, // the first pause,
-		Coefficient: 2,                     // which doubles each time
-		Max:         time.Second,           // up to this,
-		Jitter:      0.1,                   // a tenth more or less
+		Initial:     10 * time.Millisecond, // the first pause
+		Coefficient: 2,                     // the pause doubles each time
+		Max:         time.Second,           // the longest pause
+		Jitter:      0.1,                   // each pause varies by a tenth
 		Except:      []perdure.ErrorKind{perdure.ErrorIs(context.DeadlineExceeded)},
 	})
 	pay := perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, cents int) (string, error) { return charge.Run(ctx, cents) })
@@ -35,7 +35,7 @@ func ExampleRetryPolicy() {
 	// Output: charged 1999 after 3 attempts <nil>
 }
 
-// An error that another attempt would not change ends the step at once. The workflow sees the
+// If another attempt cannot help, the error ends the step immediately. The workflow gets the
 // recorded error, a *RemoteError, which is the same value on every replay.
 func ExampleErrorType() {
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) {
@@ -58,7 +58,7 @@ func ExampleErrorType() {
 // All attempts of a step have the same key, and no other step has it. A service that remembers keys
 // does the work once.
 func ExampleIdempotencyKey() {
-	done := map[string]string{} // the service remembers it
+	done := map[string]string{} // what the service remembers
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		key := perdure.IdempotencyKey(ctx)
 		if receipt, ok := done[key]; ok {
@@ -72,7 +72,7 @@ func ExampleIdempotencyKey() {
 		if err != nil {
 			return "", err
 		}
-		second, err := charge.Run(ctx, cents) // the same input again is another step
+		second, err := charge.Run(ctx, cents) // a second step with the same input
 		return first + ", " + second, err
 	})
 
@@ -145,8 +145,8 @@ func (p *Party) plan(ctx perdure.WorkflowCtx, guests []string) ([]string, error)
 	return perdure.All(ctx, fs...)
 }
 
-// GroupOf passes all activities of a group, and the workflow around it, at once. An error names the
-// field that was forgotten.
+// GroupOf passes all activities of a group and its workflow as one definition. If a field is
+// forgotten, the error names it.
 func ExampleGroupOf() {
 	party := NewParty(NewMailing("Ada"))
 	app := embedded.MustOpen("memory:", perdure.GroupOf(party))

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An activity is a function with side effects. Its outcome is journaled; on replay it is returned
-// without calling the function.
+// An activity is a function with side effects. The engine records its outcome in the journal. On
+// replay, the step returns the recorded outcome and does not call the function.
 func ExampleActivity() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		// Real code would pass perdure.IdempotencyKey(ctx) to the payment service.
@@ -49,7 +49,7 @@ func ExampleDo() {
 }
 
 // The engine retries a failed attempt according to the policy of the call or of the activity.
-// Pauses are durable: they continue when the process dies.
+// Pauses are durable: a crash of the process does not end them.
 func ExampleRetryPolicy_perCall() {
 	errBusy := errors.New("busy")
 	book := perdure.NewActivity("book", func(ctx context.Context, seat string) (string, error) {
@@ -80,7 +80,7 @@ func ExampleRetryPolicy_perCall() {
 	// Output: 12a at attempt 3; then busy <nil>
 }
 
-// Permanent ends the attempts, because another one would not help.
+// After a Permanent error the engine makes no further attempt, because it would not help.
 func ExamplePermanent() {
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) {
 		return "", perdure.Permanent(errors.New("card refused"))
@@ -93,7 +93,7 @@ func ExamplePermanent() {
 	// Output: card refused
 }
 
-// RetryAfter is for services that say when to come back.
+// RetryAfter is for services that say when to try again.
 func ExampleRetryAfter() {
 	fetch := perdure.NewActivity("fetch", func(ctx context.Context, _ string) (int, error) {
 		if perdure.Attempt(ctx) == 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An App runs executions and gives access to them. Close lets running steps finish; everything else
-// continues when the store is opened again.
+// An App runs executions and gives access to them. Close lets running steps finish. Everything else
+// continues when a process opens the store again.
 func ExampleApp() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app, err := embedded.Open(context.Background(), "memory:", double)
@@ -83,7 +83,7 @@ func ExampleHistories_Events() {
 	// 2 closed  "Hello World" <nil>
 }
 
-// Terminate ends an execution at once, and its clean-up code does not run. Prefer Cancel where the
+// Terminate ends an execution immediately, and its clean-up code does not run. Prefer Cancel if the
 // code can react.
 func ExampleExecutions_Terminate() {
 	stubborn := perdure.NewWorkflow("stubborn", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -108,8 +108,8 @@ func ExampleExecutions_Terminate() {
 	// Output: terminated / terminated: it does not listen
 }
 
-// A paused execution does not continue until it is resumed. Signals that arrive in between are
-// kept.
+// A paused execution does not continue until it is resumed. The engine keeps signals that arrive in
+// between.
 func ExampleExecutions_Pause() {
 	paid := perdure.NewSignal[int]("paid")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return paid.Receive(ctx) })
@@ -137,7 +137,7 @@ func ExampleExecutions_Pause() {
 	// 5 <nil>
 }
 
-// Stranded lists executions that no live process can continue. Look at it after a deploy. Here, the
+// Stranded lists executions that no live process can continue. Call it after a deploy. Here, the
 // new build has renamed a workflow.
 func ExampleExecutions_Stranded() {
 	wait := func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(time.Hour) }
@@ -217,8 +217,8 @@ func ExampleInfo() {
 	// charged <nil>
 }
 
-// Only the version of the program that started a pinned execution continues it. After a deploy
-// without the old version it is listed as stranded.
+// Only the version of the program that started a pinned execution continues it. After a deploy, if
+// no process of the old version runs, Stranded lists the execution.
 func ExamplePinned() {
 	goOn := perdure.NewSignal[perdure.Void]("go-on")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

@@ -32,7 +32,7 @@ func ExampleWorkflowCtx() {
 	// Output: true <nil>
 }
 
-// Sleep is durable, and an execution that sleeps costs nothing: neither memory nor a goroutine.
+// Sleep is durable. An execution that sleeps needs neither memory nor a goroutine.
 func ExampleWorkflowCtx_Sleep() {
 	remind := perdure.NewWorkflow("remind", func(ctx perdure.WorkflowCtx, in time.Duration) (string, error) {
 		if err := ctx.Sleep(in); err != nil {
@@ -46,14 +46,13 @@ func ExampleWorkflowCtx_Sleep() {
 	// Output: it is time <nil>
 }
 
-// WithTimeout returns a scope. Every wait under it ends when its time is over, no matter what it
-// waits for.
+// WithTimeout returns a scope. Every wait in the scope ends when the time of the scope is over.
 func ExampleWorkflowCtx_WithTimeout() {
 	paid := perdure.NewSignal[int]("paid")
 	bill := perdure.NewWorkflow("bill", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		within := ctx.WithTimeout(10 * time.Millisecond)
 		for sum := 0; sum < 100; {
-			n, err := paid.Receive(within) // all rounds share the deadline
+			n, err := paid.Receive(within) // all receives share the deadline
 			if errors.Is(err, perdure.ErrTimeout) {
 				return fmt.Sprintf("only %d were paid in time", sum), nil
 			}
@@ -106,8 +105,8 @@ func ExampleWorkflowCtx_OnFailure() {
 	// book flight, book car, return car, return flight
 }
 
-// Defer runs its function when the execution really ends, in any way. A Go defer statement would
-// also run each time the execution leaves memory.
+// Defer runs its function when the execution ends, for any reason. A Go defer statement would also
+// run each time the execution leaves memory.
 func ExampleWorkflowCtx_Defer() {
 	var log []string
 	note := perdure.NewActivity("note", func(_ context.Context, what string) (perdure.Void, error) {
@@ -135,7 +134,8 @@ func ExampleWorkflowCtx_Defer() {
 func ExampleWorkflowCtx_Detached() {
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if err := ctx.Sleep(time.Hour); errors.Is(err, perdure.ErrCanceled) {
-			// The scope of ctx has ended: a step under it would end at once, this one runs.
+			// The scope of ctx has ended, so a step in it would fail immediately. This step runs,
+			// because its scope is detached.
 			return perdure.Do(ctx.Detached(), "save", func(context.Context) (string, error) { return "saved what there was", nil })
 		}
 		return "", errors.New("an hour is over")
@@ -193,7 +193,7 @@ func ExampleWorkflowCtx_Log() {
 
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelError,
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // remove what differs each time
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // remove attributes that differ in every run
 			if a.Key == slog.TimeKey || a.Key == "run_id" {
 				return slog.Attr{}
 			}

@@ -25,7 +25,7 @@ func ExampleWorkflowCtx_ShouldContinueAsNew() {
 			}
 			in.Handled++
 		}
-		return 0, desk.ContinueAsNew(in) // the next run gets the signals that this one did not take
+		return 0, desk.ContinueAsNew(in) // the next run gets the signals that this run did not receive
 	})
 
 	ctx := context.Background()

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A task that fails permanently is kept with its input and every error. Requeue it when the cause
-// is gone.
+// The engine keeps a task that failed permanently, with its input and all its errors. Requeue the
+// task when the cause is fixed.
 func ExampleDeadTasks() {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -53,7 +53,8 @@ func ExampleDeadTasks() {
 	// charged 500 <nil>
 }
 
-// RequeueAll requeues one dead task of a group first, and the others when that one has completed.
+// RequeueAll requeues one dead task of a group first. When that task has completed, it requeues the
+// others.
 func ExampleDeadTasks_RequeueAll() {
 	var broken atomic.Bool
 	broken.Store(true)

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A program that has used its own store moves to a server by one line. Its definitions and calls
-// stay the same.
+// To move a program from its own store to a server, change one line. Its definitions and calls stay
+// the same.
 func ExampleDial() {
 	greet := perdure.NewWorkflow("greet", func(_ perdure.WorkflowCtx, name string) (string, error) { return "hello " + name, nil })
 	serve := func(ctx context.Context) error {
@@ -25,7 +25,7 @@ func ExampleDial() {
 	_ = serve
 }
 
-// A server on another machine asks for a token. The connection uses TLS.
+// A server on another machine needs a token. The connection uses TLS.
 func ExampleDialer() {
 	dialer := perdure.Dialer{Token: os.Getenv("PERDURE_TOKEN"), Version: "v1.4.2", Tasks: perdure.TaskConfig{Slots: 20}}
 	connect := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {
@@ -33,7 +33,7 @@ func ExampleDialer() {
 	}
 	_ = connect
 
-	// A URL never carries the token, because URLs end up in logs.
+	// A URL must not contain the token, because URLs end up in logs.
 	_, err := dialer.Dial(context.Background(), "grpc://secret@one.example.com:7800")
 	fmt.Println(err)
 	// Output: the URL of the server has a user name: keys are given apart from it (use grpc://host:7800, or unix:<path>)

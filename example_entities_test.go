@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Operators find the entities that have changed lately, and more than once.
+// Operators find the entities that have changed recently, and more than once.
 func ExampleEntities_Find() {
 	counters := perdure.NewEntity[int]("counter")
 	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
@@ -33,7 +33,7 @@ func ExampleEntities_Find() {
 	// Output: eu-2 10 <nil>
 }
 
-// An operator repairs a state that a mistake in the code has left.
+// A mistake in the code has left a wrong state. An operator repairs it.
 func ExampleEntities_Edit() {
 	counters := perdure.NewEntity[int]("counter")
 	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
@@ -57,7 +57,7 @@ func ExampleEntities_Edit() {
 	}
 	fmt.Println(add.Call(c, "eu-1", 3))
 
-	// The state has changed since.
+	// The edit above has changed the version.
 	_, err = app.Entities().Edit(ctx, seen.Ref, seen.Version, []byte("0"))
 	fmt.Println(errors.Is(err, perdure.ErrConflict))
 	// Output:
@@ -65,7 +65,7 @@ func ExampleEntities_Edit() {
 	// true
 }
 
-// Operators list entities and look at one: its state, and why calls of it wait.
+// Operators list entities and describe one of them: its state, and why its calls wait.
 func ExampleEntities_Describe() {
 	counters := perdure.NewEntity[int]("counter")
 	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An entity is a value per key that only its operations change, one at a time. It needs no start:
-// the first operation finds the zero value.
+// An entity is a value per key that only its operations change, one at a time. A program does not
+// create an entity: the first operation of a key gets the zero value.
 func ExampleEntity() {
 	type stock struct{ Pieces int }
 	shelves := perdure.NewEntity[stock]("shelf")
@@ -44,8 +44,8 @@ func ExampleEntity() {
 	// {0} false <nil>
 }
 
-// A workflow calls operations as steps. Each takes effect once, even after crashes, and the
-// workflow handles its error.
+// A workflow calls operations as steps. Each step takes effect once, even after crashes. The
+// workflow can handle the error of an operation.
 func ExampleOperation() {
 	type seats struct{ Free int }
 	trains := perdure.NewEntity[seats]("train")
@@ -152,7 +152,7 @@ func ExampleEntityCtx() {
 	if _, err := deposit.Call(c, "ann", 1500); err != nil {
 		panic(err)
 	}
-	fmt.Println(review.Run(c, "ann", perdure.RawKey("ann"))) // attaches, or starts it first
+	fmt.Println(review.Run(c, "ann", perdure.RawKey("ann"))) // attaches to the execution, or starts it if the message has not arrived yet
 	fmt.Println(shut.Call(c, "ann", perdure.Void{}))
 	fmt.Println(shut.Call(c, "ann", perdure.Void{}))
 	// Output:
@@ -192,7 +192,7 @@ func ExampleBindOperation() {
 // A service has no state, and the engine stores nothing for it unless an RPC is Persisted.
 func ExampleService() {
 	var mu sync.Mutex
-	names := map[string]string{"u-1": "ann"} // a cache of data that is elsewhere
+	names := map[string]string{"u-1": "ann"} // a cache; the data itself is elsewhere
 	users := perdure.NewService("users", perdure.Concurrency(4))
 	profile := perdure.NewRPC(users, "profile", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) {
 		mu.Lock()

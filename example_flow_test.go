@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Activities name limits and breakers. Rules define them; the store keeps the rules, and operators
-// may change them while tasks run.
+// Activities name limits and breakers, and rules define them. The store keeps the rules. Operators
+// may change a rule while tasks run.
 func ExampleLimits() {
 	ctx := context.Background()
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) { return fmt.Sprint("charged ", cents), nil },
@@ -48,7 +48,8 @@ func ExampleLimits() {
 	// bank 100 0 bank closed payments
 }
 
-// A rule gives a circuit breaker to an activity that names none. Operators open and close it.
+// This rule gives a circuit breaker to an activity that has no Breaker option. Operators open and
+// close the breaker.
 func ExampleBreakers() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
@@ -79,7 +80,7 @@ func ExampleBreakers() {
 	// sent to ann <nil>
 }
 
-// A paused queue is paused in all processes. Each process has its own number of slots.
+// Pausing a queue pauses it in all processes. Each process has its own number of slots.
 func ExampleQueues() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A future is a result to wait for: of a step, a child, a timer, a signal, a promise, or a
-// coroutine.
+// A future is a result that the code can wait for: the result of a step, a child, a timer, a
+// signal, a promise, or a coroutine.
 func ExampleFuture() {
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) { return n * n, nil })
 	both := perdure.NewWorkflow("both", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
@@ -58,7 +58,7 @@ func ExampleSelect() {
 	watch := perdure.NewWorkflow("watch", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		got := 0
 		for late := ctx.Timer(30 * time.Millisecond); ; {
-			next := poke.Next(ctx) // the same future until its Get, so no signal is lost
+			next := poke.Next(ctx) // Next returns the same future until its Get, so no signal is lost
 			first, err := perdure.Select(ctx, next, late)
 			if err != nil {
 				return "", err
@@ -98,7 +98,8 @@ func ExampleRace() {
 	// Output: the answer of near <nil>
 }
 
-// FirstN takes the first n successes, in the order in which they complete, and cancels the rest.
+// FirstN takes the first n values, in the order in which they arrive, and cancels the other
+// futures.
 func ExampleFirstN() {
 	quorum := perdure.NewWorkflow("quorum", func(ctx perdure.WorkflowCtx, delays []time.Duration) ([]int, error) {
 		var votes []*perdure.Future[int]
@@ -114,7 +115,7 @@ func ExampleFirstN() {
 }
 
 // All waits for all futures and returns their values in order. On the first error it returns that
-// and cancels the rest.
+// error and cancels the other futures.
 func ExampleAll() {
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) {
 		if n < 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Retry continues a failed execution before the step that failed. The steps before it keep their
+// Retry continues a failed execution just before the step that failed. The earlier steps keep their
 // results.
 func ExampleExecutions_Retry() {
 	reserved, stock := 0, 0

@@ -9,15 +9,15 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An operator interrupts an operation that takes too long. It has changed nothing, and the next
-// call runs.
+// An operator interrupts an operation that takes too long. The operation has changed nothing, and
+// the next call runs.
 func ExampleMailboxes_Interrupt() {
 	begun := make(chan struct{})
 	prices := perdure.NewEntity[int]("price")
 	recompute := perdure.NewOperation(prices, "recompute", func(ctx perdure.EntityCtx, cents *int, n int) (int, error) {
 		*cents = n
 		close(begun)
-		<-ctx.Context().Done() // a long computation that looks at its context
+		<-ctx.Context().Done() // a long computation that checks its context
 		return 0, context.Cause(ctx.Context())
 	})
 	set := perdure.NewOperation(prices, "set", func(_ perdure.EntityCtx, cents *int, n int) (int, error) {
@@ -49,8 +49,8 @@ func ExampleMailboxes_Interrupt() {
 	// 100 <nil>
 }
 
-// The engine keeps the last operations of each account, for the people who answer questions about
-// it.
+// The engine keeps the last operations of each account. Support staff can see what happened to the
+// account.
 func ExampleOperationLog() {
 	accounts := perdure.NewEntity[int]("account", perdure.OperationLog(2), perdure.LogInputs())
 	withdraw := perdure.NewOperation(accounts, "withdraw", func(_ perdure.EntityCtx, cents *int, n int) (int, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Queries find executions by their labels. The code may change them.
+// Queries find executions by their labels. Workflow code may change the labels.
 func ExampleLabels() {
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		return "packed", ctx.SetLabel("stage", "packed")

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A reservation ends by itself, unless it is paid before.
+// A reservation ends by itself, unless the customer pays in time.
 func ExampleOperation_SendLater() {
 	seats := perdure.NewEntity[string]("seat")
 	reserve := perdure.NewOperation(seats, "reserve", func(_ perdure.EntityCtx, by *string, who string) (perdure.Void, error) {

@@ -53,7 +53,7 @@ func ExampleWorkflowCtx_Lock() {
 	}
 
 	var both sync.WaitGroup
-	// in either order: neither transfer waits for the other without end
+	// The transfers lock the accounts in opposite orders, and still do not deadlock.
 	for _, t := range []transfer{{"ann", "bob", 30}, {"bob", "ann", 20}} {
 		both.Go(func() { _, _ = move.Run(c, t) })
 	}
@@ -74,7 +74,7 @@ func ExampleLockSet() {
 	count := perdure.NewOperation(shelves, "count", func(_ perdure.EntityCtx, s *shelf, _ perdure.Void) (int, error) { return s.Pieces, nil })
 
 	inventory := perdure.NewWorkflow("inventory", func(ctx perdure.WorkflowCtx, keys []string) (string, error) {
-		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // only locks use this name
+		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // the name of a lock; there is no entity of this type
 		for _, k := range keys {
 			set = append(set, shelves.Ref(k))
 		}
@@ -89,7 +89,7 @@ func ExampleLockSet() {
 				}
 				total += n
 			}
-			// the call itself fails, and nothing is sent
+			// The call returns an error, and nothing is sent.
 			_, other = count.Call(ctx, "elsewhere", perdure.Void{})
 			return nil
 		})
@@ -104,7 +104,7 @@ func ExampleLockSet() {
 	// 0 pieces; call of count of shelf/elsewhere, which is not among the locked entities: lock it together with them <nil>
 }
 
-// The token of the lock protects what an activity writes outside the engine.
+// The fencing token of the lock protects what an activity writes outside the engine.
 func ExampleFence() {
 	printers := perdure.NewEntity[int]("printer")
 	var last int64 // the largest token that the printer has seen

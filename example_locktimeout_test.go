@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A workflow stops waiting for a lock after a time, and operators see which execution holds it.
+// A workflow stops waiting for a lock after some time. Operators see which execution holds the
+// lock.
 func ExampleWorkflowCtx_Lock_timeout() {
 	printers := perdure.NewEntity[[]string]("printer")
 	print := perdure.NewOperation(printers, "print", func(_ perdure.EntityCtx, s *[]string, page string) (int, error) {
@@ -46,7 +47,7 @@ func ExampleWorkflowCtx_Lock_timeout() {
 		panic(err)
 	}
 
-	for held := false; !held; { // until it has the lock
+	for held := false; !held; { // until the repair has the lock
 		info, err := app.Entities().Describe(ctx, printers.Ref("p-1"))
 		if err != nil {
 			panic(err)

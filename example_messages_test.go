@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A signal is a message that the code receives when it is ready. It receives signals of one name in
-// the order in which they arrived.
+// A signal is a message that the code receives when it is ready. The code receives signals of one
+// name in the order in which they arrived.
 func ExampleSignal() {
 	item := perdure.NewSignal[string]("item")
 	packing := perdure.NewWorkflow("packing", func(ctx perdure.WorkflowCtx, n int) ([]string, error) {
@@ -42,14 +42,14 @@ func ExampleSignal() {
 	}
 
 	fmt.Println(exec.Result(c))
-	fmt.Println(errors.Is(item.Send(c, exec, "late"), perdure.ErrConflict)) // it has ended
+	fmt.Println(errors.Is(item.Send(c, exec, "late"), perdure.ErrConflict)) // the execution has ended
 	// Output:
 	// [lamp desk] <nil>
 	// true
 }
 
-// Signal-with-start: the call starts the execution if it does not exist, and delivers the signal in
-// the same commit.
+// Start with a signal starts the execution if it does not exist, and delivers the signal in the
+// same commit.
 func ExampleSignal_With() {
 	visit := perdure.NewSignal[string]("visit")
 	visitors := perdure.NewWorkflow("visitors", func(ctx perdure.WorkflowCtx, _ string) ([]string, error) {
@@ -66,7 +66,7 @@ func ExampleSignal_With() {
 	c := app.With(context.Background())
 
 	var exec perdure.Execution[[]string]
-	for _, who := range []string{"ann", "bob"} { // the first one starts it
+	for _, who := range []string{"ann", "bob"} { // the first call starts the execution
 		var err error
 		if exec, err = visitors.Start(c, "monday", visit.With(who)); err != nil {
 			panic(err)
@@ -77,8 +77,8 @@ func ExampleSignal_With() {
 	// Output: [ann bob] <nil>
 }
 
-// A promise gets one value, which never changes. Any code may resolve it, before or while the
-// workflow waits.
+// A promise gets one value, which never changes. Any code may resolve it, before the workflow waits
+// or later.
 func ExamplePromise() {
 	type verdict struct {
 		OK bool
@@ -113,8 +113,8 @@ func ExamplePromise() {
 	// expired <nil>
 }
 
-// An update is a request to running code: it has a check, an answer, and its own steps if it needs
-// them.
+// An update is a request to running code. The code can validate it, runs steps if it needs them,
+// and answers.
 func ExampleUpdate() {
 	type item struct {
 		SKU string
@@ -154,7 +154,7 @@ func ExampleUpdate() {
 	// 0 0 of desk: it must be at least one
 }
 
-// A query asks running code for a value in memory. The history does not mention it.
+// A query asks running code for a value in memory. The history does not record the query.
 func ExampleQuery() {
 	progress := perdure.NewQuery[perdure.Void, string]("progress")
 	count := perdure.NewWorkflow("count", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -188,7 +188,8 @@ func ExampleQuery() {
 	// Output: 2 of 4
 }
 
-// A query also works after the end: the engine replays the history and runs no step.
+// A query also works after the execution has ended: the engine replays the history and runs no
+// step.
 func ExampleQuery_Ask() {
 	picked := perdure.NewQuery[perdure.Void, []string]("picked")
 	pick := perdure.NewWorkflow("pick", func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -214,8 +215,8 @@ func ExampleQuery_Ask() {
 	// [item 0 item 1] <nil>
 }
 
-// State is durable and belongs to the execution: it can be read when no worker has the code, and
-// after the end.
+// State is durable and belongs to the execution. It can be read even if no worker has the code, and
+// after the execution has ended.
 func ExampleState() {
 	phase := perdure.NewState[string]("phase")
 	build := perdure.NewWorkflow("build", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

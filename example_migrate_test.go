@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The state of the first build has one name, and that of the second build has two. The engine
-// migrates a state when it reads it, and stores it with the next operation. After that the first
+// In the first build, the state has one name. In the second build, it has two. The engine migrates
+// a state when it reads it, and stores the new form with the next operation. After that the first
 // build cannot read the state, so its calls wait.
 func ExampleMigrateState() {
 	dir, err := os.MkdirTemp("", "perdure")

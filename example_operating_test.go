@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A query finds executions by label, and one call signals all of them.
+// A query finds executions by label. One call of Batch signals all of them.
 func Example_operating() {
 	approved := perdure.NewSignal[bool]("approved")
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, item string) (string, error) {

@@ -15,7 +15,8 @@ var digest = perdure.NewWorkflow("digest", func(ctx perdure.WorkflowCtx, to stri
 	return fmt.Sprintf("digest for %s, scheduled: %t", to, scheduled), nil
 })
 
-// Opening the app creates the schedule. It fires whether or not this process is alive.
+// Opening the app creates the schedule. The schedule also fires while this process does not run, if
+// another process serves it.
 func ExampleSchedule() {
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("0 2 * * *", "Europe/Berlin"), digest.Job("everybody"), perdure.OverlapSkip)
 	app := embedded.MustOpen("memory:", digest, nightly)
@@ -29,7 +30,8 @@ func ExampleSchedule() {
 		panic(err)
 	}
 
-	// The schedule has asked for the execution, which begins a moment later.
+	// The schedule has recorded the start of the execution. The execution itself starts a moment
+	// later.
 	last := perdure.Execution[string]{Ref: info.Last[0]}
 	text, err := last.Result(ctx)
 	for errors.Is(err, perdure.ErrNotFound) {
@@ -43,8 +45,8 @@ func ExampleSchedule() {
 	// 1 0 2 * * * Europe/Berlin
 }
 
-// A time that the clock skips in spring is due at the first moment after the gap. A time that it
-// repeats in autumn is due once.
+// A time that the clock skips in spring fires at the first moment after the gap. A time that the
+// clock repeats in autumn fires once.
 func ExampleSchedule_Next() {
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("30 2 * * *", "Europe/Berlin"), digest.Job("everybody"))
 	spring, _ := nightly.Next(time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), 2)
@@ -59,7 +61,7 @@ func ExampleSchedule_Next() {
 	// 2026-10-26T01:30:00Z
 }
 
-// Backfill starts an execution for every tick that has none, or only a failed one.
+// Backfill starts an execution for every fire time that has none, or only a failed one.
 func ExampleSchedule_Backfill() {
 	hourly := perdure.NewSchedule("hourly", perdure.Every(time.Hour), digest.Job("the boss"), perdure.PausedAtFirst("not in use yet"))
 	app := embedded.MustOpen("memory:", digest, hourly)
@@ -73,7 +75,7 @@ func ExampleSchedule_Backfill() {
 	// true not in use yet 1
 }
 
-// All processes count an interval from the same moment; Offset moves it.
+// All processes count an interval from the same moment. Offset moves that moment.
 func ExampleCadence() {
 	s := perdure.NewSchedule("s", perdure.Every(time.Hour).Offset(5*time.Minute), digest.Job(""))
 	next, err := s.Next(time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC), 1)
@@ -102,7 +104,7 @@ func ExampleJob() {
 	// Output: 1 <nil>
 }
 
-// Overlap decides what a tick does while the execution of an earlier tick is open.
+// Overlap decides what happens at a fire time while an earlier execution of the schedule is open.
 func ExampleOverlap() {
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })
 	s := perdure.NewSchedule("s", perdure.Cron("@daily", ""), wait.Job(1), perdure.OverlapQueue)
@@ -110,7 +112,7 @@ func ExampleOverlap() {
 	defer app.Close()
 	ctx := app.With(context.Background())
 	fmt.Println(s.Trigger(ctx)) // starts an execution
-	fmt.Println(s.Trigger(ctx)) // waits until that one ends
+	fmt.Println(s.Trigger(ctx)) // waits until the first execution ends
 	info, _ := s.Describe(ctx)
 	fmt.Println(info.Overlap, len(info.Open), info.Waiting.IsZero())
 	// Output:

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// One process at a time publishes the messages. Its successor continues after the last message that
-// was published.
+// One process at a time publishes the messages. The next process continues after the last message
+// that was published.
 func ExampleSingleton() {
 	messages := []string{"hello", "world"}
 	published := make(chan string)
@@ -30,7 +30,7 @@ func ExampleSingleton() {
 			}
 		}
 
-		<-ctx.Done() // nothing is left to do
+		<-ctx.Done() // all messages are published
 		return nil
 	})
 

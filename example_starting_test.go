@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The execution exists at once; its code starts later.
+// The execution exists immediately; its code starts later.
 func ExampleStartDelay() {
 	remind := perdure.NewWorkflow("remind", func(_ perdure.WorkflowCtx, whom string) (string, error) { return "reminded " + whom, nil })
 	app := embedded.MustOpen("memory:", remind)

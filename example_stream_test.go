@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A log streams its lines. The code of the stream waits for the caller, and ends when the caller
-// leaves.
+// A log streams its lines. The code of the stream waits while the caller is busy, and ends when the
+// caller leaves the loop.
 func ExampleStream() {
 	logs := perdure.NewEntity[[]string]("log")
 	write := perdure.NewOperation(logs, "write", func(_ perdure.EntityCtx, lines *[]string, line string) (int, error) {

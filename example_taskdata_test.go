@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The next attempt of a task reads the state that the last one saved. This task continues after the
-// last stored page, on any worker.
+// The next attempt of a task reads the state that the last attempt saved. This task continues after
+// the last stored page, on any worker.
 func ExampleState_Save() {
 	page := perdure.NewState[int]("page")
 	importer := perdure.NewActivity("import", func(ctx context.Context, pages int) (int, error) {
@@ -20,7 +20,7 @@ func ExampleState_Save() {
 		}
 		for ; done < pages; done++ {
 			// … fetch and store a page …
-			if err := page.Save(ctx, done+1); err != nil { // durable when it returns
+			if err := page.Save(ctx, done+1); err != nil { // when Save returns, the value is durable
 				return 0, err
 			}
 			if done == 1 && perdure.Attempt(ctx) == 1 {
@@ -44,7 +44,7 @@ func ExampleState_Save() {
 	// 0 false <nil>
 }
 
-// The engine keeps the log lines of a task. Following them ends with the task.
+// The engine keeps the log lines of a task. With Follow, the loop ends when the task ends.
 func ExampleLog() {
 	greet := perdure.NewActivity("greet", func(ctx context.Context, name string) (perdure.Void, error) {
 		perdure.Log(ctx).Info("hello", "name", name)
@@ -70,8 +70,8 @@ func ExampleLog() {
 	// WARN that was all
 }
 
-// A task streams its output while it produces it. A reader that returns passes the last position
-// that it has seen.
+// A task streams its output while it produces it. To continue an earlier read, a reader passes the
+// position of the last item that it has seen.
 func ExampleStreamItem() {
 	chat := perdure.NewActivity("chat", func(ctx context.Context, prompt string) (string, error) {
 		var answer strings.Builder

@@ -11,7 +11,7 @@ import (
 )
 
 // Any process that serves the queue executes an activity with a queue. The process that runs the
-// workflow needs only its name and types.
+// workflow needs only the name and the types of the activity.
 func ExampleOnQueue() {
 	type Photo struct{ ID string }
 	render := perdure.DeclareActivity[Photo, string]("render",
@@ -25,7 +25,7 @@ func ExampleOnQueue() {
 		return perdure.All(ctx, urls...) // waits without a goroutine, however long the queue is
 	}, perdure.Uses(render))
 
-	// Elsewhere, on machines that have a GPU:
+	// In another program, on machines that have a GPU:
 	serve := func(ctx context.Context) error {
 		app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 4}}.Open(ctx, "postgres://db/app", render.Bind(func(_ context.Context, p Photo) (string, error) {
 			return "https://cdn/" + p.ID, nil
@@ -50,21 +50,22 @@ func ExampleActivity_Submit() {
 		removed, err := task.Result(app.With(ctx))
 		fmt.Println(removed, err)
 
-		// These tasks have their own policy, which replaces the activity's.
+		// The policy of the submission replaces the policy of the activity.
 		_, err = clean.SubmitMany(app.With(ctx), []string{"a", "b", "c"}, perdure.Exponential(3))
 		return err
 	}
 	_ = submit
 }
 
-// A long task reports its progress. When its worker dies, the next attempt continues from there.
+// A long task reports its progress. If its worker dies, the next attempt continues from the last
+// report.
 func ExampleHeartbeat() {
 	type Copied struct{ Blocks int }
 	backup := perdure.NewActivity("backup", func(ctx context.Context, blocks int) (int, error) {
 		at, _ := perdure.LastProgress[Copied](ctx)
 		for ; at.Blocks < blocks; at.Blocks++ {
 			if err := perdure.Heartbeat(ctx, at); err != nil {
-				return 0, err // cancelled, too late, or the process shuts down
+				return 0, err // the task was cancelled, it timed out, or the process shuts down
 			}
 		}
 		return at.Blocks, nil
@@ -72,7 +73,7 @@ func ExampleHeartbeat() {
 	_ = backup
 }
 
-// A task that cannot continue now gives itself back, without consuming an attempt.
+// A task that cannot continue now goes back to the queue and uses up no attempt.
 func ExampleSnooze() {
 	errClosed := errors.New("closed at night")
 	ring := func() error { return errClosed }
@@ -85,20 +86,21 @@ func ExampleSnooze() {
 	_ = deliver
 }
 
-// TaskConfig says how many tasks a process executes at once, and which queues it serves in addition
-// to the queues of its activities.
+// TaskConfig says how many tasks a process executes at the same time, and which queues it serves in
+// addition to the queues of its activities.
 func ExampleTaskConfig_queues() {
 	open := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {
 		return embedded.Config{Tasks: perdure.TaskConfig{
 			Slots:        50,
 			Queues:       []string{"gpu-low"},
-			DrainTimeout: time.Minute, // then running tasks go back to the queue
+			DrainTimeout: time.Minute, // after that, running tasks go back to the queue
 		}}.Open(ctx, "postgres://db/app", defs...)
 	}
 	_ = open
 }
 
-// An option belongs to the activity, to one call, or to one submission. The most specific one wins.
+// An option belongs to the activity, to one call, or to one submission. The option of a call or a
+// submission replaces the option of the activity.
 func ExampleTaskOption() {
 	mail := perdure.NewActivity("mail", func(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil },
 		perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.Breaker("smtp"), perdure.ScheduleToStart(time.Hour))

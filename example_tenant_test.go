@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An operator bounds how many executions of a tenant may be open.
+// An operator limits how many executions of a tenant may be open.
 func ExampleTenant_SetAllowance() {
 	approved := perdure.NewSignal[bool]("approved")
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (bool, error) {

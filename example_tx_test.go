@@ -28,7 +28,7 @@ func ExampleNewTxActivity() {
 		panic(err)
 	}
 
-	// The row and the outcome of the step are in one transaction.
+	// One transaction writes the row and the outcome of the step.
 	sell := perdure.NewTxActivity("sell", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, item string) (perdure.Void, error) {
 		_, err := tx.ExecContext(ctx, `insert into sold values (?)`, item)
 		return perdure.Void{}, err

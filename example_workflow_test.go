@@ -16,7 +16,7 @@ func Example() {
 		if err != nil {
 			return "", err
 		}
-		// If the process is killed here, the next one continues.
+		// If the process dies here, the next process continues the execution.
 		return msg, ctx.Sleep(10 * time.Millisecond)
 	})
 	app := embedded.MustOpen("memory:", greet)
@@ -25,8 +25,8 @@ func Example() {
 	// Output: Hello World <nil>
 }
 
-// A workflow is a function whose effects are steps. An execution is identified by the workflow and
-// a key, so Run and Start may be repeated.
+// A workflow is a function whose effects are steps. The workflow and a key identify an execution,
+// so a program may repeat Run and Start.
 func ExampleWorkflow() {
 	type order struct {
 		ID    string
@@ -53,7 +53,8 @@ func ExampleWorkflow() {
 	// true execution order/o-1 was started with another input
 }
 
-// Start returns at once. An Execution is a value that can be stored and used anywhere.
+// Start does not wait for the result. An Execution is a value that a program can store and use
+// anywhere.
 func ExampleWorkflow_Start() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app := embedded.MustOpen("memory:", double)
@@ -93,8 +94,8 @@ func ExampleWorkflow_Run_child() {
 	// Output: [lamp is on its way desk is on its way] <nil>
 }
 
-// ContinueAsNew keeps a history short: the next run has the same key, and its input carries the
-// state.
+// ContinueAsNew keeps a history short. The next run has the same key, and its input carries the
+// state over.
 func ExampleWorkflow_ContinueAsNew() {
 	type month struct{ N, Paid int }
 	rent := perdure.DeclareWorkflow[month, int]("rent") // declared, because it refers to itself
@@ -120,8 +121,8 @@ type shop struct{ price int }
 
 func (s *shop) quote(_ context.Context, n int) (int, error) { return n * s.price, nil }
 
-// A declared handle is a name and types, which a package can publish. The program binds code to it
-// where the dependencies are, and a test binds other code.
+// A declared handle is a name with types, which a package can export. The program binds code to the
+// handle where it has the dependencies, and a test binds other code.
 func ExampleBinding() {
 	quote := perdure.DeclareActivity[int, int]("quote")
 	offers := perdure.NewWorkflow("offer", func(ctx perdure.WorkflowCtx, n int) (int, error) { return quote.Run(ctx, n) }, perdure.Uses(quote))
@@ -133,7 +134,7 @@ func ExampleBinding() {
 	// Output: 15 <nil>
 }
 
-// A Group bundles definitions. Opening reports every mistake in them at once.
+// A Group bundles definitions. Open reports all mistakes in them, in one error.
 func ExampleGroup() {
 	quote := perdure.DeclareActivity[int, int]("quote")
 	offers := perdure.NewWorkflow("offer", func(ctx perdure.WorkflowCtx, n int) (int, error) { return quote.Run(ctx, n) }, perdure.Uses(quote))
@@ -155,7 +156,7 @@ func ExampleKey() {
 	// true
 }
 
-// Reuse decides what a start does with a key whose execution has ended.
+// Reuse decides what a start does if the execution of its key has ended.
 func ExampleReuse() {
 	fails := true
 	pay := perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -181,8 +182,8 @@ func ExampleReuse() {
 	// paid <nil>
 }
 
-// When a parent closes, the engine cancels the children that it has not awaited, unless they are
-// abandoned.
+// When a parent closes, the engine cancels the children that still run, unless they have
+// AbandonChild.
 func ExampleParentClose() {
 	task := perdure.NewWorkflow("task", func(ctx perdure.WorkflowCtx, d time.Duration) (string, error) { return "done", ctx.Sleep(d) })
 	parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -200,7 +201,7 @@ func ExampleParentClose() {
 
 	for _, key := range []string{"bound", "free"} {
 		child := task.Execution(perdure.RawKey(key))
-		waitFor(app, child.Ref, "") // its start message is on its way
+		waitFor(app, child.Ref, "") // the start message of the child may not have arrived yet
 		fmt.Println(child.Result(c))
 	}
 	// Output:
@@ -209,7 +210,7 @@ func ExampleParentClose() {
 	// done <nil>
 }
 
-// A key is enough to refer to an execution; the store is not read.
+// A key is enough to refer to an execution. Execution does not read the store.
 func ExampleExecution() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app := embedded.MustOpen("memory:", double)

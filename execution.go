@@ -15,8 +15,8 @@ func (e Execution[O]) target() Ref { return e.Ref }
 // String is the text form of the Ref.
 func (e Execution[O]) String() string { return e.Ref.String() }
 
-// Result waits until the execution ends and returns its result or its error. It waits through all
-// runs, unless the Ref names one.
+// Result waits until the execution ends and returns its result or its error. If the Ref names a
+// run, Result waits for that run, otherwise for the last run of the execution.
 func (e Execution[O]) Result(c Caller) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()

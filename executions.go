@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/query"
 )
 
-// Executions lists, describes and operates executions of workflows and tasks. Workflow code and
-// programs that wait for one execution use its handle instead ([Execution], [Ref]).
+// Executions lists, describes and operates executions of workflows and tasks. A program that waits
+// for one execution, and workflow code, use the handle of that execution instead ([Execution],
+// [Ref]).
 type Executions struct{ app *App }
 
 // Executions operates the executions of the store.
@@ -59,8 +60,9 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 }
 
 // Stranded returns open executions and tasks that cannot continue by themselves, with the reason.
-// Either no live process has their code, the version that they are pinned to, or a worker for their
-// queue, or the code does not match their history. Call it after a deploy.
+// There are two cases: the code does not match their history, or no live process has what they
+// need: their code, the version that they are pinned to, or a worker for their queue. Call Stranded
+// after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		page, err := x.app.host.backend.Stranded(ctx, x.app.host.tenant, cursor)
@@ -68,8 +70,8 @@ func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	})
 }
 
-// Describe returns the status of an execution. While it is open, it also returns the reason why it
-// waits, and the cause of that reason.
+// Describe returns the status of an execution. For an open execution, it also returns the reason
+// why the execution waits, and the cause of that reason.
 func (x Executions) Describe(ctx context.Context, t Target) (info Info, err error) {
 	defer publish(&err)
 	to, err := t.target().api(x.app.host)
@@ -83,8 +85,8 @@ func (x Executions) Describe(ctx context.Context, t Target) (info Info, err erro
 	return infoOf(&d), nil
 }
 
-// Batch applies do to every execution that a query selects, several at once, and yields the result
-// of each:
+// Batch applies do to every execution that a query selects, to several at the same time, and yields
+// the result of each:
 //
 //	cancel := func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "it moves") }
 //	for e, err := range app.Executions().Batch(ctx, `label.region = "eu"`, cancel) {
@@ -92,8 +94,8 @@ func (x Executions) Describe(ctx context.Context, t Target) (info Info, err erro
 //	}
 //
 // An error of one execution does not stop the others. Batch applies do only to the runs that it has
-// listed, not to runs that start later. A zero Info comes with the error that ends the list. With a
-// nil do, Batch changes nothing and yields the selected executions.
+// listed, not to runs that start later. If the list itself fails, Batch yields a zero Info with the
+// error, and ends. With a nil do, Batch changes nothing and yields the selected executions.
 //
 // Batch does not store its progress. If ctx or the loop ends it early, run it again. If do sends
 // something that must not reach an execution twice, give it a RequestID.
@@ -122,7 +124,7 @@ func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e
 	}
 }
 
-// Pause stops an execution until Resume. A step that runs may finish; the engine keeps signals,
+// Pause stops an execution until Resume. A running step may finish. The engine keeps signals,
 // updates and timers for later.
 func (x Executions) Pause(ctx context.Context, t Target, reason string) error {
 	return x.order(ctx, t, reason, x.app.host.backend.Pause)
@@ -133,14 +135,14 @@ func (x Executions) Resume(ctx context.Context, t Target) error {
 	return x.order(ctx, t, "", x.app.host.backend.Resume)
 }
 
-// Terminate ends an execution at once. Its code does not run again, so no clean-up and no
+// Terminate ends an execution immediately. Its code does not run again, so no clean-up and no
 // compensation runs. To let the code clean up, use Cancel instead.
 func (x Executions) Terminate(ctx context.Context, t Target, reason string) error {
 	return x.order(ctx, t, reason, x.app.host.backend.Terminate)
 }
 
-// Delete removes a closed execution with all its runs, or one run when the Target names it. It
-// returns ErrConflict while the execution is open. A later start with the key begins a new
+// Delete removes a closed execution with all its runs, or one run if the Target names a run. It
+// returns ErrConflict while the execution is open. A later start with the same key begins a new
 // execution.
 func (x Executions) Delete(ctx context.Context, t Target) error {
 	to, err := t.target().api(x.app.host)
@@ -185,8 +187,9 @@ type Info struct {
 	Ref    Ref // names the run too
 	Status Status
 	Reason string // why it waits; empty once it has ended
-	// Because follows the reason down to its cause, with one sentence per link: what the awaited
-	// child waits for, or which execution holds the lock. Describe fills it, List does not.
+	// Because follows the reason down to its cause, with one sentence per link. For example, it
+	// says what the awaited child waits for, or which execution holds the lock. Describe fills it,
+	// List does not.
 	Because []string
 	Started time.Time
 	Closed  time.Time // zero while open

@@ -33,7 +33,7 @@ func runFlow(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdur
 	})
 }
 
-// meter counts the tasks that run at a time, by key, and remembers the maximum.
+// meter counts, for each key, how many tasks run at the same time, and remembers the maximum.
 type meter struct {
 	mu     sync.Mutex
 	inside map[string]int
@@ -103,7 +103,7 @@ func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return info.Reason
 }
 
-// As many tasks as the limit allows run at a time while enough of them wait, and never more, no
+// While enough tasks wait, as many tasks run at a time as the limit allows, and never more, no
 // matter how many slots there are. The same is true when the limit changes while tasks run.
 func TestLimitOfConcurrency(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func TestLimitOfRate(t *testing.T) {
 		for _, at := range begun {
 			perMinute[int(at.Sub(began)/time.Minute)]++
 		}
-		// the burst starts at once, then one task every two seconds
+		// The tasks of the burst start together, and then one task starts every two seconds.
 		if perMinute[0] != 30+4 || perMinute[1] != 30 || perMinute[2] != 30 {
 			t.Errorf("%v began per minute", perMinute)
 		}
@@ -228,8 +228,7 @@ func TestLimitPerKey(t *testing.T) {
 	}, ship)
 }
 
-// A task whose limit is not defined waits, and its reason says so. The reason of its workflow does
-// too.
+// A task whose limit is not defined waits. The reasons of the task and of its workflow say so.
 func TestLimitThatIsMissing(t *testing.T) {
 	t.Parallel()
 	mail := perdure.NewActivity("mail", func(context.Context, int) (int, error) { return 7, nil }, perdure.OnQueue("mail"), perdure.Limit("smtp/eu"))
@@ -262,8 +261,8 @@ func TestLimitThatIsMissing(t *testing.T) {
 	}, mail, letter)
 }
 
-// Enough failures open the breaker: nothing runs and no attempt is consumed until it lets a probe
-// through (E34, E35, E36).
+// Enough failures open the breaker. Until the breaker lets a probe through, no task runs and no
+// attempt is used up (E34, E35, E36).
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
@@ -283,7 +282,7 @@ func TestBreaker(t *testing.T) {
 		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 4, Reset: time.Minute}))
 		first, err := charge.SubmitMany(c, numbers(2))
 		must(t, err)
-		time.Sleep(3 * time.Second) // two attempts of each fail
+		time.Sleep(3 * time.Second) // two attempts of each task fail
 		if len(m.times()) != 4 {
 			t.Fatalf("%d attempts have begun, want 4", len(m.times()))
 		}
@@ -304,7 +303,7 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("breakers %+v", list)
 		}
 		down.Store(false)
-		// each of the first has one attempt left, which was not consumed
+		// Each task of first has one attempt left, because the breaker has used up none.
 		all(t, c, append(first, more...), nil)
 		begun := m.times()
 		if at := begun[4]; at.Sub(opened) < 57*time.Second {
@@ -324,7 +323,7 @@ func TestBreaker(t *testing.T) {
 	}, charge)
 }
 
-// A Retry-After of the remote system holds back all tasks of the breaker.
+// A RetryAfter of one task holds back all tasks of its breaker.
 func TestBreakerHearsRetryAfter(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -418,7 +417,7 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 	}, call)
 }
 
-// A rule that makes no sense, alone or together with other rules, is refused and changes nothing.
+// A rule that makes no sense, or that contradicts another rule, is refused and changes nothing.
 func TestRulesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
@@ -434,7 +433,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 			"a rate for nothing":  {perdure.LimitRule{Name: "bad", Rate: 5}, perdure.ErrInvalid, "period"},
 			"negative":            {perdure.LimitRule{Name: "bad", Concurrency: -1}, perdure.ErrInvalid, "concurrency -1"},
 			"per whatever":        {perdure.LimitRule{Name: "bad", Queue: "api", Per: "moon", Concurrency: 1}, perdure.ErrInvalid, "moon"},
-			"two scopes":          {perdure.LimitRule{Name: "bad", Queue: "api", Per: "queue", Key: "input.x", Concurrency: 1}, perdure.ErrInvalid, "one of both"},
+			"two scopes":          {perdure.LimitRule{Name: "bad", Queue: "api", Per: "queue", Key: "input.x", Concurrency: 1}, perdure.ErrInvalid, "not both"},
 			"a bad expression":    {perdure.LimitRule{Name: "bad", Queue: "api", Key: "output.x", Concurrency: 1}, perdure.ErrInvalid, "input"},
 			"a queue of nobody":   {perdure.LimitRule{Name: "bad", Queue: "apo", Concurrency: 1}, perdure.ErrNotFound, "there is no queue apo"},
 			"a contradiction":     {perdure.LimitRule{Name: "bad", Queue: "api", Concurrency: 3}, perdure.ErrConflict, "contradict"},
@@ -467,7 +466,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}, call)
 }
 
-// Two kinds of tasks share a limit. Tasks that cannot run now do not reserve it.
+// Two activities share a limit. A task that cannot run now does not reserve a permit of the limit.
 func TestLimitIsNotKeptForThePaused(t *testing.T) {
 	t.Parallel()
 	work := func(_ context.Context, n int) (int, error) {
@@ -491,7 +490,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		synctest.Wait()
 		behind, err := one.SubmitMany(c, numbers(4))
 		must(t, err)
-		// The first of the tasks behind leaves the line.
+		// Cancel removes the first of the tasks behind from the queue.
 		must(t, behind[0].Cancel(c, "not needed"))
 		must(t, app.Queues().Pause(t.Context(), "slow", ""))
 		synctest.Wait()

@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The SDK refuses a durable call from a goroutine that workflow code has started, in production as
-// in tests. If the call has no error result, the next call of the workflow returns the error. The
-// process continues to run.
+// The SDK refuses a durable call from a goroutine that workflow code has started, in production and
+// in tests. If the refused function returns no error, the next durable call of the workflow returns
+// the error. The process continues to run.
 func TestForeignGoroutines(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(perdure.WorkflowCtx) error{

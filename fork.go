@@ -21,11 +21,12 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 	return refOfReply(x.app.host.backend.Fork(ctx, o.request))
 }
 
-// Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
-// keeps the history before the last step, child or entity call that failed, and repeats that one. A
-// repeated step has the same idempotency key. If none failed, the new run keeps the whole history,
-// so that a corrected build can continue it. From then on, Result returns the outcome of the new
-// run. Retry returns ErrConflict while the execution is open and when it has completed.
+// Retry continues an execution that failed, was cancelled or was terminated. It starts a new run of
+// the key, which keeps the history before the last step, child or entity call that failed, and
+// makes that call again. A repeated step has the same idempotency key. If no call failed, the new
+// run keeps the whole history, so that a corrected build can continue it. From then on, Result
+// returns the outcome of the new run. Retry returns ErrConflict while the execution is open and
+// when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -48,8 +49,8 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 }
 
 // PastOption says how much history a fork, reset or import keeps: BeforeStep or AfterPosition.
-// SetResult, Key, Reuse and RequestID are options too. Without a place, the new run keeps the whole
-// history, or the part before an edited result.
+// SetResult, Key, Reuse and RequestID are options too. Without BeforeStep and AfterPosition, the
+// new run keeps the whole history or, with SetResult, the part before the edited result.
 type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.
@@ -61,7 +62,7 @@ func BeforeStep(name string) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.Before = name })
 }
 
-// AfterPosition keeps the events up to a position of the history and the event at that position.
+// AfterPosition keeps the events up to and including the event at position n of the history.
 func AfterPosition(n int64) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.After, o.request.Placed = n, true })
 }

@@ -40,7 +40,7 @@ func failedFuture[T any](err error) *Future[T] {
 	return &Future[T]{f: replay.FailedFuture(Permanent(err))}
 }
 
-// Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the
+// Get waits for the value. The error is the error of the work, or ErrTimeout or ErrCanceled if the
 // scope of ctx ends first.
 func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	if err := ctx.x.Get(f.future()); err != nil {
@@ -49,8 +49,8 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	return f.value(ctx, f.f)
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its
-// result keeps it.
+// Cancel withdraws the work of the future, and Get returns ErrCanceled. A future that already has
+// its result keeps the result.
 func (f *Future[T]) Cancel(ctx WorkflowCtx) {
 	// The only error is misuse from inside a step, which Get reports as well.
 	_ = ctx.x.Cancel(f.future())
@@ -126,8 +126,8 @@ func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	return fs[i].Get(ctx)
 }
 
-// FirstN returns the first n values and cancels the others. When n values are no longer possible,
-// it returns the first error.
+// FirstN returns the first n values and cancels the other futures. When so many futures have failed
+// that there cannot be n values, it returns the first error.
 func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
 	first, err := ctx.x.FirstN(n, futures(fs))
 	if err != nil {

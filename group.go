@@ -18,9 +18,9 @@ import (
 //		gateway *gateway.Client
 //	}
 //
-// Open fails and names the field when a handle is nil, and when an activity is only declared and
-// its Bind is not passed as well. A workflow that is only declared may have its code in another
-// process.
+// Open fails and names the field if a handle is nil. It also fails if an activity is only declared,
+// unless the program also passes its Bind. A workflow that is only declared may have its code in
+// another process.
 func GroupOf[S any](group *S) Definition {
 	return structGroup{value: reflect.ValueOf(group), at: callerPosition()}
 }
@@ -149,8 +149,8 @@ var (
 	messageType    = reflect.TypeFor[namedMessage]()
 )
 
-// isHandle reports whether a field of the type is a handle of ours: something that is defined, or a
-// name such as a signal.
+// isHandle reports whether a field of the type is a handle of this package: a definition, or the
+// name of a message such as a signal.
 func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
 
 // namedMessage is the typed name of a message. It defines nothing, but it must not be nil.

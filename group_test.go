@@ -17,7 +17,7 @@ type (
 		Paid   *perdure.Signal[string]
 		secret string // its methods need it
 		Prefix string
-		App    *perdure.App // no handle: may be nil
+		App    *perdure.App // not a handle, so it may be nil
 	}
 	stock struct{ Reserve text }
 	// purchases is a workflow with its dependencies as fields: its own activities, and groups that
@@ -66,7 +66,7 @@ func (w *purchases) execute(ctx perdure.WorkflowCtx, in string) (string, error) 
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	w := newPurchases(newPayments())
-	other := newPurchases(w.payments) // shares the group
+	other := newPurchases(w.payments) // uses the same group
 	other.Orders = perdure.NewWorkflow("other-orders", other.execute)
 	other.Stock, other.Mail = w.Stock, w.Mail
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {

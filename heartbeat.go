@@ -17,8 +17,8 @@ import (
 // ErrConflict if another worker has the task or its workflow no longer waits for it, and
 // ErrUnavailable if this process shuts down.
 //
-// The next attempt gets the last report with LastProgress, and operators see it. Call it as often
-// as you like: the process sends only the last value of each second. In an activity without a
+// The next attempt gets the last report with LastProgress, and operators see it. Call Heartbeat as
+// often as you like: the process sends only the last value of each second. In an activity without a
 // queue, Heartbeat only returns the error of ctx.
 func Heartbeat[T any](ctx context.Context, progress T) (err error) {
 	defer publish(&err)
@@ -42,7 +42,7 @@ func Heartbeat[T any](ctx context.Context, progress T) (err error) {
 }
 
 // LastProgress returns the last progress that an earlier attempt of the task reported. ok is false
-// if there is none, or if it does not fit T.
+// if there is no such report, or if it does not fit T.
 func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	t := pool.From(ctx)
 	if t == nil || t.Claim().Progress.Size() == 0 {
@@ -52,16 +52,16 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	kind := t.Claim().Spec.Kind
 	progress, err := decode[T](callReader{h, ctx}, "progress of activity", kind, t.Claim().Progress)
 	if err != nil {
-		h.logger.Warn("the progress of a task cannot be read; it starts over", "activity", kind, "error", err)
+		h.logger.Warn("the progress of a task cannot be read; the task starts over", "activity", kind, "error", err)
 		return *new(T), false
 	}
 	return progress, true
 }
 
 // Snooze returns an error for an activity on a queue that cannot continue now. When the activity
-// returns it, the worker gives the task back, and the task may start again after d. That uses up no
-// attempt. In an activity without a queue, the step fails. A negative d means 0. A d of more than a
-// hundred years fails the task with ErrInvalid.
+// returns this error, the worker gives the task back, and the task may start again after d. The
+// task uses up no attempt. In an activity without a queue, the step fails. A negative d means 0. A
+// d of more than a hundred years fails the task with ErrInvalid.
 func Snooze(d time.Duration) error {
 	if d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "Snooze of %s, which is more than a hundred years", d))
@@ -69,10 +69,10 @@ func Snooze(d time.Duration) error {
 	return replay.Permanent(&pool.GiveBack{After: max(d, 0)})
 }
 
-// openProgress decodes the progress of the last attempt before the activity starts, while the
-// worker can still give the task back. Without this, an activity would repeat finished work
-// whenever a blob store is away. Damaged or missing progress cannot be recovered; LastProgress
-// returns ok false for it.
+// openProgress decodes the progress of the last attempt before the activity starts, because the
+// worker can still give the task back at that point. Without this, an activity would repeat
+// finished work whenever a blob store is away. Damaged or missing progress cannot be recovered;
+// LastProgress returns ok false for it.
 func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
 	if c.Progress.Size() == 0 || c.Progress.Encoding == model.JSON {
 		return nil

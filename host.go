@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// host has what the code of all executions of an app shares.
+// host has everything that the executions of an app share.
 type host struct {
 	backend    api.Backend
 	tenant     string // in every address that the app uses
@@ -28,7 +28,7 @@ type host struct {
 	codec     *codec.Codec
 	plain     bool // the codec stores plain JSON
 	maxStored int
-	dry       bool   // only replays a history: stores nothing, so seals no payloads
+	dry       bool   // the host only replays a history: it stores nothing, so it seals no payloads
 	scope     string // model.TenantScope of rows in databases of the user
 	meter     *telemetry.Meter
 	tracer    *tracing.Tracer
@@ -63,8 +63,8 @@ func (h *host) CountDecisions(name string, was, is *schedule.Counts) {
 	count("failed", was.Failed, is.Failed)
 }
 
-// limit refuses a value that is too large. Workflow code depends on the answer, so it checks the
-// value itself and not its stored form, which may change with the settings.
+// limit refuses a value that is too large. Workflow code depends on the answer. So limit checks the
+// size of the value itself and not of its stored form, which may change with the settings.
 func (h *host) limit(kind, name string, p model.Payload) error {
 	size, most := p.Size(), h.codec.MaxPlain()
 	if size <= most {

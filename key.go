@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Key identifies an execution of a workflow, or a task. As an option of a start, it is the key of
-// the execution.
+// Key identifies an execution of a workflow, or a task. Pass it as an option of a start to set the
+// key of the execution.
 type Key struct {
 	id  string
 	err error
@@ -23,9 +23,9 @@ type Key struct {
 // RawKey uses a text as the key: up to 512 bytes of UTF-8 without control characters.
 func RawKey(s string) Key { return Key{id: s} }
 
-// HashKey uses as the key the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of
-// its JSON form, with sorted map keys and shortest numbers. It does not depend on the order of
-// fields or of map iteration.
+// HashKey makes a key from a value. The key is the SHA-256, in hexadecimal, of the canonical
+// encoding of v: msgpack of its JSON form, with sorted map keys and shortest numbers. It does not
+// depend on the order of fields or of map iteration.
 func HashKey[K any](v K) Key {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -114,7 +114,7 @@ func numbers(v any) any {
 }
 
 // number returns the value of a JSON number: an integer if possible, otherwise a float. If both
-// would lose digits, it returns the digits as text, because two different keys must not become one.
+// would lose digits, it returns the digits as text. Otherwise two different keys could become one.
 func number(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {

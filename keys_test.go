@@ -21,8 +21,8 @@ type request struct {
 	Note    *string   `json:"note"`
 }
 
-// The table of key derivation. Another program computed the digests, as the SHA-256 of the msgpack
-// of the value. Stores contain these digests, so they must never change, in any format.
+// This table fixes how keys are derived. Another program computed the digests, as the SHA-256 of
+// the msgpack of the value. Stores contain these digests, so they must never change, in any format.
 func TestKeyDerivation(t *testing.T) {
 	t.Parallel()
 	const (

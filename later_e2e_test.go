@@ -60,7 +60,7 @@ func (d *diary) read(t *testing.T, c perdure.Client) string {
 }
 
 // The engine makes each call once and at its time, for every kind of sender, even if the process is
-// killed before. It never makes a call that was cancelled in time.
+// killed before that time. It never makes a call that was cancelled in time.
 func TestSendLater(t *testing.T) {
 	t.Parallel()
 	d := newDiary()
@@ -122,7 +122,8 @@ func TestSendLater(t *testing.T) {
 	})
 }
 
-// A call with an encrypted value waits while the mailbox is full, and runs when there is room.
+// A delayed call with an encrypted value waits while the mailbox is full, and runs when there is
+// room.
 func TestSendLaterToAFullMailbox(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestSendLaterToAFullMailbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Hour) // longer than one run of the call tries
+		time.Sleep(2 * time.Hour) // longer than one run of perdure.send tries
 		if out, err := later.Poll(c); err != nil || out.Status != perdure.Running {
 			t.Errorf("while the mailbox is full: %+v, %v", out, err)
 		}

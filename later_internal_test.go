@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// The value inside a delayed call is stored encrypted, and the call around it as plain JSON.
+// A delayed call is stored as plain JSON, but the value inside it is stored encrypted.
 func TestDelayedCallIsSealed(t *testing.T) {
 	t.Parallel()
 	keys, err := payload.NewKeys("k", map[string][]byte{"k": bytes.Repeat([]byte{1}, 32)}, bytes.Repeat([]byte{2}, 32))

@@ -16,8 +16,8 @@ type Limits struct{ app *App }
 // Limits operates the limits of the store.
 func (a *App) Limits() Limits { return Limits{a} }
 
-// List returns the limits by name, with the tasks that hold them or wait for them in all processes.
-// A process that does not answer within four seconds is left out.
+// List returns the limits sorted by name, with the tasks that hold their permits or wait for them
+// in all processes. It leaves out a process that does not answer within four seconds.
 func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	found, err := l.app.cfg.Backend.Limits(ctx, l.app.host.tenant)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	}
 
 	if r.Per != "" && r.Key != "" {
-		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per)
+		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: give the rule Per or Key, not both", r.Name, r.Per)
 	}
 	return public(l.app.cfg.Backend.SetLimit(ctx, l.app.host.tenant, limit, false))
 }
@@ -76,8 +76,9 @@ type LimitRule struct {
 	// all of them with *. When both are empty, activities name the limit themselves with the option
 	// Limit("name") or Limit("name/key"), and each key has permits of its own.
 	Queue, Activity string
-	// Per says what the selected tasks share. Empty, the default, is one limit for all of them;
-	// "queue" is one per queue; "activity" is one per activity. A rule has Per or Key, not both.
+	// Per says what the selected tasks share. Empty, the default, is one limit for all tasks;
+	// "queue" is one limit per queue; "activity" is one limit per activity. A rule has Per or Key,
+	// not both.
 	Per string
 	// Key names a value in the input, such as input.customer.id. Tasks with the same value there
 	// share a limit.
@@ -86,7 +87,7 @@ type LimitRule struct {
 	// a Rate, or both.
 	Concurrency int
 	// Rate is how many tasks may start per Period; 0 is any number. Burst is how many tasks may
-	// start at once after a pause. Its default is 1, which spreads the tasks evenly.
+	// start at the same time after a pause. Its default is 1, which spreads the tasks evenly.
 	Rate   int
 	Period time.Duration
 	Burst  int
@@ -95,10 +96,12 @@ type LimitRule struct {
 // LimitInfo is a limit and its current use.
 type LimitInfo struct {
 	LimitRule
-	// Uses are the keys of the limit that tasks hold or wait for, in all processes; a limit without
-	// keys has one use without a key. A process that does not answer within seconds is left out.
+	// Uses are the keys of the limit whose permits tasks hold or wait for, in all processes. A
+	// limit without keys has one use without a key. A process that does not answer within seconds
+	// is left out.
 	Uses []LimitUse
-	// Others counts the keys beyond a thousand. Uses has the keys that most tasks wait for.
+	// Others counts the keys that Uses leaves out. Uses has at most a thousand keys: the keys that
+	// most tasks wait for.
 	Others OtherKeys
 }
 
@@ -114,9 +117,9 @@ type LimitUse struct {
 // may be counted once per process.
 type OtherKeys struct{ Keys, Held, Waiting int }
 
-// Limit makes a task hold a permit of each named limit while it runs. A limit is shared by all
-// processes of a store; [Limits.Set] says how many permits it has. A task that names a limit
-// without a rule waits until an operator sets one. "name/key" takes a permit of one key.
+// Limit makes a task hold a permit of each named limit while it runs. All processes of a store
+// share a limit; [Limits.Set] says how many permits it has. A task that names a limit without a
+// rule waits until an operator sets the rule. "name/key" takes a permit of one key.
 //
 //	perdure.NewActivity("mail", mail, perdure.OnQueue("mail"), perdure.Limit("smtp"))
 func Limit(names ...string) TaskOption {
@@ -127,8 +130,8 @@ func Limit(names ...string) TaskOption {
 	}}
 }
 
-// limitRule turns a stored limit into the form that users see. Per is empty if the rule has a Key,
-// or neither a Queue nor an Activity, because Per follows from them.
+// limitRule turns a stored limit into the form that users see. Per stays empty if the rule has a
+// Key, or has neither a Queue nor an Activity.
 func limitRule(l *api.Limit) LimitRule {
 	r := LimitRule{
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Key: l.Key, Concurrency: l.Numbers.Concurrency,

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A workflow learns in time that it should continue as new. A replay gives it the same answer, even
-// when the limits have changed.
+// ShouldContinueAsNew tells a workflow in time that it should continue as new. A replay gets the
+// same answer, even if the limits have changed.
 func TestContinueAsNewIsSuggested(t *testing.T) {
 	t.Parallel()
 	type batch struct{ Run, Done int }
@@ -74,7 +74,8 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 
 		got, err := x.Result(c)
 		want(t, got, err, "true true")
-		// Each run has one mark at most, and its history matches the code.
+		// Each run has at most one event that records the suggestion, and its history matches the
+		// code.
 		for run := range app.Executions().List(t.Context(), "") {
 			marks := 0
 			for e := range app.Histories().Events(t.Context(), run.Ref) {
@@ -97,7 +98,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 	})
 }
 
-// When a run has reached the limit of its history, its waiters get an error.
+// When a run has reached the limit of its history, its waiting callers get an error.
 func TestWaitersOfAFullHistoryFail(t *testing.T) {
 	t.Parallel()
 	poke := perdure.NewUpdate[perdure.Void, int]("poke")

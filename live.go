@@ -15,8 +15,8 @@ import (
 // the value.
 const keepFrom = 256
 
-// keep lets a step return the value that its body has just returned, so that the code need not
-// decode the bytes that it has just encoded. A replay decodes the recorded bytes, so both ways must
+// keep lets a step return the value that its body has just returned, so that the SDK need not
+// decode the bytes that it has just encoded. A replay decodes the recorded bytes. Both ways must
 // give the same value: see isExact.
 func keep[T any](h *host, s *replay.Step, v T, p model.Payload) {
 	if h.plain && len(p.Data) >= keepFrom && isExact(reflect.TypeFor[T]()) {
@@ -24,8 +24,9 @@ func keep[T any](h *host, s *replay.Step, v T, p model.Payload) {
 	}
 }
 
-// kept returns the kept value if its encoding was recorded as the outcome of the step. It compares
-// the addresses of the bytes, because an abandoned attempt may have kept another value since.
+// kept returns the kept value if the recorded outcome of the step is the encoding of that value. It
+// compares the addresses of the bytes, because an abandoned attempt may have kept another value
+// since.
 func kept[T any](s *replay.Step, p model.Payload) (v T, ok bool) {
 	k := s.Kept.Load()
 	if k == nil || p.Encoding != model.JSON || len(k.Data) != len(p.Data) || &k.Data[0] != &p.Data[0] {
@@ -40,7 +41,7 @@ var jsonNumber = reflect.TypeFor[json.Number]()
 // exactTypes remembers the answers of isExact.
 var exactTypes sync.Map // reflect.Type to bool
 
-// isExact reports whether a value of a type always equals what is decoded from its JSON, and
+// isExact reports whether every value of a type equals the value that is decoded from its JSON, and
 // contains no memory that other code could change. That is true for strings, numbers, booleans, and
 // structs of them.
 func isExact(t reflect.Type) bool {
@@ -60,7 +61,7 @@ func checkExact(t reflect.Type) bool {
 
 	switch k := t.Kind(); {
 	case t == jsonNumber:
-		return false // its text is written as it is
+		return false // an empty Number is encoded as 0
 	case k == reflect.String || k == reflect.Bool || k == reflect.Float32 || k == reflect.Float64 || isInteger(k):
 		return true
 	case k != reflect.Struct:

@@ -21,7 +21,7 @@ type exactOrder struct {
 	Express  bool
 }
 
-// A value that a step keeps equals the value that is decoded from its record.
+// The value that a step keeps in memory equals the value that is decoded from its record.
 func TestExactValuesAreReadBackUnchanged(t *testing.T) {
 	t.Parallel()
 	order := exactOrder{Customer: strings.Repeat("<&> \"\n\u2028é", 40), Items: math.MinInt64, Price: -0.1}
@@ -80,7 +80,7 @@ func TestOtherTypesAreNotExact(t *testing.T) {
 	}
 }
 
-// A step returns the kept value only for the very bytes that were encoded from it.
+// A step returns the kept value only for the same slice of bytes that was encoded from it.
 func TestKeptValueBelongsToItsBytes(t *testing.T) {
 	t.Parallel()
 	h, long := &host{plain: true}, strings.Repeat("x", keepFrom)

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// LockSet is a set of entities. Their order does not matter, and duplicates count once.
+// LockSet is a set of entities. Their order does not matter. Lock locks an entity that is listed
+// twice only once.
 type LockSet []EntityRef
 
 // Lock waits until all entities of the set are locked for this execution, runs fn, and unlocks
@@ -26,9 +27,10 @@ type LockSet []EntityRef
 //	})
 //
 // While fn runs, only calls through its ctx reach the entities. All other operations wait until fn
-// ends, in their order. Views and Entity.Get do not wait. An entity need not exist to be locked.
-// Executions get a lock in the order in which they ask for it. The engine locks the entities of
-// every set in the same order, so executions that lock several entities never deadlock.
+// ends, and then run in their order. Views and Entity.Get do not wait. An entity need not exist to
+// be locked. If several executions ask for a lock, they get it in the order of their requests. The
+// engine locks the entities of every set in the same order, so executions that lock several
+// entities never deadlock.
 //
 // The locks end when fn returns, fails or panics, and at the latest with the run, in the same
 // commit. A crash does not end them. If the deadline of ctx or a cancellation ends the wait for the
@@ -43,7 +45,7 @@ type LockSet []EntityRef
 // wait for its own execution.
 func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	if fn == nil {
-		return fault.New(fault.Invalid, "the function that Lock is given is nil")
+		return fault.New(fault.Invalid, "the function of Lock is nil")
 	}
 
 	locks := make([]model.Address, len(set))
@@ -68,9 +70,9 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 }
 
 // Fence returns the fencing token of an entity that the workflow had locked when it called the
-// activity or Do. Every lock of the entity gets a higher token. Pass the token to the system that
-// the activity writes to, and let that system refuse a token that is lower than one it has seen.
-// Then an activity that continues after its lock has ended changes nothing.
+// activity or Do. Each later lock of the entity has a higher token. Pass the token to the system
+// that the activity writes to, and let that system refuse a token that is lower than one it has
+// seen. An activity that continues after its lock has ended then changes nothing.
 //
 //	token, locked := perdure.Fence(ctx, Accounts.Ref(key))
 //	// update ledger set … , fence = $1 where key = $2 and fence <= $1
@@ -103,7 +105,7 @@ type Locks struct{ app *App }
 // Locks operates the locks of entities.
 func (a *App) Locks() Locks { return Locks{a} }
 
-// List returns the locked entities of a type, by key. An empty type lists all types.
+// List returns the locked entities of a type, sorted by key. An empty type lists all types.
 func (l Locks) List(ctx context.Context, entity string) iter.Seq2[EntityInfo, error] {
 	return l.app.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
 }
@@ -117,7 +119,7 @@ func (l Locks) List(ctx context.Context, entity string) iter.Seq2[EntityInfo, er
 func (l Locks) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
 	to, err := ref.address(l.app.host.tenant)
 	if err == nil && epoch <= 0 {
-		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock that is meant is not given", ref.Type, ref.Key)
+		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock is 0: take it from EntityInfo.Epoch", ref.Type, ref.Key)
 	}
 	if err != nil {
 		return err

@@ -84,8 +84,8 @@ type heldUnder struct {
 	token int64
 }
 
-// tokenOf waits until a run has its lock. An earlier run may be replayed, and then its code reports
-// its token once more.
+// tokenOf waits until a run has its lock. The engine may replay an earlier run, whose code then
+// reports its token once more. tokenOf ignores that.
 func (b *branch) tokenOf(run string) int64 {
 	for {
 		if h := <-b.tokens; h.run == run {
@@ -94,8 +94,8 @@ func (b *branch) tokenOf(run string) int64 {
 	}
 }
 
-// wantFree demands that no account is locked. The message that frees an account may still be on its
-// way, so wantFree first calls the account, which waits for it.
+// wantFree demands that no account is locked. The message that frees an account may not have
+// arrived yet. So wantFree first calls the account, and the call waits for that message.
 func (b *branch) wantFree(t *testing.T, c perdure.Client, app *perdure.App, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -174,7 +174,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 			last = token
 			later := make(chan error, 1)
 
-			go func() { // waits for the end of the lock
+			go func() { // waits until the lock is free
 				_, err := b.deposit.Call(c, "a", cents{1})
 				later <- err
 			}()
@@ -199,7 +199,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 	})
 }
 
-// A wait for a lock that takes too long ends and leaves nothing behind (L32, L39).
+// A wait for a lock that exceeds its deadline ends and leaves nothing locked (L32, L39).
 func TestLockTimesOut(t *testing.T) {
 	t.Parallel()
 	var patient *perdure.Workflow[string, string]
@@ -211,7 +211,7 @@ func TestLockTimesOut(t *testing.T) {
 			if !errors.Is(err, perdure.ErrTimeout) {
 				return "", fmt.Errorf("the error is %w", err)
 			}
-			// It was locked first, and the time-out has freed it.
+			// The account free was locked first, and the time-out has freed it.
 			left, err := b.deposit.Call(ctx, "free", cents{1})
 			return fmt.Sprint(left), err
 		})
@@ -282,8 +282,8 @@ func TestFenceOutsideOfSteps(t *testing.T) {
 	}
 }
 
-// Inside a section, an update of another execution is refused: its code may need an entity that is
-// locked here, and both would wait for each other.
+// Inside Lock, an update of another execution is refused: the code of that execution may need an
+// entity that is locked here, and both executions would wait for each other.
 func TestUpdateInsideOfLock(t *testing.T) {
 	t.Parallel()
 	spend := perdure.NewUpdate[int, int]("spend")

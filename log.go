@@ -16,11 +16,11 @@ import (
 )
 
 // Log returns the logger of the activity that ctx belongs to. The engine keeps the lines of a task
-// with the task, for Tasks.Logs and `perdure task logs`. The worker sends them within a second, and
-// before the outcome of the attempt. Logging never waits and never fails: the worker drops lines
-// that the engine does not accept in time or that exceed what it keeps. Lines of an activity
-// without a queue go to the logger of the app, with the execution as attributes. Outside
-// activities, lines are dropped.
+// with the task, for Tasks.Logs and `perdure task logs`. The worker sends the lines within a
+// second, and before the outcome of the attempt. Logging never waits and never fails: the worker
+// drops lines that the engine does not accept in time, and lines beyond the amount that the engine
+// keeps. Lines of an activity without a queue go to the logger of the app, with the execution as
+// attributes. Outside activities, Log drops all lines.
 //
 // Lines are stored as plain text: they are not encrypted as payloads are.
 func Log(ctx context.Context) *slog.Logger {

@@ -53,7 +53,7 @@ func (Events) OnActivityFailed(e ActivityFailed) Actions { return Actions{Fail(e
 // OnTimerFired does nothing.
 func (Events) OnTimerFired(TimerFired) Actions { return nil }
 
-// OnSignal does nothing. The signal counts as received.
+// OnSignal ignores the signal. The machine has received the signal and does not get it again.
 func (Events) OnSignal(SignalReceived) Actions { return nil }
 
 // OnChildClosed does nothing.

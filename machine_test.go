@@ -145,7 +145,8 @@ func TestMachineHearsEventsInOrder(t *testing.T) {
 	}, kid)
 }
 
-// A mistake in a machine fails its execution with an error that names it, and no action runs.
+// A mistake in a machine fails its execution with an error that describes the mistake, and no
+// action runs.
 func TestMistakesOfMachines(t *testing.T) {
 	t.Parallel()
 	other := perdure.DeclareWorkflow[string, int]("other")
@@ -164,7 +165,7 @@ func TestMistakesOfMachines(t *testing.T) {
 			"an id of another kind", func() perdure.Actions { return do(perdure.StartTimer("a", time.Hour), echo.Schedule("a", "1")) },
 			`is pending already, by start timer "a" 1h0m0s`,
 		},
-		{"cancel of nothing", func() perdure.Actions { return do(perdure.CancelAction("ghost")) }, `it cancels "ghost", which it never began`},
+		{"cancel of nothing", func() perdure.Actions { return do(perdure.CancelAction("ghost")) }, `it cancels "ghost", which it never started`},
 		{
 			"more after complete", func() perdure.Actions { return do(scripted.Complete("x"), echo.Schedule("late", "1")) },
 			`action schedule echo "late" "1" comes after complete scripted "x", which ends the run`,
@@ -192,7 +193,7 @@ func TestMistakesOfMachines(t *testing.T) {
 	}
 }
 
-// A machine that continues as another workflow is blocked, as any workflow is.
+// Like any workflow, a machine that continues as another workflow is blocked.
 func TestMachineContinuesAsAnother(t *testing.T) {
 	t.Parallel()
 	other := perdure.DeclareWorkflow[string, int]("other")
@@ -203,7 +204,7 @@ func TestMachineContinuesAsAnother(t *testing.T) {
 	})
 }
 
-// A finished id may be used again, and cancelling it does nothing.
+// A machine may use the id of a finished action again. Cancelling a finished action does nothing.
 func TestIdsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {
@@ -232,7 +233,8 @@ func TestIdsAreUsedAgain(t *testing.T) {
 	})
 }
 
-// A timer that is cancelled and started again under its id fires at its new time, once.
+// A machine cancels a timer and starts it again under the same id. The timer fires once, at the new
+// time.
 func TestDeadlineIsMoved(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {
@@ -258,8 +260,8 @@ func TestDeadlineIsMoved(t *testing.T) {
 	})
 }
 
-// A machine gets signals of all names in the order of the history. One that waits for nothing else
-// says so, and still gets them.
+// A machine gets signals of all names in the order of the history. A machine that waits for nothing
+// else still gets them, and its reason says that it waits for nothing.
 func TestMachineHearsSignals(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {
@@ -357,7 +359,7 @@ func TestPanicOfAMachine(t *testing.T) {
 		})
 }
 
-// An action that cannot start is reported to the machine like any other failure.
+// If an action cannot start, the machine gets the failure as an event, like any other failure.
 func TestWrongActionsFail(t *testing.T) {
 	t.Parallel()
 	kid := perdure.NewWorkflow("kid", func(perdure.WorkflowCtx, string) (string, error) { return "", nil })
@@ -415,7 +417,8 @@ func TestInputIsACopy(t *testing.T) {
 	}, join)
 }
 
-// ContinueWith starts the next run, which also gets a signal that was too late for this one.
+// ContinueWith starts the next run. The next run also gets a signal that came too late for this
+// run.
 func TestMachineContinues(t *testing.T) {
 	t.Parallel()
 	play(t, func(in string) *script {

@@ -70,8 +70,8 @@ func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	return act
 }
 
-// Child starts a child under id. OnChildClosed follows. Without a key of its own, the key of the
-// child is derived from the run and the id.
+// Child starts a child under id. OnChildClosed follows. Unless opts has a Key, the key of the child
+// is derived from the run and the id.
 func (w *Workflow[I, O]) Child(id string, in I, opts ...StartOption) Action {
 	act := Action{verb: verbChild, id: id, name: w.name, at: callerPC(), arg: argument(in)}
 	act.begin = func(p *player) *replay.Future {
@@ -96,8 +96,8 @@ func StartTimer(id string, d time.Duration) Action {
 	return act
 }
 
-// CancelAction withdraws the activity, timer or child of that id. No event of it follows. It does
-// nothing when the action has finished.
+// CancelAction withdraws the activity, timer or child of that id. The machine gets no further event
+// of that action. CancelAction does nothing if the action has finished.
 func CancelAction(id string) Action { return Action{verb: verbCancel, id: id} }
 
 // Complete ends the execution of a Machine with its output and withdraws everything that is
@@ -106,9 +106,9 @@ func (w *Workflow[I, O]) Complete(out O) Action {
 	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
 }
 
-// ContinueWith ends this run of a Machine and starts the next one with in, under the same key. The
-// next run gets the signals that the machine has not handled. It must be the last action of its
-// list.
+// ContinueWith ends this run of a Machine and starts the next run with in, under the same key. The
+// next run gets the signals that the machine has not handled. ContinueWith must be the last action
+// of its list.
 func (w *Workflow[I, O]) ContinueWith(in I) Action {
 	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
 }

@@ -35,8 +35,8 @@ type (
 		At     time.Time
 		out    carried
 	}
-	// ChildClosed carries the output of a child, see Workflow.Result, or the error that it ended
-	// with.
+	// ChildClosed carries the output of a child (see Workflow.Result), or the error with which the
+	// child ended.
 	ChildClosed struct {
 		ID, Workflow string
 		At           time.Time
@@ -54,8 +54,8 @@ func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 	return valueOf[O](&e.out, "output of activity", a.name)
 }
 
-// Result decodes the output of a child that an event carries, or returns the error that the child
-// ended with. For an event of another workflow it returns ErrInvalid.
+// Result decodes the output of a child that an event carries, or returns the error with which the
+// child ended. For an event of another workflow it returns ErrInvalid.
 func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	switch {
 	case e.Workflow != w.name:
@@ -79,17 +79,17 @@ func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 	return v, err == nil
 }
 
-// Completed is the event that the activity has completed, for tests of a Machine.
+// Completed makes the event that the activity has completed, for tests of a Machine.
 func (a *Activity[I, O]) Completed(id string, out O) ActivityCompleted {
 	return ActivityCompleted{ID: id, Activity: a.name, out: madeValue("output of activity", a.name, out)}
 }
 
-// Closed is the event that a child has completed, for tests of a Machine.
+// Closed makes the event that a child has completed, for tests of a Machine.
 func (w *Workflow[I, O]) Closed(id string, out O) ChildClosed {
 	return ChildClosed{ID: id, Workflow: w.name, out: madeValue("output of workflow", w.name, out)}
 }
 
-// Received is the event that the signal was received, for tests of a Machine.
+// Received makes the event that a signal has arrived, for tests of a Machine.
 func (s *Signal[T]) Received(v T) SignalReceived {
 	return SignalReceived{Signal: s.name, out: madeValue("signal", s.name, v)}
 }
@@ -103,8 +103,8 @@ type carried struct {
 	wrong    error // why a value of a test or an input cannot be encoded
 }
 
-// madeValue returns a value that is in no history: of an event that a test makes, or an input that
-// is not recorded yet.
+// madeValue encodes a value that is not in a history: the value of an event that a test makes, or
+// an input that is not recorded yet.
 func madeValue[T any](kind, name string, v T) carried {
 	data, err := json.Marshal(v)
 	if err != nil {

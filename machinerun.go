@@ -42,8 +42,8 @@ type task struct {
 	over   bool
 }
 
-// end frees the memory of a finished task, because a machine may start very many. It keeps the
-// verb, the id and the name.
+// end frees the memory of a finished task, because a machine may start very many tasks. The task
+// keeps its verb, its id and its name.
 func (t *task) end() {
 	t.over, t.future, t.Action = true, nil, Action{verb: t.verb, id: t.id, name: t.name}
 }
@@ -61,7 +61,7 @@ func (p *player) play(m Machine) (*Action, error) {
 		case err == nil:
 			actions = p.event(m, f)
 		case err == ErrCanceled && p.ctx.Err() != nil: //nolint:errorlint // the error of the scope itself
-			waits = waits.Detached() // the machine may go on
+			waits = waits.Detached() // the machine may continue after a cancel request
 			actions = m.OnCancel(p.ctx.x.CancelReason())
 		default:
 			return nil, err
@@ -108,7 +108,7 @@ func (p *player) withdraw(id string) {
 	t := p.tasks[id]
 	switch {
 	case t == nil:
-		p.fail("it cancels %q, which it never began", id)
+		p.fail("it cancels %q, which it never started", id)
 	case !t.over:
 		p.inbox.Withdraw(t.future)
 		t.end()

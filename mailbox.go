@@ -12,7 +12,7 @@ import (
 )
 
 // Mailboxes shows the calls that wait for an entity, skips or drops one of them, and interrupts the
-// one that runs.
+// call that runs.
 type Mailboxes struct{ app *App }
 
 // Mailboxes operates the mailboxes of entities.
@@ -20,7 +20,8 @@ func (a *App) Mailboxes() Mailboxes { return Mailboxes{a} }
 
 // List returns the waiting calls of an entity, in order. It reads them in pages, so a long mailbox
 // needs little memory here, and calls that arrive or end during the loop may be left out. The owner
-// of the entity answers, on any node. Without an owner, List returns the stored calls.
+// of the entity answers, even if it is another node. Without an owner, List returns the stored
+// calls.
 func (m Mailboxes) List(ctx context.Context, ref EntityRef) iter.Seq2[MailboxCall, error] {
 	return pages(mailboxCallOf, func(cursor string) ([]model.Call, string, error) {
 		to, err := ref.address(m.app.host.tenant)
@@ -51,12 +52,13 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 	return err
 }
 
-// Interrupt ends the running operation of an entity, or the running RPCs of a service and key: its
-// context ends with the cause ErrInterrupted, and the call fails with that error. When its code
-// does not return within a second, the worker abandons it. The state does not change, nothing is
-// sent, and the next call of the key runs. Interrupt does not affect views. With an empty id it
-// interrupts the call that runs. Interrupt returns the calls that the worker has received, one of
-// which runs, or ErrNotFound if there are none. It does not wait for them to end.
+// Interrupt ends the running operation of an entity, or the running RPCs of a service and key. The
+// context of the call ends with the cause ErrInterrupted, and the call fails with that error. If
+// the code does not return within a second, the worker abandons it. The state does not change, the
+// engine sends no messages of the call, and the next call of the key runs. Interrupt does not
+// affect views. With an empty id it interrupts the call that runs. Interrupt returns the calls that
+// the worker has received, one of which runs, or ErrNotFound if there are none. It does not wait
+// for them to end.
 func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)

@@ -5,11 +5,11 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// Metrics is where an app of Dial registers its metrics until it closes. Package prom makes one
-// from a Prometheus registry. This package does not link the client library of Prometheus, so that
-// workers without metrics stay small.
+// Metrics is where an app of Dial registers its metrics until it closes. Package prom makes a
+// Metrics from a Prometheus registry. This package does not link the client library of Prometheus,
+// so that workers without metrics stay small.
 type Metrics interface {
-	// Register adds the metrics of an app, until remove is called.
+	// Register adds the metrics of an app. The app calls remove when it closes.
 	Register(m *telemetry.Meter) (remove func(), err error)
 }
 

@@ -13,14 +13,14 @@ import (
 type Operation[I, O any] struct{ to callTarget }
 
 // NewOperation defines an operation. No other operation of the key runs at the same time. The
-// engine commits the new state, the reply and the messages of the operation together, once. If the
-// operation returns an error or panics, the state does not change and nothing is sent. The entity
-// exists after its first successful operation.
+// engine commits the new state, the reply and the messages of the operation together, exactly once.
+// If the operation returns an error or panics, the state does not change and the engine sends no
+// messages. The entity exists after its first successful operation.
 //
 // An operation that a crash interrupts may run again, so effects outside the entity may happen more
 // than once. The engine stores a Send, and a call from a workflow, an entity or another process,
-// before it runs. It does not store a call from ordinary code of the process that owns the key:
-// such a call is lost if the process dies.
+// before it runs the operation. It does not store a call from ordinary code of the process that
+// owns the key: such a call is lost if the process dies.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -84,9 +84,9 @@ func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOpti
 	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, so.key, ctx.sealer(&m)))
 }
 
-// Send asks for the operation and does not wait for its reply. It returns when the call is stored,
-// so the call is not lost. A call becomes a dead letter (App.DeadLetters) if the build lacks its
-// operation.
+// Send asks for the operation and does not wait for the reply. It returns when the call is stored,
+// so the call is not lost. If the build lacks the operation, the call becomes a dead letter
+// (App.DeadLetters).
 func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
 	return invokeLater(s, invocation{&o.to, key, opts}, in)
 }
@@ -132,7 +132,7 @@ type callTarget struct {
 	of    string // name of the entity or service
 	name  string
 	view  bool       // it changes nothing
-	brief bool       // a call of ordinary code is kept in memory only
+	brief bool       // the engine keeps a call of ordinary code in memory only
 	owner Definition // the entity or service; nil if the call is only declared
 	wrong error      // what is wrong with its definition
 }

@@ -22,7 +22,8 @@ func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
 type OutboxOption interface{ applyOutbox(*outboxDefinition) }
 
 // PollEvery is how often the app reads the table of an Outbox to find messages of other processes;
-// 1 s by default, at least 1 ms. The app delivers messages of this process soon after their commit.
+// 1 s by default, at least 1 ms. The app does not wait for the next poll to deliver messages of
+// this process: it delivers them soon after their commit.
 func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type pollOption time.Duration
@@ -43,7 +44,7 @@ func (d outboxDefinition) define(r *registry) {
 		return
 	}
 	if d.every < time.Millisecond || d.every > maxTaskTime {
-		r.wrong("an outbox is polled every %s: at least every millisecond is meant, and at most every hundred years (%s)", d.every, d.at)
+		r.wrong("the PollEvery of an outbox is %s, must be at least a millisecond and at most 100 years (%s)", d.every, d.at)
 		return
 	}
 	r.outboxes = append(r.outboxes, d)

@@ -3,9 +3,9 @@ package perdure
 import "iter"
 
 // pages reads a list page by page and yields its items, each converted by show. next gets the
-// cursor of a page and returns its items and the cursor of the following page. The first page has
-// an empty cursor, and an empty cursor from next ends the list. An error of next ends the list and
-// comes with a zero item.
+// cursor of a page and returns the items of that page and the cursor of the following page. The
+// first page has an empty cursor. When next returns an empty cursor, the list ends. When next
+// returns an error, pages yields the error with a zero item and ends.
 func pages[S, T any](show func(*S) T, next func(cursor string) ([]S, string, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for cursor := ""; ; {

@@ -12,7 +12,8 @@ import (
 // explode panics; the stacks must show its name.
 func explode() { panic("first line\nsecond line") }
 
-// The error of a panic has its message and its stack, also in Describe and in the history.
+// The error of a panic has the message and the stack of the panic. Describe and the history show
+// them too.
 func TestPanicsHaveStacks(t *testing.T) {
 	t.Parallel()
 	inline := perdure.NewActivity("inline", func(context.Context, perdure.Void) (int, error) { explode(); return 0, nil }, perdure.Constant(1, 0))

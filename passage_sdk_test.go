@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Limits apply to activities that run in the process of their workflow, as they do to tasks. A
-// waiting attempt holds no slot, and its reason says what it waits for.
+// Limits apply to activities that run in the process of their workflow, as they do to tasks. An
+// attempt that waits for a limit holds no slot, and its reason says what it waits for.
 func TestInlineLimits(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -78,7 +78,7 @@ func TestInlineLimits(t *testing.T) {
 		time.Sleep(time.Second / 10)
 		other, err := giveUp.Start(c, 100)
 		must(t, err)
-		got, err := flow.Run(c, -1) // four slots: waiting attempts hold none
+		got, err := flow.Run(c, -1) // there are only four slots, but waiting attempts hold none
 		want(t, got, err, -1)
 		if d := time.Since(began); d > 2*time.Second {
 			t.Errorf("a step without a limit waited for %s", d)
@@ -133,8 +133,8 @@ func TestInlineLimits(t *testing.T) {
 	})
 }
 
-// An open breaker holds attempts back without consuming any, also of activities that run in the
-// process of their workflow.
+// An open breaker holds attempts back without using them up. This includes activities that run in
+// the process of their workflow.
 func TestInlineBreaker(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
@@ -171,8 +171,8 @@ func TestInlineBreaker(t *testing.T) {
 	}, call, flow)
 }
 
-// Close waits for running bodies, but not for steps that wait for a slot, a permit or a breaker:
-// nothing of them is in flight. The next process runs these steps.
+// Close waits for bodies that run. It does not wait for steps that wait for a slot, a permit or a
+// breaker, because their bodies have not started. The next process runs these steps.
 func TestCloseWhileStepsWait(t *testing.T) {
 	t.Parallel()
 	work := func(context.Context, int) (int, error) { time.Sleep(time.Second); return 1, nil }

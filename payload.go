@@ -11,8 +11,7 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// encode encodes a value in the format of the app. The result is not the stored form yet; seal
-// makes that.
+// encode encodes a value in the format of the app. seal turns the result into the stored form.
 func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
 	if h.plain {
 		p.Data, err = payload.JSON.Marshal(v)
@@ -58,7 +57,7 @@ type reader interface {
 	open(kind, name string, p model.Payload) (model.Payload, error)
 }
 
-// decode reads a stored value. Fields that today's type does not know are ignored, so that a type
+// decode reads a stored value. It ignores fields that today's type does not have, so that a type
 // may grow and shrink.
 func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err error) {
 	if p.Encoding != model.JSON {
@@ -100,8 +99,8 @@ func readJSON[T any](data []byte) (v T, err error) {
 	return v, err
 }
 
-// readPlain reads an integer, a truth value or a simple text, without the cost of reflection. It
-// returns false for everything that json.Unmarshal must judge.
+// readPlain reads an integer, a boolean or a simple text, without the cost of reflection. It
+// returns false for all other values; json.Unmarshal reads them.
 func readPlain[T any](data []byte) (v T, ok bool) {
 	switch any(v).(type) {
 	case int:
@@ -124,7 +123,8 @@ func readPlain[T any](data []byte) (v T, ok bool) {
 	return v, false
 }
 
-// shortText is the longest text that is read here. The format reads longer ones faster.
+// shortText is the longest text that readPlain reads. The decoder of the format reads longer texts
+// faster.
 const shortText = 128
 
 // plainInteger reads an integer of at most 18 digits in the syntax of JSON.
@@ -164,7 +164,7 @@ func isPlainText(data []byte) bool {
 }
 
 // misfit returns the error for a value that does not fit the type T. If the app does not know the
-// format of the value, the error says nothing about the type.
+// format of the value, misfit returns an error that does not mention the type.
 func misfit[T any](kind, name string, err error) error {
 	if fault.Is(err, fault.Blocked) {
 		return nameError(err, kind, name)
@@ -173,8 +173,8 @@ func misfit[T any](kind, name string, err error) error {
 }
 
 // decodeRecorded decodes the recorded outcome of a step. If the value does not fit the type of this
-// build, the code does not fit the history. Then the execution is blocked, as after any other
-// mismatch, until a build continues it whose type fits.
+// build, the code does not fit the history. As after any other mismatch, the execution is then
+// blocked until a build whose type fits continues it.
 func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
@@ -183,9 +183,9 @@ func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) 
 	return v
 }
 
-// decodeSent decodes a value that a client sent to the run, where the code cannot get an error. A
-// value of the wrong type fails the run. The value was wrong when it arrived, so another build
-// would not help.
+// decodeSent decodes a value that a client sent to the run, at a place where the code cannot get an
+// error. A value of the wrong type fails the run. The value was wrong when it arrived, so another
+// build would not help.
 func decodeSent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	switch {
@@ -243,8 +243,8 @@ func inputOf[I any](kind, name string) inputType {
 	}}
 }
 
-// checkInput refuses an input that the code cannot read. It can do so only if this process has the
-// code. It does so only if the input type of the start differs from that of the code.
+// checkInput refuses an input that the code cannot read. It checks only if this process has the
+// code, and if the input type of the start differs from the input type of the code.
 func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) error {
 	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
 		return want.check(h, in)
@@ -252,8 +252,8 @@ func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) erro
 	return nil
 }
 
-// show returns a payload for people: as JSON if the app can decode it, and a text that says how it
-// is stored.
+// show returns a payload for people. text is the payload as JSON, if the app can decode it. is says
+// how the payload is stored.
 func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
 	p = p.Bare()
 	switch {
@@ -283,7 +283,7 @@ func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is strin
 	return text, is
 }
 
-// plainInput returns a recorded input for a text for people, or nil if the app cannot read it.
+// plainInput returns a recorded input as text for people, or nil if the app cannot read it.
 func (h *host) plainInput(p model.Payload) []byte {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ func FuzzPlainValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) == 0 {
-			return // an empty value is decided earlier
+			return // decode handles an empty value before it calls readPlain
 		}
 		comparePlain[int](t, data)
 		comparePlain[int64](t, data)

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Promise is the typed name of a value that is resolved once, from anywhere.
+// Promise is the typed name of a value that any code can set, once.
 type Promise[T any] struct{ name string }
 
 // NewPromise names a promise.

@@ -43,10 +43,10 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 
 // Ask asks the code of an execution. The engine loads an execution that is not in memory. For a
 // closed execution, the process that owns it replays the history without executing a step. If the
-// owner lacks the code, this process does so.
+// owner lacks the code, this process replays the history instead.
 //
-// Ask returns ErrUnavailable when both lack the code, and ErrBlocked when the code no longer fits
-// the history. A State can be read without the code.
+// Ask returns ErrUnavailable if both processes lack the code, and ErrBlocked if the code no longer
+// fits the history. A State can be read without the code.
 func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	defer publish(&err)
 	h := c.host()

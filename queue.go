@@ -13,8 +13,8 @@ type Queues struct{ app *App }
 // Queues operates the queues of the store.
 func (a *App) Queues() Queues { return Queues{a} }
 
-// List returns the queues that this process serves, in which tasks of this process wait, or that
-// are paused.
+// List returns the queues that this process serves, the queues in which tasks of this process wait,
+// and the queues that are paused.
 func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 	found, err := q.app.cfg.Backend.Queues(ctx, q.app.host.tenant)
 	list := make([]QueueInfo, len(found))
@@ -26,7 +26,7 @@ func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 	return list, public(err)
 }
 
-// Pause stops every process from starting tasks of a queue until Resume. Tasks that run go on.
+// Pause stops every process from starting tasks of a queue until Resume. Running tasks continue.
 func (q Queues) Pause(ctx context.Context, name, reason string) error {
 	return public(q.app.cfg.Backend.PauseQueue(ctx, q.app.host.tenant, name, strings.TrimSpace(reason)))
 }

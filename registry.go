@@ -156,7 +156,7 @@ func (r *registry) workflow(d workflowDefinition) {
 	}
 
 	if d.retain != 0 && d.retain < model.MinRetention {
-		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
+		r.wrong("workflow %s is retained for %s, must be at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
 	}
 	r.workflows[d.name] = d
 }
@@ -167,7 +167,7 @@ func (r *registry) activity(d activityDefinition) {
 	}
 
 	if old, ok := r.activities[d.name]; ok && d.elsewhere() {
-		return // the earlier definition says more
+		return // the earlier definition has more information
 	} else if ok && !old.elsewhere() {
 		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return

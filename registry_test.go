@@ -30,7 +30,7 @@ type (
 
 func (oneWay) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
-// TestMistakesInDefinitions opens with one mistake at a time. Each open fails before it needs an
+// TestMistakesInDefinitions opens apps with one mistake each. Each open fails before it needs an
 // engine.
 func TestMistakesInDefinitions(t *testing.T) {
 	t.Parallel()
@@ -176,8 +176,8 @@ func TestMistakesInEntities(t *testing.T) {
 			[]string{"input of RPC do of service s: func() cannot be encoded", "output of RPC do of service s: chan int cannot be encoded"},
 		},
 		"entities do not overlap":   {[]perdure.Definition{entityOf("e", inc, perdure.Concurrency(3))}, []string{"entity e: Concurrency is for services"}},
-		"no room":                   {[]perdure.Definition{entityOf("e", inc, perdure.MailboxSize(0), perdure.MaxIdle(-1))}, []string{"entity e: MailboxSize(0) has no room for a call", "entity e: MaxIdle(-1ns)"}},
-		"nobody":                    {[]perdure.Definition{serviceOf("s", echoText, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) is below zero"}},
+		"no room":                   {[]perdure.Definition{entityOf("e", inc, perdure.MailboxSize(0), perdure.MaxIdle(-1))}, []string{"entity e: MailboxSize(0) must be at least 1", "entity e: MaxIdle(-1ns) must be more than 0"}},
+		"nobody":                    {[]perdure.Definition{serviceOf("s", echoText, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) must be >= 0"}},
 		"group with an orphan":      {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewOperation[int]((*perdure.Entity[int])(nil), "do", inc)})}, []string{"field Do: operation do has no entity: it is nil ("}},
 		"group with an orphan view": {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewView((*perdure.Entity[int])(nil), "do", func(n, _ int) (int, error) { return n, nil })})}, []string{"operation do has no entity"}},
 		"group with an orphan RPC":  {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.RPC[string, string] }{perdure.NewRPC(nil, "do", echoText)})}, []string{"RPC do has no service: it is nil ("}},

@@ -25,16 +25,16 @@ type relay struct {
 // Bounds of a relay.
 const (
 	relayAtOnce = 16               // targets that the relay delivers to at the same time
-	relayWithin = 20 * time.Second // to deliver one page
-	relayNotes  = 10 * time.Second // to read a page, and to record the verdicts on its messages
+	relayWithin = 20 * time.Second // for the delivery of one page
+	relayNotes  = 10 * time.Second // for reading a page, and for recording the verdicts on its messages
 	// relayStale is the age at which the relay reads a message again before it delivers it. Another
 	// relay may have delivered the message in the meantime, and the engine may have forgotten that.
 	relayStale = time.Minute
-	relayPause = 30 * time.Second // at most, while the database is away
+	relayPause = 30 * time.Second // the longest pause while the database is away
 )
 
-// eager are the pauses in milliseconds after a transaction of this process has written a message,
-// because the transaction will probably commit soon.
+// eager are the pauses, in milliseconds, between reads after a transaction of this process has
+// written a message. They are short because the transaction will probably commit soon.
 var eager = []time.Duration{2, 5, 10, 25, 50, 100, 250, 500}
 
 // hint makes the relay read its table soon.
@@ -82,7 +82,8 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-// round delivers one page and returns how many messages have a verdict.
+// round delivers one page and returns how many messages now have a verdict: delivered, refused or
+// deferred.
 func (r *relay) round(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, relayWithin+relayNotes)
 	defer cancel()
@@ -140,7 +141,7 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb
 	v := userdb.Verdict{ID: l.ID}
 	if remembers := r.mailer.RequestRetention(); l.InDoubt(remembers) {
 		v.Refused = "it may have been delivered: the outcome of an attempt at " + userdb.Time(l.Tried).Format(time.RFC3339) +
-			" is not known, and the engine may have forgotten it since (it remembers a message for " + remembers.String() + "); to send it again could take effect twice"
+			" is not known, and the engine, which remembers a message for " + remembers.String() + ", may have forgotten it; sending it again could make it take effect twice"
 		r.host.logger.Error("message of a transaction may have been delivered and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
 		return v, true
 	}

@@ -1,18 +1,19 @@
 package perdure
 
-// RequestID lets a client repeat a request whose answer it has lost. The engine carries out the
+// RequestID lets a client repeat a request whose answer was lost. The engine carries out the
 // request once, and a repetition with the same id gets the first answer. The engine remembers an id
 // for a day, or for as long as embedded.Config.KeepRequests says.
 //
-// An id belongs to one target, so two executions, tasks or entities may use the same one. All of
+// An id belongs to one target, so two executions, tasks or entities may use the same id. All of
 // these requests to an execution or a task share one space of ids: start or submit, signal, resolve
 // or reject of a promise, cancel, retry, reset, fork, import and requeue. Updates of an execution
 // have a space of their own. Calls of an entity or a service share one space, whether they wait
 // (Call) or not (Send).
 //
-// Within its space an id stands for one verb, one name and one input. Any other request under it
-// gets ErrConflict and does nothing. Without an id every request of a client is a new one.
-// Workflows need none, because the engine sends what a workflow sends once.
+// Within its space, an id identifies one request: one verb, one name and one input. A different
+// request with the same id gets ErrConflict and does nothing. Without an id, every request of a
+// client is a new request. Workflows need no ids, because the engine delivers every message of a
+// workflow once.
 func RequestID(id string) interface {
 	CallOption
 	StartOption

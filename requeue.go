@@ -16,8 +16,8 @@ import (
 // that asks for the new task gets its result. To continue the workflow itself, use
 // [Executions.Retry].
 //
-// Requeue creates one new task, no matter how often it is called. Later calls return the first one.
-// The new task has the idempotency key of the old one unless WithInput changes its input.
+// Requeue creates one new task, no matter how often it is called. Later calls return that task. The
+// new task has the idempotency key of the old one unless WithInput changes its input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -44,7 +44,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 }
 
 // UndoRequeue cancels the requeued task and restores the dead task. If a worker has already started
-// the task, it returns ErrConflict; cancel the task then.
+// the requeued task, UndoRequeue returns ErrConflict. In that case, cancel the task.
 func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	defer publish(&err)
 	key, err := api.ParseDeadID(d.app.host.tenant, id)
@@ -54,11 +54,11 @@ func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	return d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key})
 }
 
-// RequeueAll requeues the dead tasks that the query selects, the newest first, and yields
-// each of them with As set. It leaves out tasks that were requeued before, unless the query says
-// otherwise. An error of one task does not stop the others. A zero DeadTask comes with the error
-// that ends the whole call, such as a canary that failed. Queues, priorities, limits and breakers
-// apply to requeued tasks as to all others.
+// RequeueAll requeues the dead tasks that the query selects, the newest first, and yields each of
+// them with As set. It leaves out tasks that were requeued before, unless the query says otherwise.
+// An error of one task does not stop the others. If an error ends the whole call, such as a canary
+// that failed, RequeueAll yields that error with a zero DeadTask. Queues, priorities, limits and
+// breakers apply to requeued tasks as to all others.
 func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		many := batch.Requeue(how)
@@ -113,7 +113,8 @@ func WithInput[I any](in I) RequeueOption {
 	})
 }
 
-// RequeueAgain also requeues a task that was requeued before, if its requeued task has ended.
+// RequeueAgain also requeues a task that was requeued before, if the task of that requeue has
+// ended.
 func RequeueAgain() RequeueOption {
 	return requeueOption(func(o *requeueOptions) { o.request.Again = true })
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // RetryPolicy says when another attempt follows a failed one. It is an option of an activity, of
-// one call, of a workflow and of one start; the most specific one counts. The zero value never
-// gives up: it pauses 1 s, doubles the pause each time, and pauses at most 1 min.
+// one call, of a workflow and of one start. The policy of a call or a start replaces the policy of
+// its activity or workflow. The zero value never gives up: it pauses 1 s, doubles the pause each
+// time, and pauses at most 1 min.
 //
 //	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {
@@ -27,9 +28,9 @@ type RetryPolicy struct {
 	Coefficient, Jitter float64
 	// Except selects errors after which no attempt follows, as if they were Permanent.
 	Except []ErrorKind
-	// If decides whether another attempt follows all other errors; nil means always. It is a
-	// function, so it works only in a policy that is given together with code: to NewActivity,
-	// NewWorkflow or an inline call.
+	// If decides whether another attempt follows an error that Except does not select; nil means
+	// always. If is a function, so it works only in a policy that is given together with code: to
+	// NewActivity, NewWorkflow or an inline call.
 	If func(error) bool
 }
 
@@ -57,8 +58,9 @@ func Constant(n int, d time.Duration) RetryPolicy {
 // Permanent marks an error after which no policy makes another attempt.
 func Permanent(err error) error { return replay.Permanent(err) }
 
-// RetryAfter makes the next attempt, if there is one, wait for d, whatever pause the policy has. A
-// negative d means 0. A d of more than a hundred years fails the step or task with ErrInvalid.
+// RetryAfter makes the next attempt, if there is one, wait for d instead of the pause of the
+// policy. A negative d means 0. A d of more than a hundred years fails the step or task with
+// ErrInvalid.
 func RetryAfter(err error, d time.Duration) error {
 	if err != nil && d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
@@ -73,7 +75,7 @@ func (p RetryPolicy) policy() replay.Policy {
 }
 
 // toModel returns the policy in the form of the engine. The engine does not know If and errors by
-// type, so the worker decides about them.
+// type, so the worker evaluates them.
 func (p *RetryPolicy) toModel() model.Retry {
 	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
@@ -113,7 +115,7 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	}
 	// Written so that NaN is refused too.
 	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) {
-		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2), and %d at most", c, int(maxCoefficient))
+		wrong("RetryPolicy.Coefficient is %v, must be from 1 to %d, or 0 for the default of 2", c, int(maxCoefficient))
 	}
 	if j := p.Jitter; !(j >= 0 && j <= 1) {
 		wrong("RetryPolicy.Jitter is %v: it is a share, from 0 to 1", j)
@@ -189,7 +191,7 @@ func ErrorIs(target error) ErrorKind {
 	}
 	var names []string
 	for kind, sentinel := range kinds {
-		if sentinel == target { //nolint:errorlint // the very sentinel
+		if sentinel == target { //nolint:errorlint // only the sentinel itself
 			names = append(names, kind.String())
 		}
 	}

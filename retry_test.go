@@ -18,7 +18,7 @@ type cardError struct{ code int }
 
 func (e *cardError) Error() string { return fmt.Sprint("card refused, code ", e.code) }
 
-// Every part of a policy decides how often and when an attempt is repeated. The history has each
+// Every field of a policy decides how often and when an attempt is repeated. The history has each
 // failed attempt, the last error is the error of the step, and all attempts have the same
 // idempotency key.
 func TestRetryPolicy(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRetryPolicy(t *testing.T) {
 	}
 }
 
-// After a predicate panics, the step is tried again, and the reason says why.
+// If the If function of a policy panics, the step is tried again, and the reason shows the panic.
 func TestPolicyThatPanics(t *testing.T) {
 	t.Parallel()
 	act := perdure.NewActivity("act", func(context.Context, string) (string, error) { return "", io.EOF },
@@ -146,7 +146,7 @@ func TestPolicyThatPanics(t *testing.T) {
 	}, w, act)
 }
 
-// Jitter changes pauses, each by another amount.
+// Jitter changes each pause by a different amount.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	policy := perdure.RetryPolicy{MaxAttempts: 20, Initial: time.Second, Coefficient: 1, Jitter: 0.5}
@@ -185,7 +185,7 @@ func TestJitter(t *testing.T) {
 	}, w, act)
 }
 
-// wrongPolicies must be refused in every place that takes a policy.
+// wrongPolicies must be refused everywhere a policy is accepted.
 var wrongPolicies = []struct {
 	option interface {
 		perdure.ActivityOption
@@ -199,7 +199,7 @@ var wrongPolicies = []struct {
 	{perdure.RetryPolicy{Max: -time.Second}, "RetryPolicy.Max is -1s, must be >= 0"},
 	{perdure.Constant(3, -time.Minute), "RetryPolicy.Initial is -1m0s"},
 	{perdure.RetryPolicy{Initial: time.Hour, Max: time.Minute}, "RetryPolicy.Initial is 1h0m0s, longer than its Max of 1m0s"},
-	{perdure.RetryPolicy{Coefficient: 0.5}, "RetryPolicy.Coefficient is 0.5: pauses do not get shorter, so it is at least 1"},
+	{perdure.RetryPolicy{Coefficient: 0.5}, "RetryPolicy.Coefficient is 0.5, must be from 1 to"},
 	{perdure.RetryPolicy{Coefficient: math.NaN()}, "RetryPolicy.Coefficient is NaN"},
 	{perdure.RetryPolicy{Coefficient: math.Inf(1)}, "RetryPolicy.Coefficient is +Inf"},
 	{perdure.RetryPolicy{Coefficient: math.Inf(-1)}, "RetryPolicy.Coefficient is -Inf"},

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// BenchmarkCalls measures the cost of each way to call, with a store in a file, with one caller and
-// with 64. It reports the CPU time per call in addition to the wall time.
+// BenchmarkCalls measures the cost of each kind of call on a store in a file, with one caller and
+// with 64 callers. It reports the CPU time per call in addition to the wall time.
 func BenchmarkCalls(b *testing.B) {
 	type sum struct{ N int }
 	sums := perdure.NewEntity[sum]("sums")

@@ -8,7 +8,7 @@ import (
 )
 
 // Schedule starts a Job at the times of a Cadence, exactly once across all processes. It is
-// durable: it fires as long as any process that serves it runs. Open applies the definition: it
+// durable: it fires as long as a process that serves it runs. Open applies the definition: it
 // creates a schedule that does not exist, changes one that differs from the definition, and leaves
 // an equal one alone.
 type Schedule struct {
@@ -31,7 +31,7 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 	return s
 }
 
-// Trigger fires now, even if the schedule is paused. It follows Overlap: with OverlapSkip it
+// Trigger fires now, even if the schedule is paused. Trigger follows Overlap: with OverlapSkip it
 // returns ErrConflict while an execution of the schedule is open. When Trigger returns, the start
 // of the execution is durable. The execution itself starts a moment later.
 func (s *Schedule) Trigger(c Caller) error {
@@ -39,8 +39,8 @@ func (s *Schedule) Trigger(c Caller) error {
 	return err
 }
 
-// Pause stops the schedule until Resume. Open executions continue. Fire times that pass in the
-// meantime do not fire later; ScheduleInfo.Missed counts them.
+// Pause stops the schedule until Resume. Open executions continue. Fire times during the pause do
+// not fire later; ScheduleInfo.Missed counts them.
 func (s *Schedule) Pause(c Caller, why string) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbPause, Why: why})
 	return err
@@ -52,10 +52,10 @@ func (s *Schedule) Resume(c Caller) error {
 	return err
 }
 
-// Backfill starts an execution for every fire time from from up to, but not including, to that has
-// no execution or whose execution failed. It returns the number of these fire times, at most 1,000.
-// Their executions start one after the other, or together with OverlapAllow. Fire times that are
-// due now go first.
+// Backfill starts an execution for every fire time t with from <= t < to, if t has no execution or
+// if its execution failed. It returns the number of these fire times, at most 1,000. Their
+// executions start one after the other or, with OverlapAllow, together. Fire times that are due now
+// go first.
 func (s *Schedule) Backfill(c Caller, from, to time.Time) (int, error) {
 	a, err := s.command(c, schedule.Command{Verb: schedule.VerbBackfill, From: from, To: to})
 	return a.Ticks, err
@@ -68,7 +68,8 @@ func (s *Schedule) Delete(c Caller) error {
 	return err
 }
 
-// Next returns the n fire times of the definition after a time. It reads no store.
+// Next returns the n fire times of the definition that follow the time after. It does not read the
+// store.
 func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	spec := s.opts.spec
 	if err := spec.Complete(s.name); err != nil {
@@ -134,13 +135,13 @@ func (p Overlap) applySchedule(o *scheduleOptions) {
 	}
 }
 
-// CatchUp is how late a fire time may still fire, for example after no process was running; 24 h by
-// default. Fire times that are later than that do not fire; ScheduleInfo.Missed counts them. When
-// several fire times are late at once, the newest fire: as many as Overlap allows, and at most 100.
+// CatchUp is how late a fire time may still fire, for example because no process was running; 24 h
+// by default. A fire time that is later than that does not fire; ScheduleInfo.Missed counts it. If
+// several fire times are late, the newest ones fire: as many as Overlap allows, and at most 100.
 func CatchUp(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) {
 		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
-			o.spec.CatchUp = -1 // not the default
+			o.spec.CatchUp = -1 // 0 would mean the default
 		}
 	})
 }

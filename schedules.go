@@ -48,7 +48,8 @@ type ScheduleInfo struct {
 	Next []time.Time // up to five fire times; none while it is paused
 	Last []Ref       // executions that it started, newest first, up to ten
 	Open []Ref       // executions that it started and that are open
-	// Waiting is the fire time that waits for its turn; zero when none does.
+	// Waiting is the fire time that waits for the end of an execution (OverlapQueue); zero if there
+	// is none.
 	Waiting   time.Time
 	Backfills int // calls of Backfill that have not ended
 

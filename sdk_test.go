@@ -508,9 +508,9 @@ func TestHandlersThatAreNil(t *testing.T) {
 	t.Parallel()
 	update, query := perdure.NewUpdate[int, int]("add"), perdure.NewQuery[int, int]("sum")
 	for want, handle := range map[string]func(perdure.WorkflowCtx){
-		"the handler of update add is nil":              func(ctx perdure.WorkflowCtx) { update.Handle(ctx, nil) },
-		"the handler of query sum is nil":               func(ctx perdure.WorkflowCtx) { query.Handle(ctx, nil) },
-		"the function that OnInterrupt is given is nil": func(ctx perdure.WorkflowCtx) { ctx.OnInterrupt(nil) },
+		"the handler of update add is nil":   func(ctx perdure.WorkflowCtx) { update.Handle(ctx, nil) },
+		"the handler of query sum is nil":    func(ctx perdure.WorkflowCtx) { query.Handle(ctx, nil) },
+		"the function of OnInterrupt is nil": func(ctx perdure.WorkflowCtx) { ctx.OnInterrupt(nil) },
 	} {
 		wf := perdure.NewWorkflow("deaf", func(ctx perdure.WorkflowCtx, _ int) (int, error) { handle(ctx); return 0, nil })
 		with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {

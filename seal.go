@@ -33,7 +33,8 @@ func payloadTrouble(log *slog.Logger) *episode.Log {
 	return episode.New(log, "payloads cannot be read or written now; the app tries again", "payloads can be read and written again")
 }
 
-// insist calls f until it succeeds, fails permanently, or until patience or the context ends.
+// insist calls f until it succeeds or fails permanently, until p is used up, or until the context
+// ends.
 func (h *host) insist(ctx context.Context, p patience, what string, f func() (model.Payload, error)) (model.Payload, error) {
 	var trouble *episode.Source
 	pause := firstPause
@@ -66,8 +67,8 @@ func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model
 	return h.sealWith(ctx, pt, parcel{word: kind, name: name}, p, h.codec.Seal)
 }
 
-// parcel says what a value is. For a value that is sent, it has the address of the receiver, and
-// the request id if there is one.
+// parcel says what a value is. For a value that is sent, parcel also has the address of the
+// receiver, and the request id if there is one.
 type parcel struct {
 	word, name string // for error texts: signal paid
 	to         model.Address
@@ -136,9 +137,9 @@ func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err
 	return err
 }
 
-// sealWith returns the stored form of a value, which a function of the codec makes. It checks the
-// size before and after, because sealing can make a value shorter (compression) or longer
-// (encryption).
+// sealWith returns the stored form of a value. A function of the codec makes that form. sealWith
+// checks the size before and after, because sealing can make a value shorter (compression) or
+// longer (encryption).
 func (h *host) sealWith(
 	ctx context.Context, pt patience, of parcel, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
 ) (model.Payload, error) {

@@ -26,8 +26,8 @@ type RPC[I, O any] struct{ to callTarget }
 // RPCOption configures one RPC of a service: Persisted.
 type RPCOption interface{ applyRPC(*callTarget) }
 
-// NewRPC defines an RPC of a service. Unless it is Persisted, a call runs at most once: when the
-// process that runs it dies, the call is lost and its caller gets an error.
+// NewRPC defines an RPC of a service. Unless the RPC is Persisted, a call runs at most once: if the
+// process that runs the call dies, the call is lost and its caller gets an error.
 func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error), opts ...RPCOption) *RPC[I, O] {
 	if s == nil {
 		return &RPC[I, O]{orphan(serviceKind, name, callerPosition())}
@@ -38,8 +38,8 @@ func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error),
 	return r
 }
 
-// DeclareRPC names an RPC whose code is elsewhere or is bound later. Here the caller decides
-// whether its calls are Persisted.
+// DeclareRPC names an RPC whose code is elsewhere or is bound later. Calls through this declaration
+// are Persisted only if opts says so, no matter what the options of NewRPC are.
 func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	r := &RPC[I, O]{callTarget{kind: serviceKind, of: service, name: name, brief: true}}
 	for _, o := range opts {
@@ -48,7 +48,8 @@ func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	return r
 }
 
-// Bind joins a declared RPC with its code. Pass the service itself to Open only if it has options.
+// Bind joins a declared RPC with its code. Pass the Binding to Open. Pass the service itself only
+// if it has options.
 func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
 	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
 }
@@ -69,10 +70,10 @@ type persistedOption struct{}
 
 func (persistedOption) applyRPC(t *callTarget) { t.brief = false }
 
-// Persisted makes the engine store every call of an RPC before it runs, and remember its answer.
-// Such a call survives a crash and runs at least once. A repetition with the same RequestID is the
-// same call. This costs a commit before the call and one after it. Without Persisted, the engine
-// keeps a call in memory only, and it runs at most once.
+// Persisted makes the engine store every call of an RPC before the call runs, and remember its
+// answer. Such a call survives a crash and runs at least once. A repetition with the same RequestID
+// is the same call. This costs a commit before the call and one after it. Without Persisted, the
+// engine keeps a call in memory only, and the call runs at most once.
 func Persisted() RPCOption { return persistedOption{} }
 
 // method returns the definition of an RPC for its service.

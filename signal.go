@@ -11,9 +11,9 @@ type Signal[T any] struct{ name string }
 // NewSignal names a signal.
 func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
-// Send delivers v to the execution once. Signals of one sender arrive in order. It returns
-// ErrNotFound when there is no such execution and ErrConflict when it is closed. From a workflow it
-// is a step. In a transaction or an entity, the signal is sent with the commit.
+// Send delivers v to the execution once. Signals of one sender arrive in order. Send returns
+// ErrNotFound if there is no such execution and ErrConflict if the execution is closed. From a
+// workflow Send is a step. In a transaction or an entity, the signal is sent with the commit.
 func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err error) {
 	defer publish(&err)
 	out, o := from.sender(), callOptions(opts)
@@ -40,8 +40,8 @@ func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	return decodeSent[T](ctx, "signal", s.name, p), true
 }
 
-// Drain receives all signals that have arrived, in order. It treats a value that does not fit T as
-// TryReceive does.
+// Drain receives all signals that have arrived, in order. As with TryReceive, a value that does not
+// fit T fails the execution.
 func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	var all []T
 	for {
@@ -53,8 +53,8 @@ func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	}
 }
 
-// Next returns the next signal as a future. It returns the same future until the code calls Get on
-// it, so no signal is lost if another future wins a Select.
+// Next returns the next signal as a future. Until the code calls Get on that future, Next returns
+// the same future again. So no signal is lost if another future wins a Select.
 func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
 	f := ctx.x.Next(s.name)
 	if h, ok := f.Handle.(*Future[T]); ok {
@@ -79,8 +79,8 @@ type signalWith struct {
 
 func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
 
-// addressee returns the execution that a named message goes to, after it has checked the name and
-// the address.
+// addressee checks the name of a message and the address of its target. It returns the execution
+// that the message goes to.
 func addressee(h *host, word, name string, to Target) (api.Target, error) {
 	t, err := to.target().api(h)
 	if err == nil {

@@ -8,13 +8,13 @@ import (
 )
 
 // Singleton is code that runs in one process at a time, among all processes that pass it to Open or
-// Dial. P is the type of its position, which says how far the code has come and which is stored
-// between its runs. Use Void if the code needs none.
+// Dial. P is the type of its position. The position says how far the code has come, and is stored
+// between the runs of the code. Use Void if the code needs no position.
 //
-// The process that runs the code renews a lease. If that process dies, another one starts the code
-// when the lease has expired, or at once if it is on the same machine and can prove that the
-// process is gone. If the process closes its app, another one starts the code as soon as the code
-// has returned.
+// The process that runs the code renews a lease. If that process dies, another process starts the
+// code when the lease has expired. It starts the code immediately if it is on the same machine and
+// can prove that the old process is gone. If the process closes its app, another process starts the
+// code as soon as the code has returned.
 type Singleton[P any] struct {
 	name string
 	run  func(context.Context, *Position[P]) error
@@ -25,12 +25,12 @@ type Singleton[P any] struct {
 // NewSingleton defines a singleton. The code runs until ctx ends.
 //
 // The context ends when the app closes, and when the process may lose its lease: a fifth of the
-// lease before another process can start the code. Code that does something without passing ctx on
-// should check ctx.Err() first. The code must return soon after ctx has ended.
+// lease before another process can start the code. Before the code does something that does not
+// stop with ctx, it should check ctx.Err(). The code must return soon after ctx has ended.
 //
-// Code that returns nil starts again after RestartAfter. After an error or a panic, the process
-// releases the lease, so that another process can try. It waits before it tries again itself: 1 s
-// after the first failure, then longer, up to 1 min.
+// If the code returns nil, the process starts it again after RestartAfter. After an error or a
+// panic, the process releases the lease, so that another process can try. It waits before it tries
+// again itself: 1 s after the first failure, then longer, up to 1 min.
 func NewSingleton[P any](name string, run func(ctx context.Context, at *Position[P]) error, opts ...SingletonOption) *Singleton[P] {
 	s := &Singleton[P]{name: name, run: run, at: callerPosition()}
 	s.opts = singletonOptions{lease: 10 * time.Second, pause: time.Second}
@@ -60,8 +60,8 @@ func (s *Singleton[P]) Describe(c Client) (info SingletonInfo[P], err error) {
 
 // SingletonInfo describes a singleton.
 type SingletonInfo[P any] struct {
-	// Holder is the process that holds the lease; empty when there is none. A process that has died
-	// stays here until another one takes over.
+	// Holder is the process that holds the lease; empty if there is none. If that process has died,
+	// it remains the Holder until another process takes over.
 	Holder string
 	// Epoch is the fencing token of the holder.
 	Epoch int64
@@ -89,9 +89,10 @@ func (p *Position[P]) Last() (P, error) {
 	return v, remote(err)
 }
 
-// Save stores a position. When it returns nil, the position is durable, and later runs of the code
-// get it, wherever they run. It returns ErrConflict if another process may have taken over. While
-// the app closes, the context of the code has ended but Save still works: pass it another context.
+// Save stores a position. When Save returns nil, the position is durable, and later runs of the
+// code get it, wherever they run. Save returns ErrConflict if another process may have taken over.
+// While the app closes, the context of the code has ended but Save still works: pass Save another
+// context.
 func (p *Position[P]) Save(ctx context.Context, v P) (err error) {
 	defer publish(&err)
 	stored, err := encodeFor(p.host, positionOf, p.name, v)
@@ -104,8 +105,8 @@ func (p *Position[P]) Save(ctx context.Context, v P) (err error) {
 	return p.tenure.Save(ctx, stored)
 }
 
-// Epoch returns the fencing token of this run. Every later process that runs the code has a higher
-// one. Pass it to systems that can refuse writes with a lower token.
+// Epoch returns the fencing token of this run. Every process that runs the code later has a higher
+// token. Pass the token to systems that can refuse writes with a lower token.
 func (p *Position[P]) Epoch() int64 { return p.tenure.Epoch() }
 
 // SingletonOption configures a singleton: SingletonLease or RestartAfter.
@@ -117,14 +118,14 @@ type singletonOption func(*singletonOptions)
 
 func (f singletonOption) applySingleton(o *singletonOptions) { f(o) }
 
-// SingletonLease is how long a process may run a singleton without a renewal; 10 s, at least 1 s.
-// It is also how long other processes wait for a process that has died on another machine. The
-// process renews its lease four times in this period, with one commit each.
+// SingletonLease is how long a process may run a singleton without a renewal; 10 s by default, at
+// least 1 s. If a process dies, processes on other machines wait for this time before one of them
+// starts the code. The process renews its lease four times in this period, with one commit each.
 func SingletonLease(d time.Duration) SingletonOption {
 	return singletonOption(func(o *singletonOptions) { o.lease = d })
 }
 
-// RestartAfter is the pause before the code starts again after it has returned nil; 1 s.
+// RestartAfter is the pause before the code starts again after it has returned nil; 1 s by default.
 func RestartAfter(d time.Duration) SingletonOption {
 	return singletonOption(func(o *singletonOptions) { o.pause = d })
 }

@@ -31,15 +31,15 @@ type startOptions struct {
 	err       error
 }
 
-// refuse keeps the first mistake in the options. A start with a mistake fails.
+// refuse keeps the first mistake in the options. The start then fails with it.
 func (o *startOptions) refuse(format string, args ...any) {
 	if o.err == nil {
 		o.err = Permanent(fault.New(fault.Invalid, format, args...))
 	}
 }
 
-// Reuse says what a start does if a closed execution has the key. A start always attaches to an
-// open execution. The default is ReturnExisting.
+// Reuse says what a start does if the execution of its key is closed. If the execution is open, a
+// start always attaches to it. The default is ReturnExisting.
 type Reuse int
 
 // Policies of Reuse.
@@ -83,14 +83,14 @@ func (p ParentClose) applyStart(o *startOptions) {
 }
 
 // StartDelay starts the code of a workflow d after the start of the execution. The execution exists
-// at once: it has its key, accepts signals and updates, is listed with the reason "start", and can
-// be cancelled. The default is no delay. See docs/starting.md.
+// immediately: it has its key, accepts signals and updates, is listed with the reason "start", and
+// can be cancelled. The default is no delay. See docs/starting.md.
 func StartDelay(d time.Duration) StartOption {
 	return termOption{"StartDelay", func(o *startOptions) { o.terms.Delay = d }}
 }
 
-// StartAt is a StartDelay that ends at t. With a time in the past, the code starts at once. As an
-// option of a Schedule, it skips all fire times before t.
+// StartAt is a StartDelay that ends at t. With a time in the past, the code starts immediately. As
+// an option of a Schedule, StartAt skips all fire times before t.
 func StartAt(t time.Time) interface {
 	StartOption
 	ScheduleOption
@@ -101,9 +101,9 @@ func StartAt(t time.Time) interface {
 // ExecutionTimeout ends an execution d after its start. It covers all runs: continued runs,
 // attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
 //
-// The execution ends as failed, with an error that is ErrTimeout and has the Type
-// "timeout.execution". Its code does not run again, so no clean-up runs. Its locks are released,
-// and its children are cancelled unless they have AbandonChild.
+// The execution ends as failed. errors.Is matches its error with ErrTimeout, and the Type of the
+// error is "timeout.execution". The code does not run again, so no clean-up runs. The engine
+// releases the locks of the execution, and cancels its children unless they have AbandonChild.
 func ExecutionTimeout(d time.Duration) StartOption {
 	return termOption{"ExecutionTimeout", func(o *startOptions) { o.terms.Timeout = d }}
 }
@@ -124,7 +124,7 @@ type startAt time.Time
 func (t startAt) applyStart(o *startOptions) {
 	o.timed = append(o.timed, "StartAt")
 	if y := time.Time(t).UTC().Year(); y < 1970 || y > 9999 {
-		o.refuse("StartAt is in the year %d: it lies between 1970 and 9999", y)
+		o.refuse("StartAt is in the year %d, must be from 1970 to 9999", y)
 		return
 	}
 	o.terms.NotBefore = model.TimeOf(time.Time(t))
@@ -132,8 +132,8 @@ func (t startAt) applyStart(o *startOptions) {
 
 func (t startAt) applySchedule(o *scheduleOptions) { o.spec.StartAt = time.Time(t) }
 
-// checkTerms says what is wrong with the times of an execution, and with the policy that it is
-// started with.
+// checkTerms says what is wrong with the times of an execution, and with the retry policy of its
+// start.
 func (o *startOptions) checkTerms(what string) error {
 	if len(o.timed) == 0 && o.retry == nil {
 		return nil
@@ -173,8 +173,8 @@ func (o *startOptions) storedTerms() *model.Terms {
 
 // Labels are name-value pairs by which List finds the execution: `label.region = "eu"`. Names have
 // 1 to 64 letters, digits, _ . and -; values have up to 256 bytes; an execution has at most 32
-// labels. They stay with ContinueAsNew, and workflow code changes them with SetLabel. A start that
-// attaches to an execution does not change its labels.
+// labels. The labels stay with ContinueAsNew, and workflow code changes them with SetLabel. A start
+// that attaches to an execution does not change its labels.
 func Labels(kv map[string]string) StartOption { return labelsOption(kv) }
 
 type labelsOption map[string]string
@@ -190,6 +190,6 @@ func (l labelsOption) applyStart(o *startOptions) {
 		o.labels = model.SetLabel(o.labels, one.Name, one.Value)
 	}
 	if n := len(o.labels); n > model.MaxLabels {
-		o.refuse("an execution with %d labels: it may have %d", n, model.MaxLabels)
+		o.refuse("an execution has %d labels, at most %d are allowed", n, model.MaxLabels)
 	}
 }

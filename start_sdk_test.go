@@ -24,8 +24,8 @@ func checkInfo(t *testing.T, app *perdure.App, to perdure.Target, status perdure
 	return info
 }
 
-// An execution with a delayed start has its key and takes signals and updates. Its code runs when
-// the time has come.
+// An execution with a delayed start has its key and accepts signals and updates. Its code starts
+// after the delay.
 func TestStartDelay(t *testing.T) {
 	t.Parallel()
 	note := perdure.NewSignal[string]("note")
@@ -74,7 +74,7 @@ func TestStartDelay(t *testing.T) {
 				t.Fatal("the code has begun")
 			}
 
-			sum, err := add.Call(c, x, 2) // waits until there is code
+			sum, err := add.Call(c, x, 2) // waits until the code has started
 			want(t, sum, err, 3)
 			if d := time.Since(started).Round(100 * time.Millisecond); d != time.Minute && i == 0 {
 				t.Errorf("the update was answered after %s", d)
@@ -123,8 +123,8 @@ func TestStartDelay(t *testing.T) {
 	}, late)
 }
 
-// An execution that takes too long ends, with all its runs and children, and its waiters get the
-// error.
+// An execution that exceeds its ExecutionTimeout ends, with all its runs and children, and its
+// waiting callers get the error.
 func TestExecutionTimeout(t *testing.T) {
 	t.Parallel()
 	counter := perdure.NewEntity[int]("counter")
@@ -339,7 +339,7 @@ func TestWorkflowRetry(t *testing.T) {
 		}
 		x, err = plain.Start(c, "signal", perdure.Constant(3, time.Minute))
 		must(t, err)
-		must(t, wake.Send(c, x, "early")) // to the first attempt, or while the second waits
+		must(t, wake.Send(c, x, "early")) // to the first attempt, or before the second attempt starts
 		got, err = x.Result(c)
 		want(t, got, err, "early")
 		x, err = plain.Start(c, "signal", perdure.RawKey("terminated"), perdure.Constant(3, 10*time.Millisecond))
@@ -351,8 +351,7 @@ func TestWorkflowRetry(t *testing.T) {
 	}, plain, declared, loop, fragile, parent)
 }
 
-// Start options that make no sense are refused, and so are workflow options that are given to
-// tasks.
+// Start options that make no sense are refused. So are workflow options in a submission of a task.
 func TestTermsAreChecked(t *testing.T) {
 	t.Parallel()
 	w := perdure.NewWorkflow("w", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })

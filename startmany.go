@@ -12,7 +12,7 @@ import (
 type Started[O any] struct {
 	// Execution is zero when Err is set.
 	Execution Execution[O]
-	// Existing is true when an execution had the key already.
+	// Existing is true if the key already had an execution.
 	Existing bool
 	Err      error
 }
@@ -22,8 +22,8 @@ type Started[O any] struct {
 //
 // Every start stands alone. A refused start does not stop the others, and the starts do not share a
 // transaction. If the call fails as a whole, because ctx ends or the store is away, some executions
-// may have started. Then repeat the call: a start attaches to an execution that already has its
-// key.
+// may have started. In that case, repeat the call: a start attaches to an execution that already
+// has its key.
 //
 // The key of each execution is what KeyedBy derives from its input, or the hash of its input. With
 // RequestID("r"), the inputs have the ids r, r-1, r-2 and so on. All other options apply to every
@@ -79,7 +79,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 	return results, nil
 }
 
-// manyAtOnce refuses options that cannot apply to several starts.
+// manyAtOnce refuses options that cannot apply to more than one start.
 func (w *Workflow[I, O]) manyAtOnce(opts []StartOption) error {
 	var o startOptions
 	for _, opt := range opts {

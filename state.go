@@ -36,7 +36,8 @@ func (s *State[T]) Clear(ctx WorkflowCtx) error {
 	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
 }
 
-// Get returns the value inside the workflow: what this run set last, or what the previous run left.
+// Get returns the value inside the workflow: the value that this run set last, or else the value of
+// the previous run.
 func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.State(s.name)
 	if !ok {
@@ -57,14 +58,14 @@ func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
 	return v, err == nil, err
 }
 
-// Save sets the value for the task that ctx belongs to: an activity on a queue. When it returns
-// nil, the value is durable: the next attempt loads it, on whichever worker, and Read returns it.
-// The engine removes the value together with the execution.
+// Save sets the value for the task that ctx belongs to: an activity on a queue. When Save returns
+// nil, the value is durable: the next attempt loads it, on any worker, and Read returns it. The
+// engine removes the value together with the execution.
 //
-// Save returns ErrConflict and writes nothing when another worker has the task, and ErrExhausted
-// when the states of the task are too many or too large. When ctx ends during the call, the value
-// may or may not have been written. An activity without a queue has no task: Save returns
-// ErrInvalid there; set state in the workflow instead.
+// Save returns ErrConflict and writes nothing if another worker has the task. It returns
+// ErrExhausted if the states of the task are too many or too large. If ctx ends during the call,
+// the value may or may not have been written. An activity without a queue has no task, so Save
+// returns ErrInvalid there; set the state in the workflow instead.
 func (s *State[T]) Save(ctx context.Context, v T) error {
 	t, h, err := s.taskFor(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
 	return v, ok && err == nil, public(err)
 }
 
-// Remove undoes Save. The removal is durable when it returns.
+// Remove undoes Save. When Remove returns, the removal is durable.
 func (s *State[T]) Remove(ctx context.Context) error {
 	t, _, err := s.taskFor(ctx)
 	if err != nil {

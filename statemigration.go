@@ -12,7 +12,7 @@ import (
 // stateKind is what errors call a state.
 const stateKind = "state of entity"
 
-// stateMigration turns a state of one version into one of the next.
+// stateMigration turns a state of one version into a state of the next version.
 type stateMigration struct {
 	from      int
 	old, next reflect.Type

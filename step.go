@@ -13,8 +13,8 @@ import (
 // CallOption configures one step, call or send: StepKey, RequestID, RetryPolicy or a TaskOption.
 type CallOption interface{ applyCall(*stepOptions) }
 
-// StepKey identifies a step explicitly. Without one, a step of Do is identified by its name and by
-// how often the code has used that name before. So give one to each Do in a loop.
+// StepKey identifies a step explicitly. Without a StepKey, a step of Do is identified by its name
+// and by how often the code has used that name before. So give a StepKey to each Do in a loop.
 func StepKey(k string) CallOption { return stepKey(k) }
 
 type stepKey string
@@ -103,7 +103,7 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	}
 
 	if err = o.check(); err == nil && o.task != nil {
-		err = fault.New(fault.Invalid, "%s is for activities: a function that Do is given runs where the workflow runs", o.task.given[0])
+		err = fault.New(fault.Invalid, "%s is for activities: the function of Do always runs in the process of its workflow", o.task.given[0])
 	}
 	if err != nil {
 		return out, Permanent(fault.New(fault.Invalid, "step %s: %w", name, err))

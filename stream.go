@@ -39,16 +39,16 @@ type StreamItem struct {
 }
 
 // StreamToken streams a piece of text, such as a token of a language model, to the readers of the
-// task that ctx belongs to (Tasks.Stream). The worker sends items together, within a tenth of a
-// second, and before the outcome of the attempt. StreamToken waits only while the engine accepts no
-// items. Like Heartbeat, it returns an error once the activity should end. In an activity without a
-// queue it does nothing but that.
+// task that ctx belongs to (Tasks.Stream). The worker collects items for up to a tenth of a second
+// and sends them together. It sends all items before the outcome of the attempt. StreamToken waits
+// only while the engine accepts no items. Like Heartbeat, it returns an error once the activity
+// should end. In an activity without a queue, it streams nothing and only returns that error.
 func StreamToken(ctx context.Context, text string) error {
 	return public(stream(ctx, model.ItemToken, text))
 }
 
-// StreamProgress streams the progress of the activity, as a share from 0 to 1 and a text. Unlike
-// the progress of Heartbeat, only readers of the stream get it.
+// StreamProgress streams the progress of the activity, as a share from 0 to 1 and a text. Only
+// readers of the stream get it; the progress of Heartbeat is separate.
 func StreamProgress(ctx context.Context, share float64, details string) error {
 	return public(stream(ctx, model.ItemProgress, streamedProgress{share, details}))
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Submit creates a task of the activity that belongs to no workflow, and returns at once. The task
-// waits in the queue of the activity, of the option OnQueue, or in DefaultQueue. Its Execution
-// works like that of a workflow: Result waits, Cancel ends it, and List shows it under the name
-// "task:" followed by the name of the activity. A RetryPolicy given with the submission replaces
-// the one of the activity.
+// Submit creates a task of the activity that belongs to no workflow, and does not wait for it. The
+// task waits in the queue of the option OnQueue, or else in the queue of the activity, or else in
+// DefaultQueue. Its Execution works like that of a workflow: Result waits, Cancel ends it, and List
+// shows it under the name "task:" followed by the name of the activity. A RetryPolicy in opts
+// replaces the policy of the activity.
 //
 // Without a key (KeyedBy, RawKey, HashKey) every submission is a new task. With a RequestID and no
-// key, the id is the key. A submission attaches to a task that already has its key, as Start does;
+// key, the id is the key. Like Start, a submission attaches to a task that already has its key;
 // Reuse changes that. A task that a workflow submits is a child: the engine cancels it if the
 // workflow ends first, unless the submission has AbandonChild.
 func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[O], error) {
@@ -147,7 +147,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	case err != nil:
 		return wrong("%w", err)
 	case a.tx != nil || h.activities[a.name].transactional:
-		return wrong("it is transactional, so what it does happens exactly once only as a step of a workflow")
+		return wrong("it is transactional, and its transaction happens exactly once only as a step of a workflow")
 	case strings.Contains(a.name, "/"):
 		return wrong("its name contains a slash, which separates the name of a task from its key")
 	case len(b.o.timed) > 0:

@@ -16,16 +16,16 @@ type TaskOption interface {
 	StartOption
 }
 
-// HeartbeatTimeout fails an attempt when the engine has received no heartbeat from its worker for
-// d. Workers send heartbeats by themselves, every third of d. So this detects a process that is
-// gone, but not an activity that hangs; AttemptTimeout detects that. d is at least 100 ms. The
-// default is no limit.
+// HeartbeatTimeout fails an attempt if the engine receives no heartbeat from its worker for d.
+// Workers send heartbeats by themselves, every third of d. So this detects a process that is gone,
+// but not an activity that hangs; AttemptTimeout detects that. d is at least 100 ms. The default is
+// no limit.
 func HeartbeatTimeout(d time.Duration) TaskOption {
 	return taskOption{"HeartbeatTimeout", func(s *taskSettings) { s.silence = d }}
 }
 
-// ScheduleToStart fails a task if no worker starts it, or its next attempt, within d of the time at
-// which it may start. Such a task gets no further attempt. The default is no limit.
+// ScheduleToStart fails a task if it, or its next attempt, may start but no worker starts it within
+// d. Such a task gets no further attempt. The default is no limit.
 func ScheduleToStart(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToStart", func(s *taskSettings) { s.toStart = d }}
 }
@@ -36,7 +36,7 @@ func ScheduleToClose(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToClose", func(s *taskSettings) { s.total = d }}
 }
 
-// Priority makes a queue start a task before tasks of lower priority. The default is 0; negative
+// Priority makes a queue start a task before tasks with lower numbers. The default is 0; negative
 // numbers are allowed.
 func Priority(n int) TaskOption {
 	return taskOption{"Priority", func(s *taskSettings) { s.priority = n }}
@@ -44,7 +44,7 @@ func Priority(n int) TaskOption {
 
 // FairKey shares a queue between keys, such as customers, so that one customer with thousands of
 // tasks does not make the others wait. Among tasks of one priority, each key gets its turn, in
-// proportion to its weight. Weight 0 means 1.
+// proportion to its weight. A weight of 0 means 1.
 func FairKey(key string, weight int) TaskOption {
 	return taskOption{"FairKey", func(s *taskSettings) { s.fair, s.weight = key, weight }}
 }
@@ -115,18 +115,18 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 
 	checkTimes(wrong, namedTime{"HeartbeatTimeout", s.silence}, namedTime{"ScheduleToStart", s.toStart}, namedTime{"ScheduleToClose", s.total}, namedTime{"Delay", s.delay})
 	if s.silence > 0 && s.silence < model.MinSilence {
-		wrong("HeartbeatTimeout is %s: workers beat at a third of it, so it is at least %s", s.silence, model.MinSilence)
+		wrong("HeartbeatTimeout is %s, must be at least %s", s.silence, model.MinSilence)
 	}
 
 	if s.total > 0 && s.delay >= s.total {
-		wrong("Delay is %s, and ScheduleToClose is %s: the task would be over before it may begin", s.delay, s.total)
+		wrong("Delay is %s, and ScheduleToClose is %s: the task would time out before it may start", s.delay, s.total)
 	}
 	if s.priority < -model.MaxPriority || s.priority > model.MaxPriority {
-		wrong("Priority is %d: it lies between -%d and %d", s.priority, model.MaxPriority, model.MaxPriority)
+		wrong("Priority is %d, must be from -%d to %d", s.priority, model.MaxPriority, model.MaxPriority)
 	}
 
 	if s.weight < 0 || s.weight > model.MaxWeight {
-		wrong("FairKey %q has weight %d: it lies between 1 and %d (0 stands for 1)", s.fair, s.weight, model.MaxWeight)
+		wrong("FairKey %q has weight %d, must be from 1 to %d, or 0 for the default of 1", s.fair, s.weight, model.MaxWeight)
 	}
 	if s.fair != "" {
 		if err := checkText("FairKey", s.fair, maxName); err != nil {

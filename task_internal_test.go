@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestStoredPolicy compares policies with the form that the engine stores, and the pauses of both.
+// TestStoredPolicy compares policies with the form that the engine stores, and compares their
+// pauses.
 func TestStoredPolicy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -32,8 +33,9 @@ func TestStoredPolicy(t *testing.T) {
 
 var errUnknown = Permanent(ErrTimeout)
 
-// TestUnreadableAfter counts how often a task with an unreadable input is tried: not so often that
-// its history grows, but soon after an operator has restored the key.
+// TestUnreadableAfter counts how often a task with an unreadable input is tried. It must not be so
+// often that the history grows too large, but the task must start soon after an operator has
+// restored the key.
 func TestUnreadableAfter(t *testing.T) {
 	t.Parallel()
 	c := &model.Claim{Scheduled: 1, Claimed: 1}

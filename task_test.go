@@ -25,7 +25,7 @@ import (
 )
 
 // desk is a backend that executes submitted tasks in the simplest way: its one worker claims each
-// task at once.
+// task immediately.
 type desk struct {
 	api.Backend
 	worker api.TaskWorker
@@ -34,9 +34,9 @@ type desk struct {
 	mu       sync.Mutex
 	started  []api.StartRequest
 	tasks    map[model.Address]*deskTask
-	refuse   string        // the key of a start that is refused
+	refuse   string        // the key of the start that desk refuses
 	progress model.Payload // of the last beat
-	canceled bool          // the replies to beats say so
+	canceled bool          // the replies to heartbeats say that the task is cancelled
 }
 
 type deskTask struct {
@@ -273,7 +273,7 @@ func TestSubmitMany(t *testing.T) {
 	}
 }
 
-// TestTaskFails returns errors that are retried and errors that are not.
+// TestTaskFails checks which errors lead to another attempt and which do not.
 func TestTaskFails(t *testing.T) {
 	t.Parallel()
 	hard := errors.New("hard")
@@ -395,8 +395,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// locked is a transform that fails a number of times for data that contains a text, as if its key
-// were missing.
+// locked is a transform that fails a number of times for data that contains a given text, as if its
+// key were missing.
 type locked struct {
 	text string
 	left atomic.Int32
@@ -417,8 +417,8 @@ func (l *locked) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte,
 
 func (*locked) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
-// TestUnreadableProgressIsWaitedFor starts an attempt while the progress of the last one cannot be
-// read. The task goes back to the queue instead of starting over.
+// TestUnreadableProgressIsWaitedFor starts an attempt while the progress of the last attempt cannot
+// be read. The task goes back to the queue instead of starting from the beginning.
 func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	transform := &locked{text: "halfway"}
@@ -450,7 +450,7 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestInlineActivityHasNoTask calls functions that need a task from code that is not one.
+// TestInlineActivityHasNoTask calls functions that need a task from an activity without a queue.
 func TestInlineActivityHasNoTask(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -483,10 +483,10 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 		{[]perdure.TaskOption{perdure.OnQueue("")}, "the name of queue is empty"},
 		{[]perdure.TaskOption{perdure.OnQueue(long)}, "has 201 bytes, at most 200"},
 		{[]perdure.TaskOption{q, perdure.HeartbeatTimeout(-1)}, "HeartbeatTimeout is -1ns, must be >= 0"},
-		{[]perdure.TaskOption{q, perdure.HeartbeatTimeout(time.Millisecond)}, "it is at least 100ms"},
+		{[]perdure.TaskOption{q, perdure.HeartbeatTimeout(time.Millisecond)}, "must be at least 100ms"},
 		{[]perdure.TaskOption{q, perdure.ScheduleToStart(-time.Second)}, "ScheduleToStart is -1s"},
 		{[]perdure.TaskOption{q, perdure.ScheduleToClose(1 << 62)}, "more than a hundred years"},
-		{[]perdure.TaskOption{q, perdure.Delay(time.Hour), perdure.ScheduleToClose(time.Minute)}, "over before it may begin"},
+		{[]perdure.TaskOption{q, perdure.Delay(time.Hour), perdure.ScheduleToClose(time.Minute)}, "time out before it may start"},
 		{[]perdure.TaskOption{q, perdure.Priority(1 << 30)}, "Priority is 1073741824"},
 		{[]perdure.TaskOption{q, perdure.FairKey("a", -1)}, "has weight -1"},
 		{[]perdure.TaskOption{q, perdure.FairKey("a\n", 1)}, "control character"},
@@ -572,7 +572,7 @@ func TestDefinitionsWithQueues(t *testing.T) {
 		want string
 	}{
 		{perdure.TaskConfig{Prefetch: -1}, "Prefetch is -1"},
-		{perdure.TaskConfig{Slots: 1 << 30}, "too many"},
+		{perdure.TaskConfig{Slots: 1 << 30}, "Slots is 1073741824"},
 		{perdure.TaskConfig{DrainTimeout: -1}, "DrainTimeout is -1ns"},
 		{perdure.TaskConfig{Queues: []string{""}}, "the name of queue is empty"},
 		{perdure.TaskConfig{HighLoad: 0.5, LowLoad: 0.5}, "HighLoad is 0.5 and LowLoad is 0.5"},
@@ -585,8 +585,8 @@ func TestDefinitionsWithQueues(t *testing.T) {
 	}
 }
 
-// TestTestsHearOfTasks checks what perduretest needs: the context of the test reaches the task, and
-// the test sees every attempt.
+// TestTestsHearOfTasks checks what perduretest relies on: the context of the test reaches the task,
+// and the test sees every attempt.
 func TestTestsHearOfTasks(t *testing.T) {
 	t.Parallel()
 	type worldKey struct{}

@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// stage is a backend with one run on it, whose turns the test reads and whose events it writes.
+// stage is a backend with one run. The test reads the turns of the run and writes its events.
 type stage struct {
 	*desk
 	worker api.Worker
@@ -60,7 +60,7 @@ func (s *stage) deliver(events ...model.Event) {
 	s.worker.Deliver(model.RunID{9}, 1, events)
 }
 
-// act runs a workflow of the definitions up to its first turn.
+// act runs a workflow until its first turn.
 func act(t *testing.T, name string, defs ...perdure.Definition) (*stage, model.Turn) {
 	t.Helper()
 	return actWith(t, attach.Config{}, name, defs...)
@@ -150,7 +150,7 @@ func (p *painter) OnActivityCompleted(e perdure.ActivityCompleted) perdure.Actio
 	return perdure.Actions{p.wf.Complete(fmt.Sprint(e.ID, out, err))}
 }
 
-// TestQueuedStepOfAMachine is the same for a machine.
+// TestQueuedStepOfAMachine does the same as TestQueuedStep for a machine.
 func TestQueuedStepOfAMachine(t *testing.T) {
 	t.Parallel()
 	declared := perdure.DeclareWorkflow[int, string]("painter")

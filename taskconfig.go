@@ -9,8 +9,8 @@ import (
 
 // TaskConfig says how a process executes tasks. The zero value is right for most programs.
 type TaskConfig struct {
-	// Slots is how many tasks run at once; 100. With a negative number, this process executes no
-	// tasks.
+	// Slots is how many tasks run at the same time; 100. With a negative number, this process
+	// executes no tasks.
 	Slots int
 	// Prefetch is how many more tasks the process claims before it has a slot for them; 0. It saves
 	// a round trip for tasks that take milliseconds. Longer tasks would wait here while other
@@ -21,15 +21,14 @@ type TaskConfig struct {
 	Queues []string
 	// HighLoad and LowLoad are shares of Slots and Prefetch together, from 0 to 1. When the load
 	// reaches HighLoad, the process stops claiming tasks until the load is down to LowLoad. Tasks
-	// that arrive at the same moment may still take all slots. By default there are no marks. A
-	// full process never claims tasks.
+	// that arrive at the same moment may still take all slots. Without HighLoad, only a full
+	// process stops claiming tasks.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. When
-	// only HighMemory is given, LowMemory is eight ninths of it. Without GOMEMLIMIT they do
-	// nothing.
+	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. If only
+	// HighMemory is set, LowMemory is eight ninths of it. Without GOMEMLIMIT, both have no effect.
 	HighMemory, LowMemory float64
-	// DrainTimeout is how long Close waits for running tasks. Then their contexts end, and the
-	// process gives them back without using up an attempt. The default is
+	// DrainTimeout is how long Close waits for running tasks. After that time their contexts end,
+	// and the process gives the tasks back without using up an attempt. The default is
 	// embedded.Config.DrainTimeout.
 	DrainTimeout time.Duration
 }
@@ -44,7 +43,7 @@ func (c *TaskConfig) check() error {
 	}
 
 	if c.Slots > maxSlots || c.Prefetch > maxSlots {
-		wrong("%d slots and %d more are too many, at most %d each are allowed", c.Slots, c.Prefetch, maxSlots)
+		wrong("Slots is %d and Prefetch is %d, at most %d each are allowed", c.Slots, c.Prefetch, maxSlots)
 	}
 	if c.Prefetch < 0 {
 		wrong("Prefetch is %d, must be >= 0", c.Prefetch)

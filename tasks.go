@@ -33,8 +33,9 @@ func (s Tasks) Resume() {
 	}
 }
 
-// Logs returns the lines that a task has logged, in order. Without a Step in tail it returns the
-// lines of all tasks of a workflow, by time. docs/retention.md says how long lines are kept.
+// Logs returns the lines that a task has logged, in order. Without a Step in tail, it returns the
+// lines of all tasks of a workflow, sorted by time. docs/retention.md says how long the engine
+// keeps lines.
 func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
 	return func(yield func(LogLine, error) bool) {
 		to, err := tail.target(s.app.host, t)
@@ -95,7 +96,7 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 	out := StreamItem{Position: it.Position, Time: it.At.Std(), Kind: StreamKind(it.Kind.String())}
 	out.Value, out.ValueIs = s.app.host.show(ctx, it.Value)
 	r := callReader{s.app.host, ctx}
-	switch it.Kind { // a value that cannot be read is left out; ValueIs says how it is stored
+	switch it.Kind { // if a value cannot be read, the field stays empty; ValueIs says how it is stored
 	case model.ItemToken:
 		out.Text, _ = decode[string](r, "streamed", "token", it.Value)
 	case model.ItemProgress:
@@ -112,8 +113,8 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 // TaskTail says which part of the log or the stream of a task to read. The zero value reads from
 // the beginning to the current end.
 type TaskTail struct {
-	// Step selects one task of a workflow, as LogLine.Step names it. A task that was submitted
-	// needs none.
+	// Step selects one task of a workflow, as LogLine.Step names it. A submitted task needs no
+	// Step.
 	Step string
 	// After is the position of the last item that the reader has seen. It is for Stream only.
 	After int64
@@ -128,7 +129,7 @@ func (t TaskTail) target(h *host, of Target) (api.TaskTarget, error) {
 
 // LogLine is a line that a task has logged.
 type LogLine struct {
-	Step  string // the step of the workflow that the task is
+	Step  string // the name of the task as a step of its workflow
 	Time  time.Time
 	Level slog.Level
 	Text  string

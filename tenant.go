@@ -10,8 +10,8 @@ import (
 // Tenant reads and changes the allowance of the tenant that an app works in.
 type Tenant struct{ app *App }
 
-// Tenant returns the tenant of the app. With a server it is the tenant of the app's key, otherwise
-// "default".
+// Tenant returns the tenant of the app. For an app of Dial, it is the tenant of the app's key,
+// otherwise "default".
 func (a *App) Tenant() Tenant { return Tenant{a} }
 
 // Name returns the name of the tenant.
@@ -24,7 +24,8 @@ func (t Tenant) Allowance(ctx context.Context) (Allowance, error) {
 }
 
 // SetAllowance changes how much of the system the tenant may use. It is for operators: a server
-// refuses it to an app that has no admin key. If it returns an error, nothing has changed.
+// refuses this call to an app without an admin key. If SetAllowance returns an error, nothing has
+// changed.
 func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 	return public(t.app.cfg.Backend.SetAllowance(ctx, t.app.host.tenant, api.Allowance{Open: a.OpenExecutions, Starts: a.StartsPerSecond, Weight: a.Weight, Retention: a.Retention}))
 }
@@ -32,8 +33,8 @@ func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 // Allowance is how much of the system a tenant may use. A zero field sets no bound. See
 // docs/tenants.md.
 type Allowance struct {
-	// OpenExecutions is how many executions may be open when a client starts another one; further
-	// starts return ErrExhausted.
+	// OpenExecutions is how many executions may be open when a client starts another one. If more
+	// are open, the start returns ErrExhausted.
 	OpenExecutions int64
 	// StartsPerSecond is how many executions clients may start per second on each node.
 	StartsPerSecond int64

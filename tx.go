@@ -39,7 +39,8 @@ func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 }
 
 // InSchema keeps the tables of Perdure in a schema of this database (in SQLite: an attached
-// database). By default the database resolves their names without a schema.
+// database). Without it, Perdure uses table names without a schema, and the database decides where
+// they are.
 func (s TxSource[T]) InSchema(name string) TxSource[T] {
 	if s.db == nil {
 		return s

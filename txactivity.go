@@ -11,10 +11,10 @@ import (
 )
 
 // NewTxActivity defines an activity that runs in one transaction of the user's database, together
-// with the record of its outcome. What fn does there happens exactly once, even after crashes. fn
-// must not commit or roll back. It should be short, because other transactions wait for the rows
-// that it locks. The transaction may take five minutes and be idle for one, or as long as
-// AttemptTimeout if that is longer.
+// with the record of its outcome. What fn does in this transaction happens exactly once, even after
+// crashes. fn must not commit or roll back. It should be short, because other transactions wait for
+// the rows that it locks. The transaction may take five minutes and may be idle for one minute. A
+// longer AttemptTimeout extends both times.
 func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
 	a := &Activity[I, O]{name: name, tx: newTxCode(db, fn), bound: true, at: callerPosition()}
 	a.apply(opts)
@@ -86,8 +86,8 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 // findEarlierOutcome looks for the outcome of the step in the earlier runs that this run continues
 // after a retry or an import. An earlier run may have executed the step although this run's history
 // does not show it: that run ended before it could journal the outcome, or the history was cut
-// before that event. If no earlier run has executed the step, findEarlierOutcome records a failure
-// in its place, so that it never can.
+// before that event. For each earlier run without an outcome, findEarlierOutcome records a failure,
+// so that the earlier run can no longer execute the step.
 func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
 	runs, err := h.earlier(ctx, s)
 	if err != nil {
@@ -104,13 +104,13 @@ func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *r
 	return out, false, nil
 }
 
-// earlier returns the runs that the run of a step continues, the latest first. There are none
+// earlier returns the runs that the run of a step continues, the latest first. It returns none
 // unless a retry or an import started the run.
 func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
 	if told := s.Earlier(); len(told) > 0 {
 		return told, nil
 	}
-	run, _ := s.Run() // an older build started it, which did not record the earlier runs
+	run, _ := s.Run() // an older build started this run and did not record the earlier runs
 
 	first, from := s.Origin()
 	for run != first {
@@ -121,12 +121,12 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 		}
 		d, err := h.backend.Describe(ctx, api.Target{Address: from.Address, Run: run})
 		switch from = d.Start.Source; {
-		case fault.Is(err, fault.NotFound): // deleted, or in the store that it was exported from
+		case fault.Is(err, fault.NotFound): // the run was deleted, or it is in the store that it was exported from
 			return append(runs, first), nil
 		case err != nil:
 			return nil, err
 		case from.Run.IsZero():
-			return nil, fault.New(fault.Internal, "run %s speaks for run %s and has no past", run, first)
+			return nil, fault.New(fault.Internal, "run %s continues run %s but has no past", run, first)
 		}
 	}
 

@@ -73,19 +73,19 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 	return db.Sweep(ctx, a.host.scope, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
 		ref, err := ParseRef(o.Execution + "#" + o.Run)
 		if err != nil {
-			return false, nil // not one of ours: leave it alone
+			return false, nil // another program wrote it: leave it alone
 		}
 		t, err := ref.api(a.host)
 		if err != nil {
-			return false, nil // not one of ours either
+			return false, nil // as above
 		}
 		d, err := a.host.decidingRun(ctx, t)
 		return isExpired(&d, err, userdb.Time(o.At), now)
 	})
 }
 
-// decidingRun describes the run that decides how long the outcomes of a run are kept. For a run
-// that can be retried, that is the current run of its key, because the current run may continue it.
+// decidingRun describes the run that decides how long the sweep keeps the outcomes of a run. If a
+// run can be retried, the current run of its key decides, because the current run may continue it.
 func (h *host) decidingRun(ctx context.Context, t api.Target) (api.Description, error) {
 	d, err := h.backend.Describe(ctx, t)
 	if fault.Is(err, fault.NotFound) { // the run was removed, but another run may continue it
@@ -111,7 +111,7 @@ func mayBeRetried(s model.Status) bool {
 }
 
 // isExpired reports whether the sweep may remove the outcomes of a run: the run has been closed for
-// the retention time and cannot be retried. The age of an outcome does not count, because an old
+// the retention time and cannot be retried. The age of an outcome does not matter, because an old
 // outcome may still wait for a process to journal it.
 func isExpired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {

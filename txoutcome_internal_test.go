@@ -58,7 +58,7 @@ func (r runs) Describe(_ context.Context, t api.Target) (api.Description, error)
 	return api.Description{Outcome: model.Outcome{Status: r.was}}, nil
 }
 
-// The outcomes of a failed run are needed while the run that retries it is open.
+// The sweep must keep the outcomes of a failed run while the run that retries it is open.
 func TestOutcomesOfARetriedRun(t *testing.T) {
 	t.Parallel()
 	for was, want := range map[model.Status]model.Status{
@@ -84,7 +84,7 @@ func (g gone) Describe(_ context.Context, t api.Target) (api.Description, error)
 	return *g.current, nil
 }
 
-// The outcomes of a deleted run are needed while the run that continues it is open.
+// The sweep must keep the outcomes of a deleted run while the run that continues it is open.
 func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -152,7 +152,7 @@ type answer func(dest ...any) error
 
 func (a answer) Scan(dest ...any) error { return a(dest...) }
 
-// closedAt is a backend whose runs completed at a given time of the engine.
+// closedAt is a backend whose runs completed at a given time by the clock of the engine.
 type closedAt struct {
 	api.Backend
 	at time.Time
@@ -162,16 +162,16 @@ func (c closedAt) Describe(context.Context, api.Target) (api.Description, error)
 	return api.Description{Current: true, Outcome: model.Outcome{Status: model.Completed, At: model.TimeOf(c.at)}}, nil
 }
 
-// The sweep removes an outcome when the run has been closed for a week by both clocks, that of the
-// database and that of the process. So one wrong clock does not remove it too early.
+// The sweep removes an outcome when the run has been closed for a week by the clock of the database
+// and by the clock of the process. So one wrong clock cannot remove an outcome too early.
 func TestSweepGoesByTheClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	now := time.Now()
 
 	for name, c := range map[string]struct {
-		closed            time.Duration // ago, by the clock of the engine
-		database, process time.Duration // ahead of the engine
+		closed            time.Duration // how long ago the run closed, by the clock of the engine
+		database, process time.Duration // how far their clocks are ahead of the engine
 		want              int
 	}{
 		"closed for six days":                     {6 * day, 0, 0, 0},

@@ -15,9 +15,10 @@ import (
 )
 
 // InTx returns a Sender inside a database/sql transaction. Its messages take effect when the
-// transaction commits, and never if it does not. A send returns only errors that are known before
-// the commit. A message that the engine refuses later becomes a dead letter (App.DeadLetters). The
-// database must be that of the engine, or one for which the app has an Outbox.
+// transaction commits. If the transaction does not commit, they never take effect. A send returns
+// only errors that are known before the commit. A message that the engine refuses later becomes a
+// dead letter (App.DeadLetters). The database must be the database of the engine, or a database for
+// which the app has an Outbox.
 func (a *App) InTx(ctx context.Context, tx *sql.Tx) Sender {
 	return &txSender{app: a, ctx: ctx, exec: sqlTx{tx}.Exec}
 }
@@ -44,7 +45,7 @@ type txSender struct {
 	dialect userdb.Dialect
 
 	mu   sync.Mutex
-	site *userdb.Site // the database of the transaction; nil before the first look
+	site *userdb.Site // the database of the transaction; nil until look has run
 }
 
 func (s *txSender) sender() outlet { return s }
@@ -116,7 +117,7 @@ func (s *txSender) put(r api.Request) error {
 	return nil
 }
 
-// look finds out, once, in which database the transaction is.
+// look finds out in which database the transaction is. It asks the database only once.
 func (s *txSender) look(inbox api.Inbox) error {
 	if s.site != nil {
 		return nil
@@ -132,8 +133,8 @@ func (s *txSender) look(inbox api.Inbox) error {
 	return err
 }
 
-// putInbox writes a message into the inbox in this database, if the inbox belongs to our engine. It
-// reports false if it belongs to another one.
+// putInbox writes a message into the inbox in this database, if that inbox belongs to our engine.
+// It returns false if the inbox belongs to another engine.
 func (s *txSender) putInbox(inbox *api.Inbox, id model.RunID, m *model.Message, cluster string) (bool, error) {
 	shard := inbox.Layout.Shard(m.To)
 	kept := *m

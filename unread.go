@@ -25,7 +25,7 @@ type UnreadSignal struct {
 	Name      string
 	Since     time.Time
 	Bytes     int    // of its value
-	RequestID string // under which it was sent, if it has one
+	RequestID string // of the request that sent it; may be empty
 	// Value is JSON, or nil if this app cannot decode it. ValueIs says how it is stored. Only
 	// Describe fills them.
 	Value   []byte
@@ -59,9 +59,9 @@ func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 }
 
 // DropAll drops the signals of a name that the code of an execution has not received, oldest first,
-// and returns how many it dropped. Signals that arrive in the meantime may stay. The history keeps
-// the reason. DropAll works page by page: if it returns an error, the signals that it has counted
-// are gone, and you can call it again for the others. It returns ErrConflict as Skip does.
+// and returns how many it dropped. It may not drop signals that arrive during the call. The history
+// keeps the reason. DropAll works page by page. If it returns an error, the signals that it has
+// counted are gone, and you can call it again for the others. Like Skip, it may return ErrConflict.
 func (s Signals) DropAll(ctx context.Context, t Target, name, reason string) (dropped int, err error) {
 	to, err := t.target().api(s.app.host)
 	if err != nil {

@@ -16,7 +16,7 @@ func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name}
 
 // Handle serves the update. Each call runs in a coroutine of its own, in the order of arrival.
 // Validators run first and must not wait; the caller gets their error. Updates that arrive before
-// Handle wait for it. A second Handle of the name replaces the first.
+// the code calls Handle wait until it does. A second Handle of the same name replaces the first.
 //
 // When the workflow function returns or continues as new, the engine refuses updates whose handlers
 // still run. WaitUpdates waits for these handlers.
@@ -30,7 +30,7 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 		Seal: h.sealer("output of update", u.name),
 		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
 			ctx := WorkflowCtx{x}
-			// If the input cannot be read, its sender gets the error.
+			// If the input cannot be read, the sender of the update gets the error.
 			in, err := decode[I](ctx, "input of update", u.name, p)
 			for _, v := range validate {
 				if err == nil {

@@ -60,9 +60,9 @@ func TestHashKeys(t *testing.T) {
 		seen[k] = v
 	}
 
-	// The form is stored: it must never change.
+	// Stores contain these keys, so the derivation must never change.
 	for _, c := range []struct{ got, want string }{
-		// SHA-256 of a8 and the text
+		// SHA-256 of the byte a8 followed by the text
 		{perdure.HashKey("order-42").String(), "3dafe17b85bbafdaaa96ff178b19f97c0cf2ad04d73804f589660c99d21033ed"},
 		{perdure.HashKey(approval{"eve", true}).String(), "78aa8f4744c1df68189c5b6bcfc517c84e334fcd95619dad6a2563f50dab7404"},
 	} {
@@ -152,15 +152,15 @@ func TestExecutionsByQuery(t *testing.T) {
 	}, wf)
 }
 
-// TestOtherCodeInAnotherApp binds a double to an activity that has real code. The app decides which
-// one runs.
+// TestOtherCodeInAnotherApp binds test code to an activity that has real code. Each app decides
+// which code runs.
 func TestOtherCodeInAnotherApp(t *testing.T) {
 	t.Parallel()
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) { return "real", nil })
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (string, error) { return charge.Run(ctx, n) }, perdure.Uses(charge))
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := wf.Run(c, 1)
-		want(t, got, err, "real") // a handle brings its code
+		want(t, got, err, "real") // the handle of the activity has its code
 	}, wf)
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := wf.Run(c, 1)
@@ -168,8 +168,8 @@ func TestOtherCodeInAnotherApp(t *testing.T) {
 	}, wf, charge.Bind(func(context.Context, int) (string, error) { return "fake", nil }))
 }
 
-// TestReopen opens the store again: steps are not repeated, and sleeps keep their end. An execution
-// whose code no longer matches is blocked, and continues when the code matches again.
+// TestReopen opens the store again. Steps are not repeated, and sleeps end at their original time.
+// An execution whose code no longer matches is blocked, and continues when the code matches again.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")

@@ -13,7 +13,7 @@ import (
 )
 
 // Watch yields changes of executions, tasks, entities, workers and settings as they happen. It
-// continues until ctx ends, and yields the error of ctx then, or until the loop ends.
+// continues until the loop ends or ctx ends. When ctx ends, it yields the error of ctx.
 //
 //	for c, err := range app.Watch(ctx, perdure.WatchQuery{Classes: []string{"execution"}}) {
 //		if err != nil {
@@ -23,8 +23,9 @@ import (
 //	}
 //
 // Changes of one execution come in order, after they are stored. The first change has the class
-// "feed" and the kind "begun": a program that reads a list now, and then applies the changes that
-// follow, misses nothing. Two more kinds of that class say which changes the feed does not have:
+// "feed" and the kind "begun". A program that reads a list when it gets this change, and then
+// applies the changes that follow, misses nothing. Two more kinds of that class say which changes
+// the feed does not have:
 //
 //   - "missed": changes were missed, because the loop was too slow, the cursor too old, or because
 //     executions have moved between processes. Read the list again.
@@ -80,15 +81,16 @@ func (a *App) Watch(ctx context.Context, q WatchQuery) iter.Seq2[Change, error] 
 	}
 }
 
-// WatchQuery selects changes. All conditions must hold; a zero field is no condition.
+// WatchQuery selects changes. All conditions must hold; a zero field sets no condition.
 type WatchQuery struct {
 	// Classes of changes: execution, task, entity, worker, setting.
 	Classes []string
 	// Workflows selects executions of these workflows and their tasks. "task:" and the name of an
-	// activity selects its tasks, "entity:" and the name of an entity selects its changes.
+	// activity selects the tasks of that activity. "entity:" and the name of an entity selects the
+	// changes of that entity.
 	Workflows []string
 	Key       string
-	// Statuses selects changes after which an execution or a task has one of these.
+	// Statuses selects changes after which an execution or a task has one of these statuses.
 	Statuses []Status
 	// Kinds selects what has happened, such as "claimed".
 	Kinds []string
@@ -96,7 +98,7 @@ type WatchQuery struct {
 	// say their queue are selected as well.
 	Queues []string
 	// Cursor continues after a change of an earlier watch. It works for about a minute, and only in
-	// the same process or server. Otherwise the watch starts with "missed".
+	// the same process or server. If it does not work, the watch starts with "missed".
 	Cursor string
 }
 
@@ -128,14 +130,14 @@ type Change struct {
 	// requeue_undone; for entities and settings created and changed; for workers joined, changed
 	// and left. The end of an execution has the word of its status. docs/watching.md explains them.
 	Kind string
-	// Ref is the execution or the task. A task of a workflow has the Ref of the workflow, and Step
-	// is its step.
+	// Ref is the execution or the task. If a task belongs to a workflow, Ref is the execution of
+	// the workflow, and Step is the step of the task.
 	Ref  Ref
 	Step string
 	// Name is the activity of a task, or the name of an entity, a worker or a setting. Key is the
 	// key of an entity. Of is the kind of a setting, or the workflow of a worker.
 	Name, Key, Of string
-	// Queue is the queue of a task; empty if the change does not have it.
+	// Queue is the queue of a task; empty if the change does not say it.
 	Queue string
 	// Status is the status of the execution or the task after the change.
 	Status Status
@@ -143,7 +145,7 @@ type Change struct {
 	Reason string
 	// Locked says that a section holds the lock of an entity.
 	Locked bool
-	// Seq is the position of the last event of the execution; 0 if the change does not have it.
+	// Seq is the position of the last event of the execution; 0 if the change does not say it.
 	Seq  int64
 	Time time.Time
 	// Cursor continues a watch after this change. It is empty for some changes.

@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// joinTasks registers this process as a worker for tasks of all activities whose code is here, even
-// those without a queue, because calls and submissions may name one.
+// joinTasks registers this process as a worker for tasks of all activities whose code is here. That
+// includes activities without a queue, because a call or a submission may name a queue.
 func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	cfg := &a.cfg.Tasks
 	handlers := map[string]pool.Handler{}
@@ -95,7 +95,8 @@ func (a *App) watch(h pool.Handler) pool.Handler {
 	return h
 }
 
-// closeTasks accepts no new tasks, waits for running tasks, and gives back the others.
+// closeTasks accepts no new tasks and waits for running tasks. When the drain timeout has passed,
+// it gives back the tasks that still run.
 func (a *App) closeTasks() error {
 	if a.tasks == nil {
 		return nil
@@ -149,7 +150,7 @@ func (a *App) closeEntities() error {
 	return a.entities.Close(ctx)
 }
 
-// workerName returns a name that no other process has, for people and for histories.
+// workerName returns a unique name of this process. People see it, and histories record it.
 func workerName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -40,8 +40,8 @@ func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
 	}
 }
 
-// KeyedBy returns a copy that derives the key of an execution from its input. Without it, the key
-// is the hash of the input.
+// KeyedBy returns a copy of the workflow that derives the key of an execution from the input.
+// Without it, the key is the hash of the input.
 func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	c := *w
 	c.key = key
@@ -53,8 +53,8 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 	return Binding{w.definition(fn, true, callerPosition())}
 }
 
-// Run starts the execution of the key, or attaches to it, and waits for its result. From a workflow
-// it is a child.
+// Run starts the execution of the key, or attaches to it, and waits for its result. In workflow
+// code, the execution is a child.
 func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -69,8 +69,9 @@ func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err er
 	return decode[O](from, "output of workflow", w.name, got)
 }
 
-// Start starts the execution of the key, or attaches to it, and returns at once. From a workflow it
-// is a child. The same key with another input is ErrConflict.
+// Start starts the execution of the key, or attaches to it, and does not wait for its result. In
+// workflow code, the execution is a child. If the execution of the key has another input, Start
+// returns ErrConflict.
 func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	ref, p, o, err := w.resolve(from.host(), in, opts)
@@ -130,8 +131,8 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 }
 
 // input decodes the input of a run. An input that does not fit the type fails the run before it has
-// done anything. If the code of the run has started before, an earlier build could read the input.
-// Then the run is blocked until such a build continues it.
+// done anything. But if the code of the run has started before, an earlier build could read the
+// input. In that case the run is blocked until such a build continues it.
 func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err error) {
 	in, err = decode[I](ctx, "input of workflow", w.name, p)
 	switch {
@@ -151,8 +152,8 @@ type nextRun struct {
 	encode   func(*host) (model.Payload, error)
 }
 
-// Error says what the code asked for. People see it if something other than the workflow function
-// returns the error.
+// Error says what the code asked for. People see this text if the workflow function does not return
+// the error itself, for example if a step returns it.
 func (n *nextRun) Error() string { return "continue workflow " + n.workflow + " as new" }
 
 // begin returns the error that starts the next run, or the error of an input that cannot be stored.
@@ -197,7 +198,7 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 	case p.Encoding == model.JSON:
 		o.key = hashJSON(p.Data)
 	default:
-		o.key = HashKey(in) // the same in every format
+		o.key = HashKey(in) // the hash is the same for every payload format
 	}
 
 	if err = o.err; err == nil {

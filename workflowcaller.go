@@ -12,8 +12,8 @@ import (
 
 func (ctx WorkflowCtx) host() *host { return ctx.x.Host().(*host) }
 
-// open reads a stored value for workflow code. A value that cannot be read blocks the execution,
-// which continues where it was once the value can be read.
+// open reads a stored value for workflow code. A value that cannot be read blocks the execution.
+// Once the value can be read, the execution continues where it was.
 func (ctx WorkflowCtx) open(kind, name string, p model.Payload) (model.Payload, error) {
 	out, err := ctx.host().open(ctx.x.Context(), patient, kind, name, p)
 	if err != nil {
@@ -87,8 +87,8 @@ func (ctx WorkflowCtx) send(r api.Request, o *stepOptions) error {
 	return err
 }
 
-// messageOf turns a request into the message that a workflow records and sends. The engine stores
-// everything that a journal refers to, so it never keeps such a call in memory only.
+// messageOf turns a request into the message that a workflow records and sends. The engine must
+// store such a call, because the journal refers to it.
 func messageOf(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
 	case *api.SignalRequest:
@@ -158,8 +158,8 @@ func (ctx WorkflowCtx) ask(r *api.UpdateRequest) (model.Payload, error) {
 	return ctx.x.Send(updateMessage(r), "", nil)
 }
 
-// sendable says what is wrong with a message. A message that the receiver cannot store or look up
-// would hold up all messages after it.
+// sendable says what is wrong with a message. If the receiver could not store the message or find
+// its target, the message would hold up all messages after it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (ctx WorkflowCtx) Log() *slog.Logger {
 var silent = slog.New(slog.DiscardHandler)
 
 // WithTimeout returns a scope in which every wait ends with ErrTimeout once d has passed. Scopes
-// nest; the earliest deadline counts.
+// can be nested; the earliest deadline applies.
 func (ctx WorkflowCtx) WithTimeout(d time.Duration) WorkflowCtx {
 	return WorkflowCtx{ctx.x.WithTimeout(d)}
 }
@@ -74,18 +74,19 @@ func (ctx WorkflowCtx) Err() error { return ctx.x.Err() }
 
 // OnInterrupt runs fn, with the reason, when the execution is cancelled. fn runs as a coroutine
 // next to the code that the cancellation ends. Use it to notify a person, or to stop something
-// outside. The steps of fn are durable and not cancelled, and the execution ends only after fn.
+// outside. The cancellation does not affect fn: its steps are durable, and the execution ends only
+// after fn has returned.
 func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error) {
 	if fn == nil {
-		panic(fault.New(fault.Invalid, "the function that OnInterrupt is given is nil"))
+		panic(fault.New(fault.Invalid, "the function of OnInterrupt is nil"))
 	}
 	ctx.x.OnInterrupt(func(x replay.Ctx, reason string) error { return fn(WorkflowCtx{x}, reason) })
 }
 
 // WaitUpdates waits until the handlers of all updates have answered, including updates that arrive
-// in the meantime. Call it in the workflow function before it returns or continues as new, because
-// the engine then refuses updates whose handlers still run. Handlers must not call it, because two
-// of them would wait for each other.
+// while it waits. Call it in the workflow function before it returns or continues as new, because
+// at that point the engine refuses updates whose handlers still run. Handlers must not call it,
+// because two of them would wait for each other.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
 // OnFailure adds a compensation. When the workflow fails or is cancelled, its compensations run in
@@ -103,7 +104,7 @@ func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
 
 // Version returns which version of a change to the code this execution follows. An execution that
 // has called Version for this change keeps its version. An execution that passed this point before
-// the code had the call gets min. All others get max, and the history records it.
+// the code had the call gets min. All other executions get max, and the history records it.
 //
 // Branch on the version. When no execution follows an older version, raise min and remove the
 // branch. An execution that still follows an older version is then blocked with a reason.
@@ -122,9 +123,9 @@ func (ctx WorkflowCtx) HistoryBytes() int { return ctx.x.HistoryBytes() }
 
 // ShouldContinueAsNew reports whether the history has reached half of its limit of events or bytes
 // (embedded.Config.MaxHistory). A run that reaches a limit cannot continue, and its callers get
-// ErrExhausted. So a long-lived workflow calls this between two pieces of work, and returns
-// [Workflow.ContinueAsNew] if it is true. The answer is the same on replay, even if the limits have
-// changed.
+// ErrExhausted. So a long-lived workflow should call this between two pieces of work, and return
+// [Workflow.ContinueAsNew] if the answer is true. The answer is the same on replay, even if the
+// limits have changed.
 func (ctx WorkflowCtx) ShouldContinueAsNew() bool { return ctx.x.ShouldContinue() }
 
 // SetLabel sets a label by which List finds this execution, or removes it if value is empty; see

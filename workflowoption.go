@@ -18,15 +18,16 @@ type usesOption []Definition
 
 func (u usesOption) applyWorkflow(o *workflowOptions) { o.uses = append(o.uses, u...) }
 
-// Uses makes Open fail when an activity, entity or workflow that the workflow needs has no code in
-// this process, and no queue. The error names it.
+// Uses makes Open fail if this process lacks the code of an activity, entity or workflow that the
+// workflow needs. It accepts an activity without code if the activity has a queue. The error names
+// what is missing.
 func Uses(defs ...Definition) WorkflowOption { return usesOption(defs) }
 
 type pinnedOption struct{}
 
 func (pinnedOption) applyWorkflow(o *workflowOptions) { o.pinned = true }
 
-// Pinned lets only processes of the version that started an execution continue it
+// Pinned lets an execution continue only on processes of the version that started it
 // (embedded.Config.Version), so that no deploy changes its code. Without such a process the
 // execution waits with a reason, and [Executions.Stranded] lists it. The next run after a
 // continue-as-new may start on any version. A build in which the workflow is no longer pinned
@@ -38,8 +39,8 @@ type retainOption time.Duration
 func (r retainOption) applyWorkflow(o *workflowOptions) { o.retain = time.Duration(r) }
 
 // Retain keeps the runs of a workflow for d after their end, instead of embedded.Config.Retention.
-// d is at least a minute, or Forever. It applies only to runs that end after the option was set,
-// and not to terminated runs, because they end without their code.
+// d is at least a minute, or Forever. Retain applies only to runs that end after the option was
+// set. It does not apply to terminated runs, because they end without their code.
 func Retain(d time.Duration) WorkflowOption { return retainOption(d) }
 
 // Forever is the retention time of runs that are never removed.

@@ -13,10 +13,10 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// purchase is the input of today's code; other builds send other types.
+// purchase is the input of the current code; other builds send other types.
 type purchase struct{ Cents int }
 
-// wrongType demands that an error is about a value of the wrong type, and contains all the texts.
+// wrongType demands that err is an ErrWrongType and contains all the texts.
 func wrongType(t *testing.T, what string, err error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, perdure.ErrWrongType) || !errors.Is(err, perdure.ErrInvalid) {
@@ -31,7 +31,7 @@ func wrongType(t *testing.T, what string, err error, says ...string) {
 }
 
 // Every call with an input of the wrong type returns an error. The error names the callee, the type
-// that its code reads, and the message of the decoder. No caller waits without end.
+// that the code of the callee expects, and the message of the decoder. No caller waits forever.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
 	var (
@@ -167,7 +167,7 @@ func TestWrongType(t *testing.T) {
 		n, err := change.Call(c, x, purchase{3})
 		want(t, n, err, 3)
 
-		// A message without a waiting caller is kept.
+		// A message whose sender does not wait becomes a dead letter.
 		if err := badDeposit.Send(c, "a", "ten"); err != nil {
 			t.Fatal(err)
 		}
@@ -197,8 +197,8 @@ func (l *listening) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	return nil
 }
 
-// An input from another build fails the run before its code does anything. A run that has started
-// is kept: the build that started it could read its input.
+// An input from another build fails the run before its code does anything. A run whose code has
+// started is blocked instead, because the build that started it could read its input.
 func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")
@@ -274,7 +274,8 @@ func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	reason(app, s, "waits for a timer")
 }
 
-// A process that has the code refuses to apply a schedule whose job it could not read.
+// A process that has the code of a job refuses to apply a schedule whose input that code cannot
+// read.
 func TestScheduleOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	pay := perdure.NewWorkflow("pay", func(_ perdure.WorkflowCtx, o purchase) (int, error) { return o.Cents, nil })

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// purse is an entity that costs nothing to read and to write.
+// purse is an entity whose state is small, so that reading and writing it costs little.
 type purse struct{ Cents int }
 
 // purses has the definitions that the benchmarks call and lock.
@@ -19,8 +19,8 @@ type purses struct {
 	entity *perdure.Entity[purse]
 	add    *perdure.Operation[int, int]
 	show   *perdure.Operation[perdure.Void, int]
-	three  *perdure.Workflow[string, int]             // three calls in a row
-	move   *perdure.Workflow[[2]string, perdure.Void] // a lock of two, with a call of each
+	three  *perdure.Workflow[string, int]             // makes three calls, one after the other
+	move   *perdure.Workflow[[2]string, perdure.Void] // locks two purses and calls each of them
 }
 
 func newPurses() *purses {
@@ -55,8 +55,8 @@ func newPurses() *purses {
 
 func (p *purses) group() perdure.Group { return perdure.Group{p.entity, p.three, p.move} }
 
-// Commits, one after the other, are most of the cost of calls and locks. docs/performance.md says
-// how many there are.
+// Most of the cost of calls and locks is their commits, which come one after the other.
+// docs/performance.md says how many commits each of them makes.
 func TestCommitsOfCallsAndLocks(t *testing.T) {
 	t.Parallel()
 	p, reg := newPurses(), prometheus.NewRegistry()
@@ -80,16 +80,17 @@ func TestCommitsOfCallsAndLocks(t *testing.T) {
 		}
 		got := (scrape(t, reg, "commits_total")["commits_total{ok}"] - before) / times
 		t.Logf("%s: %.1f commits", w.name, got)
-		// allows for background work such as the renewal of a lease
+		// Half a commit is for background work, such as the renewal of a lease.
 		if got == 0 || got > w.most+0.5 {
 			t.Errorf("%s: %.1f commits, want at most %.0f", w.name, got, w.most)
 		}
 	}
 }
 
-// BenchmarkEntities calls a no-op entity in every way, for 64 waiting clients, and reports the
-// processor time of this process and the bytes that it writes. For workflows it reports the time of
-// a whole workflow; BenchmarkThreeSteps measures three steps that call nothing.
+// BenchmarkEntities makes every kind of call to an entity that does nothing, with 64 clients that
+// wait. It reports the processor time of this process and the bytes that it writes. For workflows
+// it reports the time of a whole workflow; BenchmarkThreeSteps measures three steps that call
+// nothing.
 func BenchmarkEntities(b *testing.B) {
 	p := newPurses()
 	key := func(i int64) string { return strconv.FormatInt(i, 10) }

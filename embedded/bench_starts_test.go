@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// BenchmarkStarts compares starts of one caller, one after the other, with StartMany of several
-// sizes. The workflows wait for a signal, so that only their starts are measured. It also
-// reports the processor time of this process.
+// BenchmarkStarts compares starts by one caller, one after the other, with calls of StartMany of
+// several sizes. The workflows wait for a signal, so that the benchmark measures only their starts.
+// It also reports the processor time of this process.
 func BenchmarkStarts(b *testing.B) {
 	wake := perdure.NewSignal[int]("wake")
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, n int) (int, error) { return wake.Receive(ctx) })

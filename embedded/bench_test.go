@@ -26,9 +26,9 @@ var benchStores = []struct {
 	{"postgres", func(b *testing.B) string { return pgtest.Start(b, pgtest.Options{Fsync: true}).NewDatabase(b) }},
 }
 
-// BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result,
-// and reports the processor time of this process and the bytes that it writes. It leaves out the
-// time of PostgreSQL, which bench/ measures.
+// BenchmarkThreeSteps runs workflows of three steps that do nothing, for 64 clients that wait for
+// the result. It reports the processor time of this process and the bytes that it writes. It leaves
+// out the time of PostgreSQL, which bench/ measures.
 func BenchmarkThreeSteps(b *testing.B) {
 	three := perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
 		for _, name := range [...]string{"first", "second", "third"} {
@@ -141,8 +141,8 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// BenchmarkTasksOfOneWorkflow runs a workflow that waits for very many tasks at once; the figure
-// per task should not depend on how many there are.
+// BenchmarkTasksOfOneWorkflow runs a workflow that waits for very many tasks at the same time. The
+// time per task should not depend on the number of tasks.
 func BenchmarkTasksOfOneWorkflow(b *testing.B) {
 	noop := perdure.NewActivity("noop", func(_ context.Context, i int) (int, error) { return i, nil }, perdure.OnQueue("bench"))
 	many := perdure.NewWorkflow("many", func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -188,8 +188,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// writtenBytes returns how many bytes this process has written to files and sockets, 0 where the
-// system does not count them.
+// writtenBytes returns how many bytes this process has written to files and sockets. It returns 0
+// if the system does not count them.
 func writtenBytes() (n int64) {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {

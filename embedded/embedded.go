@@ -36,12 +36,12 @@ import (
 )
 
 // Config is Open with settings, as net.Dialer is to net.Dial. The zero value is right for most
-// programs. A zero field has the default that its comment names.
+// programs. A zero field means the default in its comment.
 type Config struct {
 	// Schema is the PostgreSQL schema that holds the tables; "perdure".
 	Schema string
-	// Shards is the number of shards of a new store. It can never change; an existing store must
-	// have the same number. 0 is the default of the store.
+	// Shards is the number of shards of a new store. It can never change: for an existing store, it
+	// must be 0 or the number that the store has. 0 is the default of the store.
 	Shards int
 	// Logger receives messages for operators: leases, takeovers, trouble with the store. They
 	// contain no payloads. Nil logs nothing.
@@ -54,32 +54,33 @@ type Config struct {
 	// otel.GetTracerProvider(). The engine passes their context on across processes and restarts.
 	// Nil creates no spans. See docs/observability.md.
 	Tracer trace.TracerProvider
-	// LeaseTTL is how long the other processes wait before they take over from this one when its
+	// LeaseTTL is how long the other processes wait before they take over from this process if its
 	// machine dies; 10 s.
 	LeaseTTL time.Duration
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000. It is also how many
-	// executions this process works on at once. Others go to another process, or wait with the
-	// reason no_slot. An execution that waits for a timer, a message, a child or a queued task does
-	// not count.
+	// MaxLoaded is how many executions this process keeps in memory, and works on, at the same
+	// time; 10,000. Further executions go to another process, or wait with the reason no_slot. An
+	// execution that waits for a timer, a message, a child or a queued task does not count.
 	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at once; 1,024.
+	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
-	// MaxCalls is how many keys of entities and services have calls that run at once in this
-	// process; 128. Calls of other keys go to another process, or wait with the reason no_slot.
+	// MaxCalls is for how many keys of entities and services this process runs calls at the same
+	// time; 128. Calls of further keys go to another process, or wait with the reason no_slot.
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
-	// MaxHistory is how many bytes the history of a run may have; 50 MiB. A run that reaches it
-	// stops with a reason, so use ContinueAsNew before. The logger warns at four fifths of it.
+	// MaxHistory is how many bytes the history of a run may have; 50 MiB. A run that reaches this
+	// limit stops with a reason, so use ContinueAsNew before. The logger warns at four fifths of
+	// the limit.
 	MaxHistory int
 	// MaxUnread is how many bytes of signals, updates and promises may wait for the code of a run;
-	// 16 MiB, or a third of MaxHistory if that is less. It is at most half of MaxHistory.
+	// 16 MiB, or a third of MaxHistory if that is less. MaxUnread is at most half of MaxHistory.
 	MaxUnread int
-	// MaxLoadedBytes is how many bytes of histories stay in memory at once; 256 MiB. Waiting
-	// executions make room for others. An execution that finds no room waits until running steps
-	// have ended. One execution always fits, even a larger one.
+	// MaxLoadedBytes is how many bytes of histories this process keeps in memory at the same time;
+	// 256 MiB. If there is no room, the process unloads waiting executions. If that is not enough,
+	// an execution waits until running steps have ended. One execution always fits, even a larger
+	// one.
 	MaxLoadedBytes int
 	// Payloads says how inputs, outputs and messages are stored: format, compression, encryption,
 	// and where large values go. The zero value is JSON in the store. All processes that serve or
@@ -90,17 +91,17 @@ type Config struct {
 	// Tasks is how this process executes tasks, if it has the code of activities with a queue.
 	Tasks perdure.TaskConfig
 	// Retention is how long the engine keeps an execution after its end, unless its workflow has
-	// perdure.Retain; 30 days, at least a minute, or perdure.Forever. Then its key may be used
-	// again. All processes of a cluster should have the same value, because each process removes
-	// the executions that it owns. See docs/retention.md.
+	// perdure.Retain; 30 days, at least a minute, or perdure.Forever. When the execution is
+	// removed, its key may be used again. All processes of a cluster should have the same value,
+	// because each process removes the executions that it owns. See docs/retention.md.
 	Retention time.Duration
-	// KeepDead is how long dead tasks are kept; 90 days. A negative time keeps them until an
-	// operator purges them.
+	// KeepDead is how long the engine keeps dead tasks; 90 days. With a negative time, it keeps
+	// them until an operator purges them.
 	KeepDead time.Duration
 	// KeepRequests is how long the engine remembers the answer to a request id; 24 h, which is also
-	// the minimum, because messages of transactions rely on it. A longer time keeps more rows.
-	// Processes of a cluster may have different values; each forgets the requests to executions and
-	// entities that it owns.
+	// the minimum, because messages of transactions rely on it. With a longer time, the store has
+	// more rows. Processes of a cluster may have different values: each process forgets the
+	// requests to the executions and entities that it owns.
 	KeepRequests time.Duration
 	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
 	// processes of the version that started an execution continue it.
@@ -108,19 +109,20 @@ type Config struct {
 	// Name is the name of the app. Schedules remember which app applied them by this name.
 	Name string
 	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
-	// among the definitions. Without it they continue to fire. It needs a Name.
+	// among the definitions. Without it, these schedules continue to fire. It needs a Name.
 	PruneSchedules bool
-	// NoSocket opens no socket. Otherwise an app on a file listens on a Unix socket next to the
-	// file, app.db-socket, that only the user of this process can open. The command line uses it to
-	// operate the program while it runs: signal, cancel, pause, explain and all other commands.
+	// NoSocket opens no socket. Without it, an app on a file listens on a Unix socket next to the
+	// file, app.db-socket, that only the user of this process can open. The command line uses the
+	// socket to operate the program while it runs: signal, cancel, pause, explain and all other
+	// commands.
 	NoSocket bool
 	// PeerListen is where the other processes of a cluster connect to this one, host:port or :port.
 	// Only a PostgreSQL store has a cluster. The default is a free port on the address from which
 	// this process reaches the database. Processes that cannot connect use the database instead,
 	// which is slower. See docs/cluster.md.
 	PeerListen string
-	// PeerAdvertise is the address at which the other processes reach PeerListen, host:port, for a
-	// process behind a proxy or in a container. The default is where the process listens.
+	// PeerAdvertise is the address, host:port, at which the other processes reach PeerListen. Set
+	// it for a process behind a proxy or in a container. The default is where the process listens.
 	PeerAdvertise string
 	// NoPeerLink opens neither a port for other processes nor connections to them.
 	NoPeerLink bool
@@ -128,16 +130,16 @@ type Config struct {
 	// the other processes of a cluster: a process with 200 owns about twice as much as one with
 	// 100. The default is 100, the minimum 1 and the maximum 10,000. See docs/cluster.md.
 	Weight int
-	// Groups are the shard groups that this process serves: it owns executions, entities and
-	// services whose names choose one of them, such as render@gpu, and "default" stands for all
-	// other names. The default is "default" alone. The database must have the groups, see
-	// docs/cluster.md. A store that is not in PostgreSQL has no groups: its process serves every
-	// name.
+	// Groups are the shard groups that this process serves. An execution, entity or service chooses
+	// a group by its name: render@gpu is in the group gpu. All names without a group are in the
+	// group "default", which is also the default of this field. The database must have the groups,
+	// see docs/cluster.md. Only a PostgreSQL store has groups: on other stores, a process serves
+	// every name.
 	Groups []string
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or
-	// synchronous_commit off). For tests.
+	// synchronous_commit off). Use it only for tests.
 	AllowUnsafe bool
 }
 
@@ -166,8 +168,8 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 // must not open the store.
 var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
 
-// retainAudit is how long a program keeps the audit log of a file that only it opens. On a shared
-// store the servers decide.
+// retainAudit is how long a program keeps the audit log of a file that only this program opens. On
+// a shared store the servers decide.
 func retainAudit(url string) time.Duration {
 	if strings.HasPrefix(url, "file:") {
 		return node.DefaultRetainAudit
@@ -218,7 +220,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	return app, nil
 }
 
-// listen opens the socket next to a file. A program works without it, so listen only logs a
+// listen opens the socket next to a file. A program works without the socket, so listen only logs a
 // failure.
 func (c Config) listen(ctx context.Context, n *node.Node, cfg node.Config) (closeSocket func()) {
 	path, ok := node.SocketPath(cfg.URL)

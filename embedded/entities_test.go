@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The metrics count calls of entities and services by operation and outcome, and each call is a
-// span below its caller.
+// The metrics count calls of entities and services by operation and outcome. Each call has a span,
+// whose parent is the span of its caller.
 func TestCallsAreObserved(t *testing.T) {
 	t.Parallel()
 	accounts := perdure.NewEntity[int]("account", perdure.MailboxSize(1))
@@ -57,7 +57,7 @@ func TestCallsAreObserved(t *testing.T) {
 	})
 
 	want := []string{
-		"call open", // its caller is not traced, so it has no parent
+		"call open", // the caller is not traced, so this span has no parent
 		"caller",
 		"caller > call cents",
 		"caller > call cents > operation cents",
@@ -95,7 +95,7 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 }
 
-// The metrics count a lock when it is granted and when it ends, by its section or by an operator.
+// The metrics count a lock when it is granted and when it ends. Code or an operator may end it.
 func TestLocksAreCounted(t *testing.T) {
 	t.Parallel()
 	rooms := perdure.NewEntity[int]("room")

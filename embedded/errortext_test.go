@@ -14,11 +14,11 @@ import (
 )
 
 // Errors and panics of user code can have texts of any size. The SDK cuts a text before the
-// workflow sees it, so that the store accepts it, no body runs twice, and a replay sees the same
+// workflow sees it. So the store accepts the text, no body runs twice, and a replay sees the same
 // text.
 func TestErrorTextsAreCut(t *testing.T) {
 	t.Parallel()
-	const huge = 70 << 20 // more than SQLite takes in one row
+	const huge = 70 << 20 // more than SQLite accepts in one row
 	var steps, tasks atomic.Int64
 	text := func() string { return strings.Repeat("é", huge/2) }
 	saw := make(chan string, 100)
@@ -102,7 +102,7 @@ func TestErrorTextsAreCut(t *testing.T) {
 	}
 }
 
-// Reasons that operators give are cut too.
+// The engine also cuts the reasons that operators give.
 func TestReasonsOfPeopleAreCut(t *testing.T) {
 	t.Parallel()
 	wait := perdure.NewSignal[int]("wait")

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Audits are kept; everything else is removed a week after its end.
+// The engine keeps audits forever. It removes all other executions a week after their end.
 var audit = perdure.NewWorkflow("audit", func(_ perdure.WorkflowCtx, year int) (string, error) {
 	return fmt.Sprint("audited ", year), nil
 }, perdure.Retain(perdure.Forever))

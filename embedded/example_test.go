@@ -23,7 +23,7 @@ func ExampleOpen() {
 	// Output: 42 <nil>
 }
 
-// Settings that are zero have their defaults.
+// Settings that are zero have their default values.
 func ExampleConfig() {
 	app, err := embedded.Config{
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -53,8 +53,8 @@ func ExampleMustOpen() {
 	// Output: 2 <nil>
 }
 
-// A program that can be checked before a deploy: `perdure deploy-check -- ./program` replays stored
-// histories with its code. Started in any other way, it runs as usual.
+// This program can be checked before a deploy: `perdure deploy-check -- ./program` replays stored
+// histories with its code. If a user starts it in any other way, it runs as usual.
 func ExampleAnswerDeployCheck() {
 	greet := perdure.NewWorkflow("greet", func(_ perdure.WorkflowCtx, name string) (string, error) { return "hello " + name, nil })
 	embedded.AnswerDeployCheck(greet)

@@ -57,7 +57,7 @@ func valueOf(kind dto.MetricType, m *dto.Metric) float64 {
 	}
 }
 
-// wantMetrics waits until the families have exactly these values. The engine counts some of them a
+// wantMetrics waits until the families have exactly these values. The engine counts some events a
 // moment after the caller has its answer.
 func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
@@ -67,7 +67,7 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 		families = append(families, name)
 	}
 
-	// names a family that must be empty
+	// The value empty only names a family that must have no series.
 	maps.DeleteFunc(want, func(_ string, v float64) bool { return v < 0 })
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -191,7 +191,7 @@ func TestMetricsOfTasks(t *testing.T) {
 				return "", perdure.Snooze(time.Millisecond)
 			}
 		case to == "slow":
-			<-over // outlast the context: a report at the last moment would count as a failure
+			<-over // return after the context has ended: a report just before that would be a failure, not a time-out
 			<-ctx.Done()
 			return "", ctx.Err()
 		case to == "held":
@@ -253,7 +253,8 @@ func TestMetricsOfTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// flaky: 3 attempts; slow and panic: 3 each; later: 2, one of them given back.
+	// flaky makes 3 attempts; slow and panic make 3 each; later makes 2, and gives one of them
+	// back.
 	wantMetrics(t, reg, map[string]float64{
 		"tasks_submitted_total{send,mails}": 9, "task_claims_total{send,mails}": 1 + 1 + 3 + 1 + 2 + 3 + 3 + 1 + 1, "task_pickup_seconds{send,mails}": 16,
 		"task_attempts_total{send,completed,mails}": 6, "task_attempts_total{send,failed,mails}": 2 + 1 + 3,
@@ -311,7 +312,7 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	}
 
 	wantMetrics(t, reg, map[string]float64{
-		// tasks that wait for the same limit count as one waiter
+		// Tasks that wait for the same limit are counted as one waiter.
 		"limit_holders{two}": 2, "limit_permits{two}": 2, "limit_waiters{two}": 1,
 		"tasks{calls,claimed}": 2, "tasks{calls,waiting}": 3, "tasks{calls,delayed}": 0, "tasks{default,claimed}": 0, "tasks{default,waiting}": 0, "tasks{default,delayed}": 0,
 	})
@@ -348,7 +349,8 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	wantMetrics(t, reg, map[string]float64{"schedule_ticks_total{fired,nightly}": 1, "schedule_ticks_total{triggered,nightly}": 1})
 }
 
-// Names made up at run time must not fill the memory of the process that scrapes.
+// Programs may make up names at run time. They must not fill the memory of the process that scrapes
+// the metrics.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	const names = 1200

@@ -25,15 +25,15 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// newTracing returns a tracer provider for one process, and the exporter that the test reads its
-// spans from.
+// newTracing returns a tracer provider for one process, and an exporter from which the test reads
+// the spans of that process.
 func newTracing() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
 	to := tracetest.NewInMemoryExporter()
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(to)), to
 }
 
-// tree writes each span with its recorded ancestors: "caller > start order > activity charge", in
-// alphabetical order.
+// tree writes each span with its recorded ancestors, such as "caller > start order > activity
+// charge", in alphabetical order.
 func tree(spans ...tracetest.SpanStub) (paths []string) {
 	byID := map[trace.SpanID]*tracetest.SpanStub{}
 	for i := range spans {
@@ -91,7 +91,7 @@ func TestTraceOverProcesses(t *testing.T) {
 	provider, here := newTracing()
 	other, there := newTracing()
 	charge := perdure.NewActivity("charge", func(ctx context.Context, n int) (int, error) {
-		// The same as otelhttp does.
+		// otelhttp does the same.
 		_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("user").Start(ctx, "http call")
 		span.End()
 		return n, nil
@@ -178,7 +178,8 @@ func TestTraceOverProcesses(t *testing.T) {
 	}
 }
 
-// An execution whose process is gone continues in the same trace.
+// An execution continues in the same trace after its process has died and another process has taken
+// over.
 func TestTraceOverRestart(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "perdure.db")
@@ -242,7 +243,8 @@ func TestTraceOverRestart(t *testing.T) {
 	}
 }
 
-// Each execution of a schedule has its own trace: a trace of the schedule would never end.
+// Each execution of a schedule has its own trace, because a trace of the schedule itself would
+// never end.
 func TestTraceOfASchedule(t *testing.T) {
 	t.Parallel()
 	provider, to := newTracing()
@@ -261,7 +263,7 @@ func TestTraceOfASchedule(t *testing.T) {
 		}
 		return n
 	}
-	for n := 1; n <= 2; n++ { // one after the other: a schedule skips ticks that overlap
+	for n := 1; n <= 2; n++ { // one after the other, because the schedule skips a fire time while an execution is open
 		if err := nightly.Trigger(app.With(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -295,8 +297,8 @@ func TestTraceOfASchedule(t *testing.T) {
 	}
 }
 
-// When an untraced caller, such as the command line, requeues a dead task, all attempts share one
-// new trace, as for a task that it submits.
+// If an untraced caller, such as the command line, requeues a dead task, all attempts of the new
+// task share one new trace. The same is true for a task that such a caller submits.
 func TestTraceOfARequeue(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -339,7 +341,7 @@ func TestTraceOfARequeue(t *testing.T) {
 	}
 }
 
-// An app without a tracer keeps no trace, even when the context of its caller has one.
+// An app without a tracer records no trace, even if the context of its caller has one.
 func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	provider, to := newTracing()

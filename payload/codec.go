@@ -10,37 +10,37 @@ type Codec struct {
 	// Format encodes values. The default is JSON.
 	Format Format
 	// Chain is applied to the output of the format, in the order of the slice. Compress first, then
-	// encrypt, then offload. An offload must be the last.
+	// encrypt, then offload. An offload must be the last element.
 	Chain []Transform
-	// OldFormats and OldChain are no longer used for writing, or not by this app, but payloads that
-	// were written with them can be read. JSON and Msgpack can always be read.
+	// OldFormats and OldChain are formats and transforms that this app can read but does not use
+	// for writing. They keep earlier payloads readable. JSON and Msgpack can always be read.
 	OldFormats []Format
 	OldChain   []Transform
 	// MaxPlain is the largest value in bytes, as the format encodes it. The limit of stored
-	// payloads (MaxPayload) applies to the output of the chain. 0 means MaxPayload, or 64 MiB when
+	// payloads (MaxPayload) applies to the output of the chain. 0 means MaxPayload, or 64 MiB if
 	// the chain offloads.
 	MaxPlain int
 }
 
-// Transform changes encoded values on their way into the store, and reverses that on the way back.
-// It must be safe for concurrent use.
+// Transform changes encoded values before they are stored, and changes them back when they are
+// read. It must be safe for concurrent use.
 //
 // Perdure treats an error of Seal or Open as temporary (a store or a key service is unavailable)
-// and tries again, unless it is ErrNoKey, ErrDamaged or ErrNotFound. The error must contain neither
-// the data nor secrets.
+// and tries again, unless the error is ErrNoKey, ErrDamaged or ErrNotFound. The error must contain
+// neither the data nor secrets.
 type Transform interface {
 	// Name becomes part of the recorded encoding: letters, digits and hyphens, in lower case. It
-	// names the form of the bytes and never changes.
+	// identifies the form of the bytes and must never change.
 	Name() string
-	// Seal transforms data for the store. If it reports false, data is stored without this
+	// Seal transforms data for the store. If applied is false, data is stored without this
 	// transform.
 	Seal(ctx context.Context, m Meta, data []byte) (sealed []byte, applied bool, err error)
 	// Open reverses Seal.
 	Open(ctx context.Context, m Meta, sealed []byte) (data []byte, err error)
 	// Digester is called once, when an app is opened. Perdure must recognise equal inputs (the
-	// second start of a key, a step that is replayed), so the store holds digests of them. A
+	// second start of a key, a step that is replayed), so the store contains digests of inputs. A
 	// transform that hides data from readers of the store returns a keyed digest here. The digest
-	// must not reveal the data and must never change, even when keys rotate. A transform that hides
+	// must not reveal the data and must never change, even if keys rotate. A transform that hides
 	// nothing returns nil.
 	Digester(ctx context.Context) (func(data []byte) []byte, error)
 }
@@ -50,12 +50,12 @@ type Meta struct {
 	// Encoding names the format and the transforms that were applied before this one, such as
 	// "json+zstd".
 	Encoding string
-	// Cluster is the id of the store whose executions the data belongs to. It is empty when it is
-	// unknown, as in Open.
+	// Cluster is the id of the store that the data belongs to. It is empty if it is unknown, as in
+	// Open.
 	Cluster string
 }
 
-// Errors that trying again cannot solve.
+// Errors that another attempt cannot solve.
 var (
 	ErrNoKey    = errors.New("the key is not in the keyring")
 	ErrDamaged  = errors.New("the payload is damaged")

@@ -20,8 +20,8 @@ type dir struct{ path string }
 // temporary is the prefix of the names of files that are being written.
 const temporary = ".new-"
 
-// file returns the path of a blob. It refuses keys that Offload did not make, because they could
-// lead anywhere.
+// file returns the path of a blob. It refuses keys that Offload did not make, because such a key
+// could lead to a file outside the directory.
 func (d dir) file(key string) (string, error) {
 	if !validKey(key) {
 		return "", fmt.Errorf("%q is not the key of a blob: %w", key, ErrNotFound)
@@ -109,7 +109,7 @@ func (d dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
 		err := filepath.WalkDir(d.path, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				return nil // just removed, or there never was a blob
+				return nil // the folder was just removed, or there never was a blob
 			case err != nil:
 				return err
 			case ctx.Err() != nil:

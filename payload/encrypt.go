@@ -13,11 +13,11 @@ import (
 
 // Encrypt returns a Transform that encrypts with AES-256-GCM. Every payload gets its own key,
 // derived (HKDF-SHA-256) from the current key of the ring and 16 random bytes, and a random nonce.
-// So a key may encrypt any number of payloads. The id of the key is stored with the payload.
-// Reading fails if the payload or its recorded encoding was changed in the store.
+// So one key of the ring may encrypt any number of payloads. The id of that key is stored with the
+// payload. Reading fails if the payload or its recorded encoding was changed in the store.
 //
-// It hides the content from readers of the store. It does not stop an attacker with write access
-// from replacing a payload with an older one of the same app.
+// Encrypt hides the content from readers of the store. It does not stop an attacker with write
+// access from replacing a payload with an older payload of the same app.
 func Encrypt(ring Keyring) Transform { return encryption{ring} }
 
 type encryption struct{ ring Keyring }
@@ -94,7 +94,8 @@ func messageKey(id string, key, salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// bound returns what is authenticated in addition to the content: the encoding and the key id.
+// bound returns the data that is authenticated in addition to the content: the encoding and the key
+// id.
 func bound(m Meta, id string) []byte {
 	return fmt.Appendf(nil, "%d:%s%d:%s", len(m.Encoding), m.Encoding, len(id), id)
 }

@@ -96,7 +96,7 @@ func TestEncryptRoundTrip(t *testing.T) {
 }
 
 // Reading fails if any bit was changed, if anything was cut off, or if the recorded encoding is
-// another one.
+// different.
 func TestEncryptNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	e := payload.Encrypt(ring(t, "k1", "k0"))
@@ -156,7 +156,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// Digests do not depend on the keys and differ by root. The literal digest must never change,
+// Digests depend on the root but not on the keys. The literal digest below must never change,
 // because stores contain such digests.
 func TestDigests(t *testing.T) {
 	t.Parallel()

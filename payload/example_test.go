@@ -23,7 +23,8 @@ var shop = perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, o order) (s
 	return perdure.Do(ctx, "charge", func(context.Context) (string, error) { return "charged " + o.Card[len(o.Card)-4:], nil })
 })
 
-// Compress, encrypt, and keep what is still large outside the database.
+// This app compresses and encrypts payloads, and keeps payloads that are still large outside the
+// database.
 func Example() {
 	folder, err := os.MkdirTemp("", "blobs")
 	if err != nil {
@@ -67,8 +68,8 @@ func Example() {
 	// charge: "charged 1111", stored as msgpack+aes-gcm
 }
 
-// To rotate, add the new key and make it the current one. Payloads that were encrypted with the old
-// key stay readable as long as it is in the ring.
+// To rotate keys, add the new key and make it the current one. Payloads that were encrypted with
+// the old key stay readable as long as the old key is in the ring.
 func ExampleNewKeys() {
 	old, fresh, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{2}, 32)
 	before, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": old}, root)
@@ -92,8 +93,8 @@ func ExampleNewKeys() {
 	// keys [2026-11 2027-01], current 2027-01
 }
 
-// A sweep removes blobs without a reference, if they are so old that no commit that refers to them
-// can still be in flight.
+// A sweep removes blobs without a reference. It removes only blobs that are so old that no running
+// commit can still refer to them.
 func ExampleOffload() {
 	folder, err := os.MkdirTemp("", "blobs")
 	if err != nil {

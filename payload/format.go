@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// Format turns values into bytes and back. Equal values must have equal bytes, because steps are
-// recognised by them.
+// Format turns values into bytes and back. Equal values must have equal bytes, because Perdure
+// recognises steps by the bytes of their inputs.
 type Format interface {
 	// Name is the recorded encoding: letters, digits and hyphens, in lower case.
 	Name() string
@@ -20,7 +20,8 @@ type Format interface {
 // TypeChecker is a Format that can tell, before anything is stored, that values of a type could not
 // be read back unchanged.
 type TypeChecker interface {
-	// CheckType returns the reason, or nil if values of the type can be read back unchanged.
+	// CheckType says why values of the type could not be read back unchanged. It returns nil if
+	// they can.
 	CheckType(t reflect.Type) error
 }
 
@@ -44,8 +45,7 @@ func (jsonFormat) Marshal(v any) ([]byte, error) {
 	return marshalJSON(v)
 }
 
-// Unmarshal reads large texts and bytes itself, because encoding/json goes through them several
-// times.
+// Unmarshal reads large texts and bytes itself, because encoding/json reads them several times.
 func (jsonFormat) Unmarshal(data []byte, v any) error {
 	switch v := v.(type) {
 	case *string:

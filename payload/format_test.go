@@ -62,8 +62,8 @@ func genOuter(t *rapid.T) outer {
 	}
 }
 
-// Every format reads back what it has written, and writes equal values as equal bytes, in spite of
-// the random order of maps.
+// Every format reads back what it has written. It writes equal values as equal bytes, although Go
+// iterates over maps in random order.
 func TestFormatsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
@@ -98,7 +98,7 @@ func TestFormatsRoundTrip(t *testing.T) {
 	}
 }
 
-// Types may gain and lose fields, in every format, and fields have the same names in all of them.
+// Types may gain and lose fields in every format, and a field has the same name in all formats.
 func TestFormatsIgnoreUnknownFields(t *testing.T) {
 	t.Parallel()
 	type small struct {
@@ -141,8 +141,8 @@ type tree struct {
 	Values      map[string][]jsonOnly
 }
 
-// Types that can encode themselves only as JSON would lose their unexported fields. They are
-// refused before anything is stored.
+// A type that can encode itself only as JSON would lose its unexported fields in msgpack. The
+// format refuses it before anything is stored.
 func TestMsgpackChecksTypes(t *testing.T) {
 	t.Parallel()
 	check := payload.Msgpack.(payload.TypeChecker).CheckType
@@ -180,8 +180,8 @@ type badText struct{}
 
 func (badText) MarshalText() ([]byte, error) { return []byte("a\xff"), nil }
 
-// JSON cannot store text that is not valid UTF-8 unchanged. The format refuses it, wherever it is
-// in the value, and refuses nothing else.
+// JSON cannot store text that is not valid UTF-8 unchanged. The format refuses such text, wherever
+// it is in the value, and refuses nothing else.
 func TestJSONRefusesInvalidText(t *testing.T) {
 	t.Parallel()
 	const bad = "a\xffb"

@@ -15,26 +15,26 @@ const KeySize = 32
 type Keyring interface {
 	// Current returns the key for encryption and its id.
 	Current(ctx context.Context) (id string, key []byte, err error)
-	// Key returns the key of an id. ErrNoKey blocks the executions that need the key; Perdure
+	// Key returns the key with an id. ErrNoKey blocks the executions that need the key; Perdure
 	// treats other errors as temporary.
 	Key(ctx context.Context, id string) (key []byte, err error)
-	// Root returns the secret that digests are derived from. It has no other use and must never
+	// Root returns the secret from which digests are derived. It has no other use and must never
 	// change. With another root, a repeated start of a key looks like a start with another input,
 	// and a replay does not recognise steps that started before the change.
 	Root(ctx context.Context) ([]byte, error)
 }
 
-// Keys is a Keyring that is known when the program starts: one key for writing, and any number of
-// others for reading. To rotate, add a new key and make it the current one. Remove an old key when
-// no stored payload needs it.
+// Keys is a Keyring whose keys are known when the program starts: one key for writing, and any
+// number of other keys for reading. To rotate, add a new key and make it the current one. Remove an
+// old key when no stored payload needs it.
 type Keys struct {
 	current string
 	keys    map[string][]byte
 	root    []byte
 }
 
-// NewKeys returns a keyring. Keys and root are 32 random bytes each. Ids are short texts, such as a
-// date, that are stored with the encrypted payloads.
+// NewKeys returns a keyring. Keys and root are 32 random bytes each. The ids are short texts, such
+// as a date, that are stored with the encrypted payloads.
 func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error) {
 	var problems []error
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
@@ -77,7 +77,7 @@ func (k *Keys) Key(_ context.Context, id string) ([]byte, error) {
 	return key, nil
 }
 
-// Root returns the secret of digests.
+// Root returns the secret from which digests are derived.
 func (k *Keys) Root(context.Context) ([]byte, error) { return k.root, nil }
 
 // String lists the ids, without the keys.
@@ -85,7 +85,7 @@ func (k *Keys) String() string {
 	return fmt.Sprintf("keys %v, current %s", slices.Sorted(maps.Keys(k.keys)), k.current)
 }
 
-// GoString is String, so that %#v does not print keys either.
+// GoString returns the same text as String, so that %#v does not print keys either.
 func (k *Keys) GoString() string { return k.String() }
 
 const maxID = 64

@@ -16,8 +16,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// msgpackFormat names fields as encoding/json does, by the same tags. It stores bytes and times as
-// such; times are read back in UTC.
+// msgpackFormat uses the same field names and tags as encoding/json. It stores bytes and times in
+// the types that msgpack has for them. Times are read back in UTC.
 type msgpackFormat struct{}
 
 func (msgpackFormat) Name() string { return "msgpack" }
@@ -54,7 +54,7 @@ func (msgpackFormat) Unmarshal(data []byte, v any) error {
 // inUTC converts all times in v to UTC. The decoder uses the zone of the machine, and code that is
 // replayed on another machine must see the same values.
 func inUTC(v reflect.Value) {
-	// an unexported field
+	// v cannot hold a time, or is an unexported field.
 	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct {
 		return
 	}
@@ -160,14 +160,14 @@ func nextSorted(dec *msgpack.Decoder) ([]byte, error) {
 	return sortMaps(raw)
 }
 
-// holders remembers which types can hold something, at any depth.
+// holders remembers which types can contain a certain kind of value, at any depth.
 type holders struct {
 	is    func(reflect.Type) bool
 	known sync.Map // reflect.Type to bool
 }
 
 var (
-	// A type that encodes itself may write a map, and an interface may hold one.
+	// A type that encodes itself may write a map, and an interface may contain one.
 	mapHolders = holders{is: func(t reflect.Type) bool {
 		p := reflect.PointerTo(t)
 		return t.Kind() == reflect.Map || t.Kind() == reflect.Interface || p.Implements(customEncoder) || p.Implements(msgpackMarshaler)
@@ -176,7 +176,7 @@ var (
 	timeType    = reflect.TypeFor[time.Time]()
 )
 
-// may reports whether a value of the type can hold what h looks for.
+// may reports whether a value of the type can contain the kind of value that h looks for.
 func (h *holders) may(t reflect.Type) bool {
 	if t == nil {
 		return false
@@ -189,8 +189,8 @@ func (h *holders) may(t reflect.Type) bool {
 	return may
 }
 
-// search looks into the parts of a type. seen are the types on the way, because types may be
-// recursive.
+// search looks into the parts of a type. seen has the types that search is already inside, because
+// types may be recursive.
 func (h *holders) search(t reflect.Type, seen []reflect.Type) bool {
 	if slices.Contains(seen, t) {
 		return false
@@ -223,8 +223,8 @@ var (
 	textMarshaler    = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// CheckType refuses types that can encode themselves only as JSON. Their fields are often
-// unexported and would be lost.
+// CheckType refuses types that can encode themselves only as JSON. Such types often have unexported
+// fields, which msgpack would lose.
 func (f msgpackFormat) CheckType(t reflect.Type) error { return f.check(t, nil) }
 
 func (f msgpackFormat) check(t reflect.Type, seen []reflect.Type) error {

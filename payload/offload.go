@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Store is where Offload puts payloads that are too large for the database. It must be safe for
-// concurrent use.
+// Store is where Offload puts payloads that are too large for the database. A Store must be safe
+// for concurrent use.
 //
-// Keys consist of letters, digits, hyphens and slashes. Every Put has a new key; a blob never
-// changes.
+// Keys consist of letters, digits, hyphens and slashes. Offload uses a new key for every Put, so a
+// blob never changes.
 type Store interface {
 	// Put stores a blob. When it returns nil, the blob is durable.
 	Put(ctx context.Context, key string, data []byte) error
 	// Get reads a blob. It returns ErrNotFound if the blob does not exist.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Delete removes a blob. A blob that does not exist is not an error.
+	// Delete removes a blob. Deleting a blob that does not exist is not an error.
 	Delete(ctx context.Context, key string) error
 	// List lists the blobs whose keys begin with a prefix, in no particular order.
 	List(ctx context.Context, prefix string) iter.Seq2[Blob, error]
@@ -49,12 +49,12 @@ func (e *StoreError) Error() string { return fmt.Sprintf("%s blob %s: %v", e.Op,
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // Offload returns a Transform that puts data of threshold bytes and more into a store, before the
-// commit that refers to it. The database holds the reference, the length and the SHA-256. A read
-// checks the length and the SHA-256. It must be the last of a chain, because the clean-up looks for
-// the references.
+// commit that refers to it. The database has the reference, the length and the SHA-256, and a read
+// checks the length and the SHA-256. Offload must be the last transform of a chain, because the
+// clean-up must find the references in the stored bytes.
 //
-// Blobs whose execution was deleted, or whose commit never happened, stay until App.SweepPayloads
-// removes them.
+// A blob stays in the store when its execution is deleted, or when its commit fails.
+// App.SweepPayloads removes such blobs.
 func Offload(s Store, threshold int) Transform { return offload{s, max(threshold, 1)} }
 
 type offload struct {

@@ -37,14 +37,14 @@ func TestOffloadRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%x came back as %x, %v", data, got, err)
 		}
-		row := append([]byte{0xa1, 0x41}, append(sealed, 0xff)...) // inside any row
+		row := append([]byte{0xa1, 0x41}, append(sealed, 0xff)...) // a reference can be anywhere in a row
 		if keys := payload.References(row); len(keys) != 1 || !strings.HasPrefix(keys[0], "c0ffee/") {
 			t.Fatalf("the reference is not found: %v", keys)
 		}
 	})
 }
 
-// A blob that was changed, exchanged, cut or lost is refused.
+// Offload refuses a blob that was changed, exchanged, cut or lost.
 func TestOffloadNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -115,8 +115,8 @@ func files(t *testing.T, dir string) (paths []string) {
 
 const id = "0123456789abcdef0123456789abcdef"
 
-// Keys that Offload does not make are refused: they lead neither out of the directory nor to files
-// that are being written.
+// Dir refuses keys that Offload does not make. So no key leads out of the directory or to a file
+// that is being written.
 func TestDirRefusesHostileKeys(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -181,7 +181,7 @@ func TestDir(t *testing.T) {
 		t.Errorf("lists %v", got)
 	}
 
-	for range 2 { // the second one finds nothing
+	for range 2 { // the second Delete finds no blob
 		if err := d.Delete(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestDir(t *testing.T) {
 		}
 	}
 
-	// A put that cannot end leaves nothing behind, and returns an error.
+	// A Put that cannot finish returns an error and leaves nothing behind.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := d.Put(ctx, one, nil); !errors.Is(err, context.Canceled) {

@@ -64,8 +64,8 @@ func quoteBytes(b []byte) []byte {
 	return append(out, '"')
 }
 
-// unquoteBytes reads bytes as encoding/json does. It returns false for everything that
-// encoding/json must judge.
+// unquoteBytes reads bytes as encoding/json does. If it returns false, the caller must use
+// encoding/json.
 func unquoteBytes(data []byte) ([]byte, bool) {
 	last := len(data) - 1
 	if last < 1 || data[0] != '"' || data[last] != '"' || plain(data[1:last], 0) != last-1 {
@@ -102,23 +102,23 @@ const (
 	highs = 0x80 * ones
 )
 
-// word returns eight bytes of a text, the first one in the lowest bits. The compiler makes one load
-// of it, which it does not do in generic code.
+// word returns eight bytes of a text, the first byte in the lowest bits. The compiler turns this
+// function into one load, which it does not do for generic code.
 func word(s string, i int) uint64 {
 	s = s[i : i+8]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// first returns the index of the first byte that has a mark. At least one byte must have one.
+// first returns the index of the first marked byte. At least one byte must be marked.
 func first(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
-// below marks bytes that are smaller than n, by their highest bits. The marks are only right up to
-// the first byte that is smaller than n: bytes from 0x80 on, and all bytes after a smaller one, may
-// have a mark too. The same is true of equal.
+// below marks bytes that are smaller than n, by setting their highest bits. Only the first mark is
+// reliable: bytes from 0x80 on, and all bytes after the first smaller one, may be marked too. The
+// same is true of equal.
 func below(x uint64, n byte) uint64 { return x - uint64(n)*ones }
 
-// equal marks bytes that are c.
+// equal marks bytes that are equal to c.
 func equal(x uint64, c byte) uint64 { return (x ^ uint64(c)*ones) - ones }
 
 // clean returns the position of the first byte from i on that quote does not copy: a control
@@ -137,7 +137,7 @@ func clean(s string, i int) int {
 	return i
 }
 
-// unclean marks the bytes at which clean stops.
+// unclean marks the bytes at which clean must stop.
 func unclean(x uint64) uint64 {
 	// " and & differ in one bit, and so do < and >.
 	return (x | below(x, ' ') | equal(x|0x04*ones, '&') | equal(x|0x02*ones, '>') | equal(x, '\\')) & highs
@@ -148,8 +148,9 @@ func special(c byte) bool {
 	return c < ' ' || c == '"' || c == '&' || c == '<' || c == '>' || c == '\\'
 }
 
-// unquote reads a text of JSON as encoding/json does. It returns false for everything that
-// encoding/json must judge: an error, bytes that it would replace, or rare escapes.
+// unquote reads a JSON text as encoding/json does. If it returns false, the caller must use
+// encoding/json: the text is wrong, has bytes that encoding/json would replace, or has rare
+// escapes.
 func unquote(data []byte) (string, bool) {
 	last := len(data) - 1
 	if last < 1 || data[0] != '"' || data[last] != '"' {
@@ -185,7 +186,7 @@ func unquote(data []byte) (string, bool) {
 func plain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		x := binary.LittleEndian.Uint64(s[i:])
-		// unquote copies the bytes of longer characters, so their marks do not count.
+		// unquote copies the bytes of longer characters, so their marks are removed.
 		if marks := (below(x, ' ') | equal(x, '"') | equal(x, '\\')) &^ x & highs; marks != 0 {
 			return i + first(marks)
 		}
@@ -198,8 +199,8 @@ func plain(s []byte, i int) int {
 	return i
 }
 
-// unescape writes the character of an escape and returns the length of the escape; 0 for one that
-// it does not know.
+// unescape writes the character of an escape and returns the length of the escape. It returns 0 for
+// an escape that it does not know.
 func unescape(out *strings.Builder, s []byte) int {
 	if len(s) < 2 {
 		return 0
@@ -231,7 +232,8 @@ func unescape(out *strings.Builder, s []byte) int {
 	return 2
 }
 
-// hexRune reads four hexadecimal digits. It refuses surrogates: a surrogate alone is no character.
+// hexRune reads four hexadecimal digits. It refuses surrogates, because a single surrogate is not a
+// character.
 func hexRune(s []byte) (r rune, ok bool) {
 	if len(s) < 4 {
 		return 0, false

@@ -23,7 +23,7 @@ func aText(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces"), "")
 }
 
-// Texts are stored as encoding/json stores them, byte for byte, and read back as they were.
+// Texts are stored exactly as encoding/json stores them, and read back unchanged.
 func TestTextsAreEncodedAsByTheLibrary(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,8 +84,8 @@ func TestBytesAreEncodedAsByTheLibrary(t *testing.T) {
 	})
 }
 
-// The scans of eight bytes at a time stop where a scan byte by byte stops: for every pair of bytes
-// that are neighbours, at every place of a word.
+// The scans read eight bytes at a time. They stop at the same byte as a scan byte by byte. The test
+// tries every pair of neighbouring bytes at every place of a word.
 func TestScansStopAtTheFirstByte(t *testing.T) {
 	t.Parallel()
 	control := func(c byte) bool { return c < ' ' || c == '"' || c == '\\' }

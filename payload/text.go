@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// errText is the error of a value that JSON would change.
+// errText is the error for a value that JSON would change.
 var errText = errors.New("a text in it is not valid UTF-8, and JSON would replace the invalid bytes: use []byte for bytes")
 
 // marshalJSON encodes a value as JSON. It refuses texts that are not valid UTF-8: the encoder would
-// replace their bytes, and the value that code reads later would be another one.
+// replace their invalid bytes, and code would later read a different value.
 func marshalJSON(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -36,7 +36,7 @@ func hasInvalidText(v reflect.Value) bool {
 	if v.CanInterface() {
 		switch m := v.Interface().(type) {
 		case json.Marshaler:
-			return false // the encoder does not change what it returns
+			return false // the encoder does not change the JSON of a Marshaler
 		case encoding.TextMarshaler:
 			if v.Kind() == reflect.Pointer && v.IsNil() {
 				return false

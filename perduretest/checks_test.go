@@ -46,10 +46,10 @@ func (r *recorder) String() string {
 	return r.text.String()
 }
 
-var outside int // no journal keeps it
+var outside int // a variable that no journal records
 
-// TestWrongWorkflowsFail runs workflows with mistakes that a program shows only after a crash or a
-// deploy.
+// TestWrongWorkflowsFail runs workflows with mistakes that would show in a program only after a
+// crash or a deploy.
 //
 //perdure:allow channel,clock,goroutine,nested the test is about them
 func TestWrongWorkflowsFail(t *testing.T) {

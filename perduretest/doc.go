@@ -12,17 +12,17 @@
 //
 // Tests use everything as programs do: env.With() starts, signals and awaits workflows, and a test
 // double of an activity is another Bind. The package adds control over time ([Env.Advance],
-// [Env.Settle]) and over processes ([Env.Restart]), reads reasons and histories ([Env.Reason],
-// [Env.History]), has fakes that remember their calls ([Fake]), and tries every moment at which a
-// process can die ([Explore]).
+// [Env.Settle]) and over processes ([Env.Restart]). It reads reasons and histories ([Env.Reason],
+// [Env.History]), and has fakes that remember their calls ([Fake]). [Explore] tries every moment at
+// which a process can die.
 //
 // # Virtual time
 //
 // The test function and everything that it starts run in a bubble of testing/synctest. The clock of
-// a bubble stands still while anything can run, and jumps to the next timer when nothing can. It
-// starts at midnight UTC on the first of January 2000. Inside the bubble, t.Run, t.Parallel and
-// t.Deadline are not allowed. While code waits for something outside the bubble (a socket, a file,
-// or a channel or mutex created outside), time stands still.
+// a bubble stands still while any goroutine can run. When none can, the clock jumps to the next
+// timer. It starts at midnight UTC on the first of January 2000. Inside the bubble, t.Run,
+// t.Parallel and t.Deadline are not allowed. While code waits for something outside the bubble (a
+// socket, a file, or a channel or mutex created outside), time stands still.
 //
 // # Checks
 //

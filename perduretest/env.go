@@ -11,14 +11,14 @@ import (
 )
 
 // Env is the environment of a test: a store, a process that serves the definitions, and the clock.
-// Only the goroutine of the test may use it, except for With, App and Effects, which any goroutine
-// may use.
+// Any goroutine may use With, App and Effects. Only the goroutine of the test may use the other
+// methods.
 type Env struct {
 	w     *world
 	fatal func(error) // ends the test; does not return
 }
 
-// App returns the process that runs now. After Restart it is another one.
+// App returns the process that runs now. After Restart it is a different one.
 func (e *Env) App() *perdure.App {
 	p, _ := e.w.process()
 	return p.App
@@ -31,13 +31,14 @@ func (e *Env) With() perdure.Client {
 }
 
 // Context returns a context that ends when the process dies, when an execution is blocked, and when
-// Config.Patience is over. So a test never waits for something that cannot happen.
+// Config.Patience is over. So a test does not wait forever for something that cannot happen.
 func (e *Env) Context() context.Context {
 	_, ctx := e.w.process()
 	return ctx
 }
 
-// Settle waits until all code waits for a timer, a signal or the test. No virtual time passes.
+// Settle waits until all code waits for a timer, a signal or the test itself. No virtual time
+// passes.
 func (e *Env) Settle() { synctest.Wait() }
 
 // Advance lets time pass. It returns when everything that is due has happened, or when the process
@@ -53,8 +54,8 @@ func (e *Env) Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// Reason returns why an open execution makes no progress, such as "waits for signal paid". It is
-// empty when the execution is closed.
+// Reason returns why an open execution makes no progress, such as "waits for signal paid". It
+// returns an empty text for a closed execution.
 func (e *Env) Reason(of perdure.Target) string {
 	synctest.Wait()
 	info, err := e.App().Executions().Describe(context.Background(), of)
@@ -83,7 +84,7 @@ func (e *Env) History(of perdure.Target) string {
 	return ""
 }
 
-// Restart kills the process at once and opens another one on the same store. No virtual time
+// Restart kills the process immediately and opens another one on the same store. No virtual time
 // passes. Steps whose outcome was not committed run again; everything else is replayed. Pass
 // definitions to simulate a deploy: the new process serves them instead of the old ones.
 func (e *Env) Restart(defs ...perdure.Definition) {

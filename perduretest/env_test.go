@@ -16,8 +16,8 @@ var (
 	slow   = perdure.NewWorkflow("slow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return slowly.Run(ctx, n) })
 )
 
-// TestRestartInTheMiddleOfAStep kills the process while a body runs. The next process runs the body
-// again at once, and the remains of the first one change nothing.
+// TestRestartInTheMiddleOfAStep kills the process while a body runs. The next process immediately
+// runs the body again. What the first body still does changes nothing.
 func TestRestartInTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	bodies := NewFake(func(ctx context.Context, n int) (int, error) {
@@ -85,7 +85,7 @@ func TestDeployOfOtherCode(t *testing.T) {
 				t.Errorf("failed early: %s", r)
 			}
 			env.Restart(named("after"))
-			env.Advance(time.Hour) // the timer is due only now, and loads the run
+			env.Advance(time.Hour) // the timer fires now and loads the run
 			if got := env.Reason(x); !strings.Contains(got, "event 1 records step before") || !strings.Contains(got, "it asks for step after") {
 				t.Errorf("it %s", got)
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and
-// as an operator.
+// TestEntities calls and locks entities, and calls a service. It does so in ordinary code, in a
+// workflow, and as an operator.
 func TestEntities(t *testing.T) {
 	t.Parallel()
 	shelves := perdure.NewEntity[int]("shelf")
@@ -57,7 +57,7 @@ func TestEntities(t *testing.T) {
 		env.Settle()
 		env.Restart()
 		ctx, app := env.Context(), env.App()
-		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
+		if err := put.Send(env.With(), "near", 10); err != nil { // the call waits for the lock
 			t.Fatal(err)
 		}
 		if err := put.Send(env.With(), "near", 5); err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// This file tries everything that workflow code and clients can do once, in a test of this package:
-// what works in a program works in a test. TestEveryVerbIsTried checks that no verb is missing.
+// This file tries everything that workflow code and clients can do once, in a test of this package.
+// So everything that works in a program also works in a test. TestEveryVerbIsTried checks that no
+// verb is missing.
 
 type task struct {
 	Name string
@@ -33,7 +34,7 @@ var (
 	whole  = perdure.DeclareWorkflow[task, []string]("whole")
 )
 
-// kidCode waits for a poke; a bad one fails, and cleans up.
+// kidCode waits for the signal poke. If t.Bad is set, it fails and cleans up.
 func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 	ctx.OnFailure(func(ctx perdure.WorkflowCtx) error {
 		_, err := work.Run(ctx, task{Name: "undo " + t.Name})
@@ -259,7 +260,8 @@ var (
 	stops = perdure.DeclareWorkflow[int, string]("stops")
 )
 
-// stopsCode adds numbers until it is stopped. It sleeps during updates, so that some of them wait.
+// stopsCode adds numbers until a signal stops it. It sleeps during updates, so that some of them
+// wait.
 func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, why string) error {
 		_, err := work.Run(ctx, task{Name: "tell " + why})
@@ -447,7 +449,7 @@ func TestTasksWaitForAWorker(t *testing.T) {
 	t.Parallel()
 	render := perdure.DeclareActivity[task, string]("render", perdure.OnQueue("gpu"))
 	perduretest.Run(t, perdure.Group{stops.Bind(stopsCode), render}, func(t *testing.T, env *perduretest.Env) {
-		env.App().Tasks().Pause() // it has none
+		env.App().Tasks().Pause() // the process has no task worker, so this does nothing
 		env.App().Tasks().Resume()
 		x, err := render.Submit(env.With(), task{Name: "one"}, perdure.RawKey("one"), perdure.Labels(map[string]string{"team": "x"}))
 		if err != nil || render.Execution(perdure.RawKey("one")) != x {
@@ -467,8 +469,8 @@ func TestTasksWaitForAWorker(t *testing.T) {
 	})
 }
 
-// TestScheduling fires a schedule by the clock, by hand and for the past. Ordinary code and a
-// workflow ask about it.
+// TestScheduling fires a schedule by the clock, by hand and for times in the past. Both ordinary
+// code and a workflow describe the schedule.
 func TestScheduling(t *testing.T) {
 	t.Parallel()
 	planned := perdure.NewWorkflow("planned", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -527,7 +529,7 @@ func TestScheduling(t *testing.T) {
 		if _, err := daily.Describe(env.With()); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("describe what was deleted: %v", err)
 		}
-		env.Restart() // it is among the definitions, so it exists again
+		env.Restart() // the schedule is among the definitions, so Restart creates it again
 		if info, err := daily.Describe(env.With()); err != nil || info.Fired != 0 || !info.Paused {
 			t.Errorf("%+v, %v", info, err)
 		}
@@ -659,8 +661,8 @@ var (
 	climb   = perdure.DeclareActivity[int, int]("climb", perdure.OnQueue("hill"), perdure.Constant(0, time.Second))
 )
 
-// A process that dies between a Save and the outcome of the attempt loses no saved state. Lines and
-// items that were written before the Save exist once.
+// If a process dies between a Save and the outcome of the attempt, no saved state is lost. Lines
+// and items that were written before the Save exist once.
 func TestTaskDataOutlivesAProcess(t *testing.T) {
 	t.Parallel()
 	var seen []string
@@ -674,7 +676,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 
 		if err := errors.Join(
 			perdure.StreamToken(ctx, "up"), perdure.StreamProgress(ctx, float64(at)/float64(top), ""), perdure.StreamData(ctx, at), perdure.StreamError(ctx, errors.New("windy")),
-			// everything before it is durable too
+			// When Save returns, everything that was written before it is durable too.
 			passing.Save(ctx, "here"), passing.Remove(ctx), reached.Save(ctx, at+1),
 		); err != nil {
 			return 0, err
@@ -728,7 +730,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 	})
 }
 
-// Calls of entities and services can be made later, and withdrawn.
+// A program can make calls of entities and services later, and withdraw them.
 func TestLaterCalls(t *testing.T) {
 	t.Parallel()
 	tally := perdure.NewEntity[int]("tally")
@@ -752,8 +754,8 @@ func TestLaterCalls(t *testing.T) {
 	})
 }
 
-// A singleton runs in virtual time. After a crash its next runner waits for the lease and continues
-// at the saved position.
+// A singleton runs in virtual time. After a crash the next process waits for the lease and
+// continues at the saved position.
 func TestSingleton(t *testing.T) {
 	t.Parallel()
 	ticker := perdure.NewSingleton("ticker", func(ctx context.Context, at *perdure.Position[int]) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// The program under test: an order is charged, waits for its parcel for thirty days, and is
-// refunded when it does not arrive.
+// The program under test charges an order and waits thirty days for the parcel to arrive. If the
+// parcel does not arrive, the program refunds the order.
 
 type order struct {
 	ID    string
@@ -109,7 +109,7 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// A fake can fail first. The retries wait in virtual time.
+// A fake can fail at first. The retries wait in virtual time.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(chargeStep)
@@ -138,7 +138,7 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// Restart kills the process at once. With definitions, it simulates a deploy of other code.
+// Restart kills the process immediately. With definitions, it simulates a deploy of other code.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(chargeStep)
@@ -171,7 +171,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Instead replaces parts of a group that a program defines as a whole.
+// Instead replaces parts of a group that the program defines as one.
 func TestInstead(t *testing.T) {
 	t.Parallel()
 	program := perdure.Group{checkout, charge.Bind(func(context.Context, order) (string, error) { panic("a real bank") }), refund.Bind(refundStep)}

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// A state expires when its time is over, not earlier, even if the process restarts before. It does
-// not expire while a section holds the lock. Reads, lists and operations agree on whether it
-// exists.
+// A state expires when its time is over, not earlier, even if the process restarts before that
+// time. It does not expire while a workflow holds the lock. Reads, lists and operations agree on
+// whether it exists.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	sessions := perdure.NewEntity[int]("session", perdure.IdleTTL(time.Hour), perdure.TTL(3*time.Hour))
@@ -50,7 +50,8 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 
-		// Each operation prolongs the state by an hour, even one that changes nothing.
+		// Each operation extends the life of the state by an hour, even an operation that changes
+		// nothing.
 		add("a", 1)
 		env.Advance(50 * time.Minute)
 		if n, err := touch.Call(env.With(), "a", 0); n != 1 || err != nil {
@@ -72,7 +73,7 @@ func TestExpiry(t *testing.T) {
 		is("a", 0, false)
 		add("a", 1)
 
-		// The whole life is bounded too, and the last operation cannot prolong it.
+		// The TTL limits the whole life of the state, and operations cannot extend it.
 		for i := range 5 {
 			env.Advance(35 * time.Minute)
 			add("a", i+2)
@@ -80,7 +81,8 @@ func TestExpiry(t *testing.T) {
 		env.Advance(6 * time.Minute)
 		is("a", 0, false)
 
-		// A section that holds the lock keeps the state, and its end removes it.
+		// While a workflow holds the lock, the state stays. When the lock ends, the engine removes
+		// the state.
 		add("b", 1)
 		run, err := hold.Start(env.With(), 5*time.Hour, perdure.RawKey("h"))
 		if err != nil {

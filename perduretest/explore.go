@@ -14,21 +14,24 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Scenario is a program, the actions of its clients, and the checks of the result.
+// Scenario is a program, the actions of its clients, and the checks of their results.
 type Scenario[R any] struct {
 	// Definitions are the program. All processes of a run serve them, one after the other.
 	Definitions perdure.Group
 	// Drive does what clients do, and returns values that must not depend on crashes, such as the
-	// results of executions. When the process dies, Drive gets an error and returns it, and Explore
-	// calls it again with the next process: clients repeat calls whose outcome they do not know. So
-	// everything in it must be repeatable: starts have keys, sends have a [perdure.RequestID].
+	// results of executions. When the process dies, Drive gets an error and returns it. Explore
+	// then calls Drive again with the next process, because real clients repeat calls whose outcome
+	// they do not know. So everything in Drive must be repeatable: starts have keys, sends have a
+	// [perdure.RequestID].
 	Drive func(env *Env) (R, error)
 	// Check examines the outside world afterwards. It may be nil.
 	Check func() error
-	// MaxPoints bounds the number of points at which the process dies, spread evenly over the
-	// scenario; 1,000 by default.
+	// MaxPoints is the largest number of points at which Explore kills the process; 1,000 by
+	// default. If there are more points, Explore selects some of them, spread evenly over the
+	// scenario.
 	MaxPoints int
-	// Config has further settings. Once is implied: code is executed once, as in production.
+	// Config has further settings. Explore always sets Once: code is executed once, as in
+	// production.
 	Config Config
 }
 
@@ -41,12 +44,12 @@ const (
 
 // Explore finds out what a crash can do to a program. It runs the scenario without a crash, and
 // then twice for every commit of that run: with a process that dies just before the commit, and
-// with one that dies just after it, before it learns that the commit succeeded. The store does not
-// change between two commits, so no other moments make a difference. Another process then takes
-// over and finishes the scenario.
+// with a process that dies just after the commit, before it learns that the commit succeeded. The
+// store does not change between two commits, so other moments of death have the same effect. After
+// the crash, another process takes over and finishes the scenario.
 //
-// Explore calls setup for every run. It must create new fakes each time, so that runs do not see
-// each other. Explore reports
+// Explore calls setup for every run. setup must create new fakes each time, so that runs do not
+// affect each other. Explore reports
 //
 //   - another result of Drive, or an error of Drive or Check;
 //   - steps that are not idempotent. A crash can lose the outcome of a body that has run. The body
@@ -115,7 +118,7 @@ func (x *explorer[R]) points() (points []point, left int) {
 	return points, total - len(points)
 }
 
-// try runs the scenario with one crash and compares the outcome with the run without one.
+// try runs the scenario with one crash and compares the outcome with the run without a crash.
 func (x *explorer[R]) try(t *testing.T, p point) {
 	t.Helper()
 	r := runOnce(t, x.setup, p)
@@ -184,7 +187,7 @@ func (r *trial[R]) compare(plain *trial[R]) {
 		got, want := r.effects[name], plain.effects[name]
 		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
 		case got > want:
-			// It comes first, because it may cause the other problems.
+			// This problem comes first, because it may cause the others.
 			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash loses the "+
 				"outcome of a body that has run, which is executed again then: hand perdure.IdempotencyKey(ctx) to the service, or look first whether it has happened",
 				step, name, times(got), times(want)))

@@ -55,7 +55,8 @@ var (
 	})
 )
 
-// payment is a scenario of a bank. With keys, the program passes idempotency keys.
+// payment is a scenario with a bank. If keys is true, the program passes idempotency keys to the
+// bank.
 func payment(keys bool) func() Scenario[string] {
 	return func() Scenario[string] {
 		b := &bank{}
@@ -117,7 +118,7 @@ func exploreProblems[R any](t *testing.T, setup func() Scenario[R]) (problems []
 	return problems, hits
 }
 
-// TestExploreFindsStepsThatAreNotIdempotent leaves the keys out.
+// TestExploreFindsStepsThatAreNotIdempotent explores a program that passes no idempotency keys.
 func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 	t.Parallel()
 	problems, hits := exploreProblems(t, payment(false))
@@ -136,11 +137,11 @@ func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 }
 
 // TestExploreFindsOtherResults explores a workflow that reads outside state without a step, and a
-// driver that is not repeatable.
+// Drive function that is not repeatable.
 func TestExploreFindsOtherResults(t *testing.T) {
 	t.Parallel()
 	problems, _ := exploreProblems(t, func() Scenario[int] {
-		n := 0 // no step records it
+		n := 0 // a variable that no step records
 		count := perdure.NewWorkflow("count", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
 			n++
 			_, err := perdure.Do(ctx, "one", func(context.Context) (int, error) { return 1, nil })
@@ -185,7 +186,8 @@ func TestExploreFindsOtherResults(t *testing.T) {
 	}
 }
 
-// TestExploreFindsWhatIsLeftOpen explores a driver that does not wait for an execution it started.
+// TestExploreFindsWhatIsLeftOpen explores a Drive function that does not wait for an execution that
+// it started.
 func TestExploreFindsWhatIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	problems, _ := exploreProblems(t, func() Scenario[int] {
@@ -208,7 +210,7 @@ func TestExploreFindsWhatIsLeftOpen(t *testing.T) {
 	}
 }
 
-// TestPointsAreSpread bounds an exploration.
+// TestPointsAreSpread checks MaxPoints.
 func TestPointsAreSpread(t *testing.T) {
 	t.Parallel()
 	x := explorer[int]{plain: &trial[int]{commits: 50, maxPoints: 30}}

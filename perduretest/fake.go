@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Fake is a test double of an activity that remembers its calls and can fail on request. Bind its
+// Fake is a test double of an activity. It remembers its calls and can fail on request. Bind its
 // method Call:
 //
 //	charge := perduretest.NewFake(func(ctx context.Context, o Order) (Receipt, error) {
@@ -40,14 +40,14 @@ func NewFake[I, O any](fn func(context.Context, I) (O, error)) *Fake[I, O] {
 	return &Fake[I, O]{fn: fn}
 }
 
-// FailFirst lets the next n calls fail with err, before the function is called.
+// FailFirst makes the next n calls fail with err. These calls do not reach the function of NewFake.
 func (f *Fake[I, O]) FailFirst(n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail, f.err = n, err
 }
 
-// Call is the function to bind.
+// Call is the function to pass to Bind.
 func (f *Fake[I, O]) Call(ctx context.Context, in I) (O, error) {
 	c := Call[I, O]{Input: in, Attempt: perdure.Attempt(ctx), IdempotencyKey: perdure.IdempotencyKey(ctx)}
 	f.mu.Lock()
@@ -58,7 +58,7 @@ func (f *Fake[I, O]) Call(ctx context.Context, in I) (O, error) {
 	f.mu.Unlock()
 
 	if c.Err == nil {
-		c.Output, c.Err = f.fn(ctx, in) // unlocked: it may sleep
+		c.Output, c.Err = f.fn(ctx, in) // without the lock, because fn may sleep
 	}
 
 	f.mu.Lock()

@@ -11,11 +11,11 @@ import (
 )
 
 // The documentation promises that without a policy, the engine retries a step, an activity or a
-// task until it succeeds, no matter how often it fails or panics. It does not retry the code of
-// workflows, entities and services: the caller gets the error.
+// task until it succeeds, no matter how often it fails or panics. The engine does not retry the
+// code of workflows, entities and services: their callers get the error.
 func TestNoPolicyRetriesForEver(t *testing.T) {
 	t.Parallel()
-	const failures = 40 // 1 s, doubled up to 1 min: more than half an hour
+	const failures = 40 // pauses of 1 s, doubled up to 1 min: more than half an hour in total
 	ran := map[string]int{}
 	try := func(name string) (int, error) {
 		ran[name]++

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Bounds of the output of a failed test. The output counts what it leaves out.
+// Bounds of the output of a failed test. The output says how much it leaves out.
 const (
 	maxExecutions = 20
 	maxEvents     = 100

@@ -13,9 +13,10 @@ import (
 	"testing"
 )
 
-// TestEveryVerbIsTried looks in everything_test.go and everything_entities_test.go for the verbs of
-// the public packages: functions and methods that take or belong to a WorkflowCtx, a Caller, a
-// Sender, an App or a group of its verbs. So a new verb needs a test before it is released.
+// TestEveryVerbIsTried looks in everything_test.go and everything_entities_test.go for all verbs of
+// the public packages. A verb is a function or method that takes or belongs to a WorkflowCtx, a
+// Caller, a Sender, an App or a group of its verbs. So a new verb needs a test before it is
+// released.
 func TestEveryVerbIsTried(t *testing.T) {
 	t.Parallel()
 	const face = "github.com/perdure/perdure"
@@ -61,8 +62,8 @@ func TestEveryVerbIsTried(t *testing.T) {
 	verbs := 0
 	for _, f := range functions(pkg) {
 		name := verbName(f)
-		// The environment closes the App. Databases of the user are real and are tested in
-		// internal/txtest.
+		// The environment closes the App. Databases of the user are not part of the environment;
+		// internal/txtest tests them.
 		left := map[string]bool{"App.Close": true, "App.Wait": true, "App.With": true, "App.InTx": true, "InPgx": true}
 		if !f.Exported() || !isVerb(f) || left[name] {
 			continue
@@ -117,7 +118,7 @@ var groups = []string{
 	"Breakers", "DeadTasks", "Entities", "Executions", "Histories", "Limits", "Locks", "Mailboxes", "Queues", "Schedules", "Signals", "Tasks",
 }
 
-// isVerb reports whether a function takes, or belongs to, a party that can send or call.
+// isVerb reports whether a function takes, or belongs to, a type that can send or call.
 func isVerb(f *types.Func) bool {
 	speaks := map[string]bool{"WorkflowCtx": true, "Caller": true, "Sender": true, "Client": true, "App": true}
 	for _, group := range groups {

@@ -11,11 +11,11 @@ import (
 
 // Replay runs the current code against exported histories, without executing a step. It reads all
 // files that match a pattern (see fs.Glob), each in a subtest. A subtest fails if the code does not
-// do what is recorded, which means that a deploy of this code would block running executions.
+// do what the history records. In that case, a deploy of this code would block running executions.
 // Export some histories of every kind with `perdure workflow export`, and keep them in the
 // repository.
 //
-// A pattern that matches no file fails the test, because a test that checks nothing must not
+// If no file matches the pattern, the test fails, because a test that checks nothing must not
 // succeed.
 func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()

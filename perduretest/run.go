@@ -15,21 +15,22 @@ import (
 
 // Config is Run with settings. The zero value is right for most tests.
 type Config struct {
-	// Instead are definitions that replace the definitions of the same name: test doubles for a
-	// group that a program defines as a whole.
+	// Instead are definitions that replace the definitions of the same name. Use them as test
+	// doubles if a program defines a whole group.
 	Instead perdure.Group
 	// Patience is how much virtual time may pass before the test fails; 20 years.
 	Patience time.Duration
-	// Once executes code once, and keeps executions in memory while they wait, as in production. It
-	// makes tests with histories of thousands of events faster.
+	// Once executes code once, and keeps executions in memory while they wait, as in production.
+	// Without Once, the package executes code twice to check that it is deterministic. Once makes
+	// tests with histories of thousands of events faster.
 	Once bool
-	// Logger gets the lines that executions log, and messages for operators. By default, the lines
-	// of executions appear in the output of the test.
+	// Logger receives the lines that executions log, and messages for operators. Without a Logger,
+	// the lines of executions appear in the output of the test.
 	Logger *slog.Logger
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
-	// Payloads is how the engine stores inputs, outputs and messages, and how replayed histories
-	// are stored; plain JSON by default.
+	// Payloads says how the engine stores inputs, outputs and messages, and how the payloads of
+	// replayed histories are stored; plain JSON by default.
 	Payloads payload.Codec
 }
 
@@ -68,7 +69,7 @@ func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test fu
 	test(t, env)
 }
 
-// bubble runs a test in virtual time. The test fails when it leaves goroutines behind.
+// bubble runs a test in virtual time. The test fails if it leaves goroutines behind.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer leftBehind(t)
@@ -77,7 +78,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 }
 
 // leftBehind turns the panic of synctest about goroutines that can never end into a failure. It
-// does not see a panic of the test itself.
+// does not catch a panic of the test itself.
 func leftBehind(t testing.TB) {
 	if p := recover(); p != nil {
 		t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)

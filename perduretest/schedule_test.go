@@ -64,8 +64,8 @@ func same(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestAYearOfNights runs a schedule in Berlin for one year, with both changes of the clock, and
-// kills the process every month. In short mode, it ends after the first change.
+// TestAYearOfNights runs a schedule in Berlin for one year, with both clock changes, and kills the
+// process every month. In short mode, it ends after the first clock change.
 func TestAYearOfNights(t *testing.T) {
 	t.Parallel()
 	days := 366 // 2000 is a leap year
@@ -101,8 +101,8 @@ func TestAYearOfNights(t *testing.T) {
 	})
 }
 
-// TestDowntime has a schedule without a live process for a while. The schedule catches up late
-// ticks within the window, and counts the ticks beyond it.
+// TestDowntime stops all processes that serve a schedule for a while. The schedule then catches up
+// on late fire times within the window, and counts the fire times beyond it.
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	fake, defs := notes()
@@ -124,10 +124,10 @@ func TestDowntime(t *testing.T) {
 
 		env.Advance(time.Hour)
 		got := texts(fake)
-		slices.Sort(got) // late ticks start together
+		slices.Sort(got) // late fire times start together
 
-		// The timer of two o'clock fired in time, so that tick is not late, although no process
-		// could act on it.
+		// The timer of two o'clock fired in time. So that fire time is not late, although no
+		// process could act on it.
 		same(t, "hours", got, "hour 2000-01-01T01:00:00Z", "hour 2000-01-01T02:00:00Z",
 			"hour 2000-12-30T23:00:00Z", "hour 2000-12-31T00:00:00Z", "hour 2000-12-31T01:00:00Z", "hour 2000-12-31T02:00:00Z")
 		if info := describe(t, env, hourly); info.Fired != 6 || info.Missed != 365*24-4 {
@@ -197,7 +197,7 @@ func TestDefinitionsChange(t *testing.T) {
 			return strings.Count(env.History(perdure.Ref{Workflow: "perdure.schedule", Key: "s"}), "\n")
 		}
 		before := events()
-		env.Restart() // the same definition: nothing is written
+		env.Restart() // the definition is the same, so Open writes nothing
 		env.Settle()
 		if after := events(); after != before {
 			t.Errorf("%d events, then %d", before, after)
@@ -221,7 +221,7 @@ func TestDefinitionsChange(t *testing.T) {
 		if n != 2 || err != nil {
 			t.Errorf("%d executions are found by their labels, %v", n, err)
 		}
-		env.Restart(defs) // no longer defined, and not pruned
+		env.Restart(defs) // the schedule is no longer defined, but it is not pruned
 		env.Advance(time.Hour)
 		if n := len(fake.Calls()); n != 3 {
 			t.Errorf("%d reports", n)

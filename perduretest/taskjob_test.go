@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// TestScheduledTask submits a task every day: each once, with the key of its day, on the queue of
-// the job.
+// TestScheduledTask checks that a schedule submits one task per day, with the key of the day, to
+// the queue of the job.
 func TestScheduledTask(t *testing.T) {
 	t.Parallel()
 	cleaned := perduretest.NewFake(func(context.Context, string) (int, error) { return 1, nil })

@@ -18,8 +18,8 @@ var sleeper = perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, d tim
 })
 
 // TestAYearIsCheap bounds the cost of virtual time: a year costs about as much as a day, usually a
-// few milliseconds. A node that did something every minute would need 365 times as much. On a busy
-// machine anything may be slow once, but not ten times in a row.
+// few milliseconds. If a node did something every minute, a year would cost 365 times as much as a
+// day. On a busy machine the measurement may be slow once, but not ten times in a row.
 func TestAYearIsCheap(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
@@ -54,9 +54,9 @@ func costOf(t *testing.T, once bool, d time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// TestManyTimersInAYear spreads executions over a year, and then ten times as many. Each of them
-// may then cost three times as much, but not ten times as much. On a busy machine anything may be
-// slow once, but not five times in a row.
+// TestManyTimersInAYear spreads executions over a year, and then ten times as many. With ten times
+// as many, each execution may cost three times as much, but not ten times as much. On a busy
+// machine the measurement may be slow once, but not five times in a row.
 func TestManyTimersInAYear(t *testing.T) {
 	t.Parallel()
 	n := 10_000

@@ -25,11 +25,11 @@ type trial[R any] struct {
 	maxPoints int
 
 	effects   map[string]int
-	authors   map[string]string // steps by their effects
-	executed  map[string]int    // bodies, by step
+	authors   map[string]string // the step that caused each effect
+	executed  map[string]int    // how often the body of each step ran
 	effective map[string]bool   // steps that have effects
 	open      []string
-	reasons   map[string]string // why they are open
+	reasons   map[string]string // why each open execution is open
 	histories string
 }
 
@@ -39,7 +39,8 @@ func (r *trial[R]) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// death is a fault plan: the process dies at one commit, counted over all processes of a run.
+// death is a fault plan: the process dies at one commit. Commits are counted over all processes of
+// a run.
 type death struct {
 	at point
 
@@ -49,7 +50,7 @@ type death struct {
 	what    string
 }
 
-// Next decides the fault of every call to the store.
+// Next decides which fault a call to the store gets.
 func (d *death) Next(c faultstore.Call) faultstore.Fault {
 	if c.Method != faultstore.Commit {
 		return faultstore.Fault{}
@@ -92,7 +93,7 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 			mu.Unlock()
 		}
 
-		w.remains.Wait() // bodies that outlive their process may have effects
+		w.remains.Wait() // wait for bodies that outlive their process, because they may have effects
 		r.conclude(w)
 		if s.Check != nil && err == nil {
 			if err := s.Check(); err != nil {
@@ -141,7 +142,7 @@ func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 	return result, fmt.Errorf("gave up after %d processes", maxLives)
 }
 
-// closes closes a process. It returns false when the process died first.
+// closes closes a process. It returns false if the process died before that.
 func closes(p *crash.Process) bool {
 	orderly, _ := p.Close() // a body that did not end in time does not matter here
 	return orderly

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// Transactional activities and outboxes work on a SQLite file in virtual time, also across a crash,
-// and do not spend that time polling.
+// Transactional activities and outboxes work on a SQLite file in virtual time, even after a crash.
+// They do not poll all the time while virtual time passes.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open("file:" + filepath.Join(t.TempDir(), "bank.db"))

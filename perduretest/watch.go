@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// realPatience is how much real time a run may take before watch prints what it is busy with.
+// realPatience is how much real time a run may take before watch prints what the run does.
 const realPatience = time.Minute
 
-// watch prints what a test is busy with, if it takes long. Virtual time passes only while
-// everything waits. So code that spins, or that waits for something outside the bubble, stops it
-// without a message.
+// watch prints what a test is doing, if it takes long. Virtual time passes only while everything
+// waits. So if code spins, or waits for something outside the bubble, time stops and the test gets
+// no message.
 func watch(name string, after time.Duration, out io.Writer) *time.Timer {
 	return time.AfterFunc(after, func() {
 		buf := make([]byte, 4<<20)
 		busy := busyGoroutines(string(buf[:runtime.Stack(buf, true)]))
-		// There is nothing to do about a failed write to the output.
+		// If the write to the output fails, nothing can be done.
 		_, _ = fmt.Fprintf(out, "perduretest: %s has taken %s of real time. Virtual time stands still while code runs, waits for a mutex, or for something "+
 			"outside of the test:\n\n%s\n", name, after, busy)
 	})
 }
 
-// busyGoroutines returns the goroutines that keep the time of a bubble from passing.
+// busyGoroutines returns the goroutines that prevent the time of a bubble from passing.
 func busyGoroutines(dump string) string {
 	var busy []string
 	for stack := range strings.SplitSeq(dump, "\n\n") {

@@ -15,8 +15,8 @@ func (w told) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWatchNamesWhatIsBusy runs a test that waits for something outside its bubble, with a
-// goroutine inside that waits for time to pass.
+// TestWatchNamesWhatIsBusy runs a test that waits for something outside its bubble. Inside the
+// bubble, a goroutine waits for time to pass.
 func TestWatchNamesWhatIsBusy(t *testing.T) {
 	t.Parallel()
 	w := told{make(chan string)}

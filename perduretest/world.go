@@ -19,21 +19,21 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// forever is the period of all periodic work of a node. Otherwise a test that lets a year pass
-// would mostly run lease renewals and sweeps. They are not needed, because there is one node, which
-// dies only when the test kills it.
+// forever is the period of all periodic work of a node. With the usual periods, a test that lets a
+// year pass would mostly run lease renewals and sweeps. The test does not need them, because there
+// is one node, which dies only when the test kills it.
 const forever = 100 * 365 * 24 * time.Hour
 
 const shards = 4
 
-// world is everything that outlives a process: the store, and the effects of step bodies on the
-// outside world.
+// world is everything that outlives a process: the store, and the effects of step bodies outside
+// the program.
 type world struct {
 	cfg      Config
 	log      *slog.Logger // of executions
 	mem      *memory.Store
 	plan     faultstore.Plan
-	found    func(text string) // gets each mistake once
+	found    func(text string) // receives each mistake once
 	def      perdure.Definition
 	opened   int
 	remains  sync.WaitGroup // goroutines of dead processes
@@ -41,7 +41,7 @@ type world struct {
 
 	mu      sync.Mutex
 	current *crash.Process
-	ctx     context.Context //nolint:containedctx // of the calls of the test; ends with the process
+	ctx     context.Context //nolint:containedctx // for calls of the test; ends with the process
 	cancel  context.CancelCauseFunc
 	ended   error // why the calls of the test have ended; nil while they may continue
 	told    map[string]bool
@@ -144,13 +144,13 @@ func (w *world) kill() error {
 	}
 	p.Kill()
 	w.remains.Go(func() {
-		_ = p.Bury() // the process is dead, so its error does not count
+		_ = p.Bury() // the process is dead, so its error does not matter
 	})
 	return w.fence()
 }
 
-// fence takes the shards of dead processes away from them, so that the next process need not wait
-// for a lease.
+// fence takes the shards away from dead processes, so that the next process need not wait until
+// their lease ends.
 func (w *world) fence() error {
 	ctx := context.Background()
 	view, err := w.mem.Members(ctx)
@@ -184,7 +184,7 @@ func (w *world) mistake(m replay.Mistake) {
 		w.found(text)
 	}
 	if m.Blocked {
-		w.end(fmt.Errorf("%w: %s", errBlocked, text)) // its waiters would never get an answer
+		w.end(fmt.Errorf("%w: %s", errBlocked, text)) // no caller that waits would ever get an answer
 	}
 }
 
@@ -210,12 +210,12 @@ func (w *world) body(key string) *body {
 
 // Effect records that the body of a step has changed the outside world: for example, it moved money
 // or sent a mail. Call it in the fake of a service, where the real service would have its effect,
-// with a text that names it, such as "charge order-17". A service that recognises a repeated
-// request by its [perdure.IdempotencyKey] has no effect the second time, so its fake does not call
-// Effect then.
+// with a text that names the effect, such as "charge order-17". If a service recognises a repeated
+// request by its [perdure.IdempotencyKey], the repeated request has no effect, so the fake must not
+// call Effect for it.
 //
 // [Explore] reports effects that happened more often than without a crash; [Env.Effects] counts
-// them. Outside tests of this package it does nothing.
+// them. Outside tests of this package, Effect does nothing.
 func Effect(ctx context.Context, name string) {
 	w, ok := ctx.Value(worldKey{}).(*world)
 	if !ok {

@@ -12,9 +12,9 @@ import (
 //	//perdure:allow <reason>
 //	//perdure:allow <check>[,<check>] <reason>
 //
-// At the end of a line it covers that line. On its own line above a statement it covers the
-// statement. In the comment of a function it covers the function, and above the package clause the
-// file.
+// At the end of a line, the comment covers that line. On its own line above a statement, it covers
+// the statement. In the comment of a function it covers the function, and above the package clause
+// it covers the file.
 type allowed struct {
 	pos      token.Pos
 	checks   []check // empty means all checks
@@ -59,7 +59,7 @@ func (p *program) readAllows() allows {
 	return all
 }
 
-// parse splits the text into the names of checks, if it starts with some, and the reason.
+// parse splits the text into the names of checks, if it starts with such names, and the reason.
 func (a *allowed) parse(text string) {
 	text = strings.TrimSpace(text)
 	first, rest, _ := strings.Cut(text, " ")
@@ -84,8 +84,8 @@ func (p *program) documentedFunction(file *ast.File, group *ast.CommentGroup) *a
 	return nil
 }
 
-// lastLine returns the last line that a comment inside a function covers: its own line, or the last
-// line of the statement below.
+// lastLine returns the last line that a comment inside a function covers: the line of the comment,
+// or the last line of the statement below it.
 func (p *program) lastLine(file *ast.File, c *ast.Comment) int {
 	line := func(pos token.Pos) int { return p.pass.Fset.Position(pos).Line }
 	own := line(c.Pos())

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// durable reports whether a call is journaled. That is a verb of package perdure that is called on,
-// or receives, a workflow context, or a function that receives one and may make such a call.
+// durable reports whether the journal records a call. That is a verb of package perdure that is
+// called on, or receives, a workflow context, or a function that receives a workflow context and
+// may make such a call.
 func (p *program) durable(call *ast.CallExpr) bool {
 	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false
@@ -85,7 +86,8 @@ func (p *program) reportOuterContexts(f *function) {
 	})
 }
 
-// reportClients reports an App or a Client in code whose calls must be journaled or must not wait.
+// reportClients reports an App or a Client in code whose calls must be journaled, or which must not
+// wait.
 func (p *program) reportClients(f *function) {
 	if f.role == roleKey {
 		return
@@ -121,8 +123,8 @@ var operates = map[string]bool{
 	"Locks": true, "Mailboxes": true, "Queues": true, "Schedules": true, "Signals": true, "Tasks": true,
 }
 
-// reportDirectCalls reports direct calls of the code of workflows and activities, instead of calls
-// through a handle.
+// reportDirectCalls reports direct calls of the code of workflows and activities. Such code should
+// be called through its handle.
 func (p *program) reportDirectCalls(f *function) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// check is the name of a check. It is also the name of its analyzer and of its flag, and allow
-// comments use it.
+// check is the name of a check. Its analyzer and its flag have the same name, and allow comments
+// use it.
 type check string
 
 // The checks.

@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// handle returns the workflow or activity that an expression is the handle of.
+// handle returns the workflow or activity whose handle the expression is.
 func (p *program) handle(e ast.Expr) boundTo {
 	if e == nil {
 		return boundTo{}
@@ -136,7 +136,8 @@ func (p *program) reportComputedNames() {
 	}
 }
 
-// isComputed reports whether a name is composed or comes from a loop. A parameter is not computed.
+// isComputed reports whether a name is put together from parts or comes from a loop. A parameter is
+// not computed.
 func (p *program) isComputed(e ast.Expr, verb string) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {

@@ -1,23 +1,24 @@
-// Package perdurevet finds mistakes in programs that use Perdure which neither the compiler nor
-// Open can detect: workflow code that behaves differently on replay, durable calls in places where
-// the journal does not record them, state that no journal keeps. Each finding says what is wrong
-// and what to write instead.
+// Package perdurevet finds mistakes in programs that use Perdure. It finds mistakes that neither
+// the compiler nor Open can detect: workflow code that behaves differently on replay, durable calls
+// in places where the journal does not record them, state that no journal keeps. Each finding says
+// what is wrong and what to write instead.
 //
 // Most people run the command:
 //
 //	go install github.com/perdure/perdure/cmd/perdurevet@latest
 //	go vet -vettool=$(which perdurevet) ./...
 //
-// Analyzers returns the checks for other drivers. They share one pass over a package: [index]
+// Analyzers returns the checks for other drivers. The checks share one pass over a package: [index]
 // determines the role of every function (code of a workflow, a step, an entity, or an ordinary
-// function), what it reaches, and its mistakes. An analyzer then reports the findings of its check.
+// function), what it reaches, and its mistakes. Each analyzer then reports the findings of its
+// check.
 //
 // The analysis sees all functions of the package. Through facts it also sees functions of other
 // packages of the same module and of modules that import Perdure. For all other code, including the
-// standard library, it has a table (forbidden.go). It does not see calls through interfaces, and
-// function values other than local closures. It reads source text and does not follow data: it does
-// not detect a map iteration that appends to a slice in another function, or a name that is
-// computed three calls away.
+// standard library, it has a table (forbidden.go). It does not follow calls through interfaces, nor
+// calls of function values other than local closures. It reads source text and does not follow
+// data. For example, it does not detect a map iteration that appends to a slice in another
+// function, or a name that is computed three calls away.
 //
 // A comment with a reason silences a finding, see docs/vet.md:
 //

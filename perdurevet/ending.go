@@ -114,7 +114,8 @@ func (p *program) reportContinues(f *function) {
 	})
 }
 
-// reportDefers reports plain defers with effects that belong to the real end of an execution.
+// reportDefers reports plain defers with effects that should happen only when the execution really
+// ends.
 func (p *program) reportDefers(f *function) {
 	f.each(func(n ast.Node) {
 		d, ok := n.(*ast.DeferStmt)
@@ -142,7 +143,7 @@ func (p *program) reportDefers(f *function) {
 	})
 }
 
-// harmless are methods that only release what the function acquired.
+// harmless are methods that only release something that the function acquired.
 var harmless = set("Unlock", "RUnlock", "Close", "Stop", "Done", "Cancel", "Release")
 
 // outward reports whether a call is a method call on a value that the function does not own.

@@ -6,9 +6,9 @@ import (
 )
 
 // facePath is the package that users import, called the face here. The checks derive most facts
-// from the types of its functions, so a new verb needs no line here: a function that takes a
+// from the types of its functions, so a new verb needs no entry here: a function that takes a
 // WorkflowCtx is a durable call, and a function that takes a func(WorkflowCtx, …) receives workflow
-// code. The tables contain only what types do not say.
+// code. The tables below contain only what the types do not say.
 const facePath = "github.com/perdure/perdure"
 
 // accessors read the execution and are allowed anywhere, including in a step.
@@ -17,17 +17,17 @@ var accessors = set("WorkflowCtx.Self", "WorkflowCtx.Now", "WorkflowCtx.Log", "W
 // scopes only derive another context.
 var scopes = set("WorkflowCtx.WithTimeout", "WorkflowCtx.Detached")
 
-// draws take values from a stream of the execution. They are not durable calls, but steps must not
-// use them either, because steps do not run on replay.
+// draws take values from a random source of the execution. They are not durable calls, but steps
+// must not use them either, because steps do not run on replay.
 var draws = set("WorkflowCtx.Rand", "WorkflowCtx.UUID")
 
-// coroutines are the verbs that run their function as a separate coroutine, with its own
-// occurrences of steps.
+// coroutines are the verbs that run their function as a separate coroutine. A coroutine counts the
+// occurrences of its steps separately.
 var coroutines = set("Go", "Update.Handle")
 
-// bodies maps verbs to the role of the function that they receive, if its parameters do not
-// determine it. A function with a WorkflowCtx is always workflow code, and a function with an
-// EntityCtx always belongs to an entity or a service.
+// bodies maps verbs to the role of the function that they receive, for functions whose parameters
+// do not determine the role. A function with a WorkflowCtx is always workflow code, and a function
+// with an EntityCtx always belongs to an entity or a service.
 var bodies = map[string]role{
 	"Do":                   roleStep,
 	"NewActivity":          roleStep,
@@ -56,13 +56,14 @@ var binds = map[string]string{
 	"BindTx":        "activity",
 }
 
-// makers create a handle with a constant name. derivers return the same handle with other settings.
+// makers create a handle with a constant name. derivers return a copy of a handle with other
+// settings.
 var (
 	makers   = set("NewWorkflow", "DeclareWorkflow", "NewMachine", "NewActivity", "DeclareActivity", "NewTxActivity")
 	derivers = set("Workflow.KeyedBy", "Activity.StepKeyedBy")
 )
 
-// names are the parameters of the face that contain a stored name. Such a name must never change.
+// names are the parameter names of the face for stored names. A stored name must never change.
 var names = set("name", "change")
 
 // pools are types that bypass the transaction of a transactional activity.
@@ -71,8 +72,8 @@ var pools = set(
 	"github.com/jackc/pgx/v5.Conn", "github.com/jackc/pgx/v5/pgxpool.Pool", "github.com/jackc/pgx/v5/pgxpool.Conn",
 )
 
-// faceType returns the name of a type of the face, or of the type that a pointer points to;
-// otherwise "".
+// faceType returns the name of t, or of the type that t points to, if it is a type of the face.
+// Otherwise it returns "".
 func faceType(t types.Type) string {
 	if n := namedType(t); n != nil && inFace(n.Obj()) {
 		return n.Obj().Name()
@@ -80,8 +81,8 @@ func faceType(t types.Type) string {
 	return ""
 }
 
-// faceFunc returns the name of a function or method of the face as the tables write it; otherwise
-// "".
+// faceFunc returns the name of a function or method of the face, as the tables write it. It returns
+// "" for other functions.
 func faceFunc(f *types.Func) string {
 	if f == nil || !inFace(f) {
 		return ""

@@ -11,7 +11,7 @@ import (
 type role int
 
 const (
-	roleNone     role = iota // an ordinary function: judged by its callers
+	roleNone     role = iota // an ordinary function: its callers determine what it may do
 	roleWorkflow             // code of a workflow: runs again on every replay
 	roleKey                  // derives a key: must return the same key for the same input
 	roleMachine              // a method of an event-driven workflow
@@ -59,14 +59,14 @@ type function struct {
 	role  role
 	test  bool // in a _test.go file
 
-	direct   []reach         // what its own statements do
+	direct   []reach         // what the statements of the function itself do
 	callees  []use           // functions of this package that it mentions
-	summary  map[check]reach // everything that it reaches, per check
-	handler  map[check]reach // the part of it that is forbidden in a handler
+	summary  map[check]reach // everything that the function reaches, by check
+	handler  map[check]reach // the part of summary that is forbidden in a handler
 	imported []reach         // the part that functions of other packages reach
 	mutator  bool            // a method that changes data behind its receiver
 	unkeyed  *unkeyed        // a step without a key that a caller in a loop would repeat
-	binding  []boundTo       // the workflows and activities that it is the code of
+	binding  []boundTo       // the workflows and activities whose code it is
 }
 
 // use is a mention of a function.
@@ -78,7 +78,8 @@ type use struct {
 // hasCtx reports whether the function receives a workflow context.
 func (f *function) hasCtx() bool { return hasParam(f.sig, "WorkflowCtx") }
 
-// owner returns the innermost function, f included, that receives a workflow context.
+// owner returns the innermost function that receives a workflow context: f itself or a function
+// around it.
 func (f *function) owner() *function {
 	for ; f != nil; f = f.outer {
 		if f.hasCtx() {
@@ -91,7 +92,7 @@ func (f *function) owner() *function {
 // contains reports whether a position is inside the function.
 func (f *function) contains(pos token.Pos) bool { return f.node.Pos() <= pos && pos < f.node.End() }
 
-// declaringFunction returns the function, f or one around it, that declares a variable, or nil.
+// declaringFunction returns the function that declares a variable: f, a function around it, or nil.
 func (f *function) declaringFunction(v *types.Var) *function {
 	for ; f != nil; f = f.outer {
 		if f.contains(v.Pos()) {
@@ -101,7 +102,8 @@ func (f *function) declaringFunction(v *types.Var) *function {
 	return nil
 }
 
-// receiver returns the receiver of the method that f is, or that contains f.
+// receiver returns the receiver of f if f is a method. If f is inside a method, it returns the
+// receiver of that method.
 func (f *function) receiver() *types.Var {
 	for f.outer != nil {
 		f = f.outer
@@ -109,7 +111,8 @@ func (f *function) receiver() *types.Var {
 	return f.sig.Recv()
 }
 
-// each visits the nodes of the function. It skips literals inside, which are separate functions.
+// each visits the nodes of the function. It skips function literals inside, which are separate
+// functions.
 func (f *function) each(visit func(ast.Node)) {
 	ast.Inspect(f.body, func(n ast.Node) bool {
 		if n == nil {
@@ -234,15 +237,15 @@ func (p *program) assign() {
 			f.role = roleMachine
 		case f.outer == nil:
 		case f.outer.role.isReplayed() && hasContext(f.sig):
-			f.role = roleStep // workflow code has no context to pass, so other code calls it
+			f.role = roleStep // workflow code has no context to pass, so the SDK calls this literal, as a step
 		default:
 			f.role = f.outer.role
 		}
 	}
 }
 
-// assignArguments gives roles to functions that a verb of the face receives, and records which
-// definition they are the code of.
+// assignArguments gives roles to functions that a verb of the face receives. It also records the
+// definition that they are the code of.
 func (p *program) assignArguments(call *ast.CallExpr) {
 	callee := p.callee(call)
 	verb := faceFunc(callee)

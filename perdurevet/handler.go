@@ -16,8 +16,8 @@ const (
 	keepInState  = "it is lost with the process and not part of the commit; keep it in the state of the entity"
 )
 
-// handlerHint returns what is wrong with an action in a handler. ok is false if the action is
-// allowed. Services are meant for input and output, and an RPC may wait for work that it started.
+// handlerHint says what is wrong with an action in a handler. ok is false if the action is allowed.
+// Services may use input and output, and an RPC may wait for work that it started.
 func handlerHint(r reach, in role) (hint string, ok bool) {
 	switch {
 	case r.Hint == useSleep:
@@ -39,8 +39,8 @@ func handlerHint(r reach, in role) (hint string, ok bool) {
 	return "", false
 }
 
-// inHandlers selects the actions of a function that some handler must not do. A goroutine that the
-// same function waits for does not outlive the call, so it is allowed.
+// inHandlers selects the actions of a function that some kind of handler must not do. A goroutine
+// is allowed if the same function waits for it, because such a goroutine does not outlive the call.
 func (p *program) inHandlers(f *function) []reach {
 	all := slices.Concat(f.direct, p.stateChanges(f))
 
@@ -51,7 +51,7 @@ func (p *program) inHandlers(f *function) []reach {
 
 	var found []reach
 	for _, r := range all {
-		if r.via != "" { // the other package exports what it reaches as a fact
+		if r.via != "" { // the other package exports these actions as a fact
 			continue
 		}
 		if _, ok := handlerHint(r, roleEntity); ok && (r.Check != goroutine || !waits) {
@@ -61,8 +61,8 @@ func (p *program) inHandlers(f *function) []reach {
 	return append(found, f.imported...)
 }
 
-// stateChanges finds the package variables that an ordinary function changes. The method writes
-// judges handlers themselves.
+// stateChanges finds the package variables that an ordinary function changes. reportWrites judges
+// the handlers themselves.
 func (p *program) stateChanges(f *function) []reach {
 	if f.role != roleNone || f.test {
 		return nil
@@ -80,9 +80,9 @@ func (p *program) stateChanges(f *function) []reach {
 	return found
 }
 
-// reportHandlers reports actions of a handler, direct or indirect, that block other calls or escape
-// its commit. Handlers in tests block and observe on purpose, so only their use of the clock is
-// reported.
+// reportHandlers reports actions of a handler, direct or indirect, that block other calls or are
+// not part of its commit. Handlers in tests block and observe on purpose, so reportHandlers reports
+// only their use of the clock.
 func (p *program) reportHandlers(f *function) {
 	for _, r := range p.inHandlers(f) {
 		p.reportHandler(f, r, r.node, r.via)
@@ -90,7 +90,7 @@ func (p *program) reportHandlers(f *function) {
 
 	for _, u := range f.callees {
 		if u.f.role != roleNone {
-			continue // judged in its own place
+			continue // reported where that function is judged
 		}
 		via := ""
 		if u.f.obj != nil {

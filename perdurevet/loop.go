@@ -6,14 +6,14 @@ import (
 	"go/types"
 )
 
-// unkeyed is a perdure.Do that only its name and its occurrence identify.
+// unkeyed is a perdure.Do without a StepKey. Only its name and its occurrence identify it.
 type unkeyed struct {
 	Name  string
 	Where string
 }
 
-// findUnkeyed finds the functions that contain a step without a key, which a caller in a loop would
-// repeat.
+// findUnkeyed finds the functions that contain a step without a key. A caller in a loop would
+// repeat that step.
 func (p *program) findUnkeyed() {
 	for changed := true; changed; {
 		changed = false
@@ -41,8 +41,8 @@ func (p *program) findUnkeyed() {
 	}
 }
 
-// isCalledHere reports whether a literal runs where it is written: the code calls it at once, or
-// passes it to a verb.
+// isCalledHere reports whether a literal runs where it is written: the code calls it immediately,
+// or passes it to a verb.
 func (p *program) isCalledHere(lit *ast.FuncLit) bool {
 	_, ok := p.parents[lit].(*ast.CallExpr)
 	return ok
@@ -73,7 +73,8 @@ func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 	return nil
 }
 
-// hasKey reports whether a call of Do has a key. It assumes that options in variables contain one.
+// hasKey reports whether a call of Do has a key. It assumes that options in variables contain a
+// key.
 func (p *program) hasKey(call *ast.CallExpr) bool {
 	if call.Ellipsis.IsValid() {
 		return true
@@ -130,7 +131,7 @@ func (p *program) inLoop(call *ast.CallExpr) bool {
 			}
 		case *ast.FuncLit:
 			if p.ownCoroutine(parent) || !p.isCalledHere(parent) {
-				return false // a closure that is called in a loop is found at the call
+				return false // if a loop calls the closure, that call is reported
 			}
 		case *ast.FuncDecl:
 			return false

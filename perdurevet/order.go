@@ -47,7 +47,8 @@ func (p *program) isUnordered(e ast.Expr) bool {
 	return false
 }
 
-// isUnsortedList reports whether a call makes a list from a map without sorting it later.
+// isUnsortedList reports whether a call makes a list from a map and the function does not sort the
+// list later.
 func (p *program) isUnsortedList(f *function, call *ast.CallExpr) bool {
 	callee := p.callee(call)
 	if callee == nil || callee.Pkg() == nil || callee.Pkg().Path() != "slices" || callee.Name() != "Collect" || len(call.Args) != 1 || !p.isUnordered(call.Args[0]) {
@@ -63,8 +64,8 @@ func (p *program) isUnsortedList(f *function, call *ast.CallExpr) bool {
 	return true
 }
 
-// firstDurable finds a durable call below a node. It follows local closures that are called there,
-// but skips steps.
+// firstDurable finds a durable call below a node. It follows local closures that the code below the
+// node calls, but skips steps.
 func (p *program) firstDurable(below ast.Node) *ast.CallExpr {
 	return p.firstDurableExcept(below, map[*function]bool{})
 }
@@ -98,7 +99,7 @@ func (p *program) firstDurableExcept(below ast.Node, seen map[*function]bool) (f
 	return found
 }
 
-// closure returns the closure of a workflow that a call calls through a variable.
+// closure returns the workflow closure that a call calls through a variable.
 func (p *program) closure(call *ast.CallExpr) *function {
 	if g := p.resolve(call.Fun); g != nil && g.obj == nil && g.role == roleWorkflow && !g.hasCtx() {
 		return g
@@ -106,8 +107,8 @@ func (p *program) closure(call *ast.CallExpr) *function {
 	return nil
 }
 
-// collectedVariable finds a variable from outside the loop that depends on the order of the
-// iterations: through append or +=, without a later sort in the function.
+// collectedVariable finds a variable from outside the loop whose value depends on the order of the
+// iterations: the loop appends to it or uses +=, and the function does not sort it later.
 func (p *program) collectedVariable(f *function, loop *ast.RangeStmt) (found *types.Var) {
 	ast.Inspect(loop.Body, func(n ast.Node) bool {
 		a, ok := n.(*ast.AssignStmt)

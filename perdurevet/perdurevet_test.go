@@ -30,11 +30,12 @@ var all = &analysis.Analyzer{
 	},
 }
 
-// TestSnippets runs the checks over right and wrong programs that use the real package. A stub
-// would still compile after a change of the face, and the checks would look for old names.
+// TestSnippets runs the checks over right and wrong programs that use the real package. Programs
+// with a stub would still compile after a change of the real package, and the checks would look for
+// old names.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
-	// with its go.mod, so that the snippets are packages of this module
+	// The root has the go.mod, so that the snippets are packages of this module.
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +43,9 @@ func TestSnippets(t *testing.T) {
 	analysistest.Run(t, root, all, "./perdurevet/testdata/src/...")
 }
 
-// TestAhead runs the checks over programs that use a stub of features that the documents promise
-// and the root package does not have yet. It includes all example programs of the design, which
-// must have no findings.
+// TestAhead runs the checks over programs that use a stub. The stub has features that the documents
+// promise and the root package does not have yet. The programs include all examples of the design,
+// which must have no findings.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")

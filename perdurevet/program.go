@@ -24,7 +24,7 @@ type program struct {
 	byObj     map[*types.Func]*function
 	parents   map[ast.Node]ast.Node
 	initial   map[*types.Var]ast.Expr // the value in the declaration of a variable
-	// the first value assigned to a variable declared without one
+	// the first value that is assigned to a variable that was declared without a value
 	first      map[*types.Var]ast.Expr
 	reassigned map[*types.Var]bool      // variables that are assigned after their declaration
 	mutable    map[*types.Var]token.Pos // package variables that change, and where
@@ -49,7 +49,7 @@ func runIndex(pass *analysis.Pass) (any, error) {
 	})
 	ours := pass.Module != nil && pass.Module.Path != "" && pass.Module.Version == ""
 	if !uses && !ours || isFace(pass.Pkg) {
-		// code of others, which the table covers, or the implementation of the face
+		// the table covers code of other modules, and the face itself is not checked
 		return findings{}, nil
 	}
 

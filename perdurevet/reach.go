@@ -14,11 +14,11 @@ type reach struct {
 	What  string   // time.Now
 	Hint  string   // the problem and what to write instead
 	Where string   // file and line
-	via   string   // the function of another package that reaches it
+	via   string   // the function of another package that does it
 	node  ast.Node // where
 }
 
-// funcFact is what other packages know about a function.
+// funcFact is what the analysis of other packages knows about a function.
 type funcFact struct {
 	Reaches []reach
 	Handler []reach // the part that is forbidden in a handler
@@ -27,7 +27,7 @@ type funcFact struct {
 	Mutator bool // a method that changes data behind its receiver
 }
 
-// varFact is what other packages know about a package variable.
+// varFact is what the analysis of other packages knows about a package variable.
 type varFact struct {
 	Changed string // where it is assigned to
 	Handle  boundTo
@@ -90,7 +90,7 @@ func (p *program) computeReach() {
 		for _, f := range p.functions {
 			for _, u := range f.callees {
 				if u.f.role != roleNone {
-					continue // judged in its own place
+					continue // reported where that function is judged
 				}
 				changed = inherit(f.summary, u.f.summary) || changed
 				changed = inherit(f.handler, u.f.handler) || changed
@@ -151,7 +151,7 @@ func (p *program) scan(f *function) {
 		case *ast.CallExpr:
 			p.scanCall(f, n, add)
 		case *ast.FuncLit:
-			// with a context: other code calls it, as a step
+			// If the literal takes a context, other code calls it, as a step.
 			if inner := p.byNode[n]; inner != nil && !hasContext(inner.sig) {
 				f.callees = append(f.callees, use{n, inner})
 			}
@@ -161,10 +161,10 @@ func (p *program) scan(f *function) {
 	})
 }
 
-// scanCall finds a context.Context that code passes on although it received none.
+// scanCall finds a context.Context that code passes on although its function did not receive one.
 func (p *program) scanCall(f *function, call *ast.CallExpr, add func(check, ast.Node, string, string)) {
 	if f.role == roleNone {
-		return // an ordinary function may have received one
+		return // an ordinary function may have received a context
 	}
 	callee := p.callee(call)
 	if callee != nil && callee.Pkg() != nil && (inFace(callee) || slices.Contains([]string{"context", "log/slog"}, callee.Pkg().Path())) {
@@ -201,7 +201,7 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			return
 		}
 
-		// A fact tells what a function of another package reaches.
+		// A fact says what a function of another package reaches.
 		var fact funcFact
 		if obj.Pkg() != p.pass.Pkg && p.pass.ImportObjectFact(obj, &fact) {
 			for _, r := range fact.Reaches {
@@ -319,7 +319,7 @@ func (p *program) export() {
 	}
 }
 
-// whole returns the expression around the last identifier of a name: time.Now for Now.
+// whole returns the expression around the last identifier of a name, such as time.Now for Now.
 func (p *program) whole(id *ast.Ident) ast.Expr {
 	if sel, ok := p.parents[id].(*ast.SelectorExpr); ok && sel.Sel == id {
 		return sel
@@ -334,8 +334,8 @@ func (p *program) isCallee(id *ast.Ident) bool {
 	return ok && call.Fun == e
 }
 
-// isStepCode reports whether a function is only passed on as the code of a step, so that other
-// code calls it with a context.
+// isStepCode reports whether code only passes a function on as the code of a step. In that case,
+// other code calls the function, with a context.
 func (p *program) isStepCode(e ast.Expr, f *types.Func) bool {
 	var n ast.Node = e
 	parent := p.parents[n]
@@ -359,5 +359,5 @@ func (p *program) isStepCode(e ast.Expr, f *types.Func) bool {
 	return ok && bodies[faceFunc(p.callee(call))] != roleNone
 }
 
-// files are variables of package os that give access to the outside.
+// files are variables of package os through which code reaches the outside world.
 var files = map[string]string{"Stdin": useStep, "Stdout": useLog, "Stderr": useLog, "Args": useInput}

@@ -11,7 +11,7 @@ type write struct {
 	at     ast.Node
 	target ast.Expr
 	v      *types.Var
-	// it changes data behind the variable: a field behind a pointer, or an element
+	// the assignment changes data behind the variable: a field behind a pointer, or an element
 	through bool
 }
 
@@ -249,7 +249,7 @@ func (p *program) reportReads(f *function) {
 		case *ast.CallExpr:
 			v, ok := p.mutatedVariable(n)
 			if !ok || isPackageLevel(v) {
-				return // reported as a package variable that changes
+				return // reported elsewhere, as a package variable that changes
 			}
 			home := f.declaringFunction(v)
 			if v == f.receiver() || home != nil && home.role == roleNone {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestStubIsFaithful compares the stub of TestAhead with the real package. Functions that both have
-// must be the same, so that the checks will work with the real package later.
+// TestStubIsFaithful compares the stub of TestAhead with the real package. A function that both
+// have must have the same signature, so that the checks will work with the real package later.
 func TestStubIsFaithful(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")

@@ -40,8 +40,8 @@ func shutDown(t *testing.T, s *node.Server) {
 	}
 }
 
-// value returns the sum of the values of a family, or -1 when it has none. For a histogram it is
-// the count.
+// value returns the sum of the values of a family, or -1 if the family does not exist. For a
+// histogram it returns the count.
 func value(t *testing.T, g prometheus.Gatherer, family string) float64 {
 	t.Helper()
 	all, err := g.Gather()
@@ -79,7 +79,7 @@ func await(t *testing.T, g prometheus.Gatherer, family string, want float64) {
 	}
 }
 
-// An app of Dial counts what its own process does, and says whether it is connected.
+// An app of Dial counts what its own process does, and reports whether it is connected.
 func TestMetricsOfADialedApp(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")
@@ -128,8 +128,8 @@ func TestMetricsOfADialedApp(t *testing.T) {
 	}
 }
 
-// A registry that has the metrics of another app refuses them. Nothing stays open then, and a
-// registry that is nil is a mistake.
+// A registry that already has the metrics of another app refuses them, and Dial leaves nothing
+// open. A nil registry is a mistake.
 func TestRefusedRegistry(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")

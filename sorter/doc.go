@@ -4,22 +4,23 @@
 // Calls of one sender arrive at an entity in order and once, if the sender is a workflow, an
 // operation, or a program that waits for each answer. Messages of other senders may arrive out of
 // order or twice: devices that try again, several consumers of one queue, web hooks. Such a sender
-// numbers its messages from 1, separately for each receiver ([Numbers] does it), and the receiver
+// numbers its messages from 1, separately for each receiver ([Numbers] does that). The receiver
 // keeps a [Sorter].
 //
 // The receiver gets every message of a sender once, in the order of the numbers. A message whose
-// predecessors have not arrived waits for them. When it has waited for the window of the sorter, it
-// is delivered without them, and predecessors that arrive later are dropped. A sender that starts
-// again with 1 uses a greater epoch. Then the waiting messages of the earlier epoch are delivered
-// first, and messages of it that arrive later are dropped.
+// predecessors have not arrived waits for them. When it has waited for the window of the sorter,
+// the sorter delivers it without them, and drops predecessors that arrive later. A sender that
+// starts again with 1 uses a greater epoch. When the first message of the greater epoch arrives,
+// the sorter delivers the waiting messages of the earlier epoch, and drops later messages of the
+// earlier epoch.
 //
-// A sorter is a value for the state of an entity, so it is stored in the commit of the operation
-// that changes it. It has no clock and no timer. The caller passes the time, and calls
-// [Sorter.Flush] at the time that [Sorter.Due] returns, for example by an operation that SendLater
-// calls. Without that call, messages behind a gap wait until the next message of any sender
-// arrives.
+// Keep a Sorter in the state of an entity. The commit of an operation then stores the changes that
+// the operation makes to the sorter. A sorter has no clock and no timer. The caller passes the
+// time, and calls [Sorter.Flush] at the time that [Sorter.Due] returns, for example in an operation
+// that SendLater calls. Without that call, messages behind a gap wait until the next message of any
+// sender arrives.
 //
-// A sorter is bounded in senders, in waiting messages and in their bytes. The sorter refuses a
-// message that would exceed a bound with an error. Its sender can try again later. A Sorter is not
-// safe for concurrent use.
+// A sorter has limits for the number of senders, of waiting messages and of their bytes. If a
+// message would exceed a limit, the sorter refuses the message with an error, and the sender can
+// try again later. A Sorter is not safe for concurrent use.
 package sorter

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/sorter"
 )
 
-// A meter sends its readings over a network that loses their order and repeats some of them. The
-// entity of the meter handles each once and in order.
+// A meter sends its readings over a network that changes their order and repeats some of them. The
+// entity of the meter handles each reading once and in order.
 func Example() {
 	type meter struct {
 		Readings []int
@@ -59,7 +59,7 @@ func Example() {
 		}
 		sent = append(sent, m)
 	}
-	for _, i := range []int{0, 2, 0, 1, 2} { // as they arrive
+	for _, i := range []int{0, 2, 0, 1, 2} { // the order in which they arrive
 		if _, err := read.Call(app.With(context.Background()), "m-1", sent[i]); err != nil {
 			panic(err)
 		}

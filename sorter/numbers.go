@@ -10,13 +10,13 @@ import (
 const MaxReceivers = 100_000
 
 // Numbers number the messages of a sender, separately for each receiver. They use no clock. A
-// sender that can store them keeps them together with what it sends. A sender that cannot store
-// them uses a greater epoch whenever it starts, such as the time of its start. Receivers are
-// compared byte by byte.
+// sender that can store its Numbers stores them together with the messages. A sender that cannot
+// store them uses a greater epoch whenever it starts, such as the time of its start. Names of
+// receivers are compared byte by byte.
 type Numbers struct {
 	Sender string           `json:"sender"`
 	Epoch  int64            `json:"epoch,omitempty"`
-	Last   map[string]int64 `json:"last,omitempty"` // by receiver
+	Last   map[string]int64 `json:"last,omitempty"` // the last number, by receiver
 }
 
 // Next returns the next message to a receiver. It fails only when there are too many receivers.

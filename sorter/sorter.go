@@ -22,19 +22,20 @@ type Message struct {
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
-// Limits bound a sorter. A zero field has its default.
+// Limits bound a sorter. A zero field means its default.
 type Limits struct {
 	// Window is how long a message waits for its predecessors; 30 minutes by default.
 	Window time.Duration
-	// Senders is how many senders the sorter remembers; 1,000 by default. It forgets a sender only
-	// to make room for another one, and only if no message of the sender waits and it has been
-	// silent for Keep.
+	// Senders is how many senders the sorter remembers; 1,000 by default. The sorter forgets a
+	// sender only to make room for another one. It does so only if the sender has no waiting
+	// messages and has been silent for Keep.
 	Senders int
 	// Keep is the shortest time for which the sorter remembers a silent sender; a day by default.
-	// After the sorter has forgotten a sender, it no longer recognises repetitions of its earlier
-	// messages.
+	// When the sorter has forgotten a sender, it no longer recognises repetitions of messages of
+	// that sender.
 	Keep time.Duration
-	// Waiting and Bytes bound the messages that wait, of all senders; 1,000 and 256 KiB by default.
+	// Waiting and Bytes limit the waiting messages of all senders together; 1,000 messages and 256
+	// KiB by default.
 	Waiting, Bytes int
 }
 
@@ -46,11 +47,11 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// MaxName bounds the name of a sender, in bytes.
+// MaxName is the largest size of the name of a sender, in bytes.
 const MaxName = 256
 
-// Sorter is the memory of a receiver. The zero value is empty. Keep it in the state of an entity.
-// Do not use its fields: they are exported only for encoders.
+// Sorter is the memory of a receiver. The zero value is empty. Keep a Sorter in the state of an
+// entity. Do not use its fields: they are exported only for encoders.
 type Sorter struct {
 	Senders map[string]*Sender `json:"senders,omitempty"`
 }
@@ -59,7 +60,7 @@ type Sorter struct {
 type Sender struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	Last  int64 `json:"last"` // number of the last message that was delivered or skipped
-	// Heard is when a message of the sender arrived last.
+	// Heard is when the last message of the sender arrived.
 	Heard time.Time `json:"heard"`
 	// Waiting are the messages behind a gap, by number.
 	Waiting []Held `json:"waiting,omitempty"`
@@ -72,14 +73,14 @@ type Held struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// size returns the bytes that count against Limits.Bytes.
+// size returns how many bytes of Limits.Bytes the message uses.
 func (h *Held) size() int { return 32 + len(h.Body) }
 
-// Receive takes a message and returns the messages to handle now, in order. An empty list says that
-// the message waits for its predecessors, or that it is dropped because it was delivered before,
-// was skipped, or belongs to an earlier epoch. The list starts with messages of any sender whose
-// window is over. If Receive returns an error, it has not accepted the message, and the list has
-// only the messages whose window is over.
+// Receive accepts a message and returns the messages to handle now, in order. It returns an empty
+// list if the message waits for its predecessors. It also does so if it drops the message, because
+// the message was delivered before, was skipped, or belongs to an earlier epoch. The list starts
+// with messages of any sender whose window is over. If Receive returns an error, it has not
+// accepted the message, and the list has only the messages whose window is over.
 func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) {
 	ready := s.Flush(l, now)
 	if err := m.check(); err != nil {
@@ -94,7 +95,7 @@ func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) 
 	held := Held{Number: m.Number, Since: now, Body: m.Body}
 	switch {
 	case m.Epoch < from.Epoch || m.Epoch == from.Epoch && m.Number <= from.Last || m.Epoch == from.Epoch && from.has(m.Number):
-		from.Heard = later(from.Heard, now) // an unknown sender has no repeated messages
+		from.Heard = later(from.Heard, now) // only a known sender can repeat a message
 		return ready, nil
 	case m.Number > 1 && (m.Epoch > from.Epoch || m.Number > from.Last+1):
 		// The message will wait. Messages of an earlier epoch are delivered now and make room.
@@ -118,8 +119,8 @@ func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) 
 	return from.release(ready, m.Sender, 0), nil
 }
 
-// Flush returns the messages whose window is over, and the messages after them whose predecessors
-// are now complete. The messages of each sender are in the order of their numbers.
+// Flush returns the messages whose window is over, and later messages that no longer wait for a
+// predecessor. The messages of each sender are in the order of their numbers.
 func (s *Sorter) Flush(l Limits, now time.Time) (ready []Message) {
 	window := l.withDefaults().Window
 	for _, name := range slices.Sorted(maps.Keys(s.Senders)) {
@@ -137,7 +138,7 @@ func (s *Sorter) Flush(l Limits, now time.Time) (ready []Message) {
 	return ready
 }
 
-// Due returns the time from which Flush returns messages. ok is false if no message waits.
+// Due returns the earliest time at which Flush returns messages. ok is false if no message waits.
 func (s *Sorter) Due(l Limits) (at time.Time, ok bool) {
 	window := l.withDefaults().Window
 	for _, from := range s.Senders {
@@ -161,7 +162,7 @@ func (s *Sorter) Waiting() (messages, bytes int) {
 	return messages, bytes
 }
 
-// check refuses a message that no sender may send.
+// check refuses a message with wrong fields.
 func (m *Message) check() error {
 	switch {
 	case m.Sender == "" || len(m.Sender) > MaxName:
@@ -174,8 +175,8 @@ func (m *Message) check() error {
 	return nil
 }
 
-// room refuses a message that would wait, if there is no room for it. A message of a new epoch gets
-// the room of the earlier one.
+// room refuses a message that would have to wait, if there is no room for it. A message of a new
+// epoch may use the room of the earlier epoch, because its messages no longer wait.
 func (s *Sorter) room(l Limits, from *Sender, m *Message, h *Held) error {
 	count, size := s.Waiting()
 	if m.Epoch > from.Epoch {
@@ -213,7 +214,7 @@ func (s *Sorter) admit(l Limits, name string, from *Sender, now time.Time) error
 	return nil
 }
 
-// has reports whether a message waits.
+// has reports whether the message with this number waits.
 func (f *Sender) has(number int64) bool {
 	_, found := f.find(number)
 	return found
@@ -230,7 +231,7 @@ func (f *Sender) hold(h Held) {
 }
 
 // release appends messages that no longer wait to ready: the first messages even if predecessors
-// are missing, and then those whose predecessors are complete.
+// are missing, and then the messages whose predecessors are complete.
 func (f *Sender) release(ready []Message, name string, first int) []Message {
 	n := 0
 	for n < len(f.Waiting) && (n < first || f.Waiting[n].Number == f.Last+1) {

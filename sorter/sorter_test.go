@@ -18,7 +18,7 @@ import (
 
 var noon = time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
 
-// receiver keeps a sorter as an entity does: encoded between two messages.
+// receiver stores a sorter as an entity does: it encodes the sorter between two messages.
 type receiver struct {
 	t      testing.TB
 	limits sorter.Limits
@@ -75,7 +75,7 @@ func (r *receiver) flush() {
 	r.store()
 }
 
-// want compares what was delivered since the last look.
+// want compares the messages that were delivered since the last call of want.
 func (r *receiver) want(all string) {
 	r.t.Helper()
 	if got := strings.Join(r.got, " "); got != all {
@@ -84,8 +84,9 @@ func (r *receiver) want(all string) {
 	r.got = nil
 }
 
-// L16 and L17: any order and any repetition of the messages of several senders, within the window,
-// gives each sequence once. At every step, what was received was delivered, waits, or was dropped.
+// L16 and L17: several senders send messages in any order and with any repetitions, within the
+// window. The receiver gets each sequence once. At every step, each received message has been
+// delivered, waits, or was dropped.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -142,8 +143,8 @@ func TestAnyOrder(t *testing.T) {
 	})
 }
 
-// L18 and L19: the numbers to one receiver grow by one, whatever the clock does, and receivers that
-// differ only in case have numbers of their own.
+// L18 and L19: the numbers for one receiver grow by one, no matter what the clock does. Receivers
+// whose names differ only in case have separate numbers.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	n := sorter.Numbers{Sender: "device", Epoch: 7}
@@ -171,8 +172,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// L20: a missing predecessor delays its successors for the window and no longer. They are delivered
-// in order, and the predecessor is dropped when it arrives after all.
+// L20: a missing predecessor delays its successors for the window and no longer. After the window
+// the successors are delivered in order. If the predecessor arrives after that, it is dropped.
 func TestMissingPredecessor(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -206,8 +207,8 @@ func TestMissingPredecessor(t *testing.T) {
 	}
 }
 
-// L21: a message of an earlier run of the sender is never delivered after one of a later run, and
-// never twice.
+// L21: a message of an earlier epoch is never delivered after a message of a later epoch, and never
+// twice.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -241,8 +242,9 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// A full sorter refuses a message without taking it: the sender can try again. Messages that need
-// not wait always have room, and a sender is forgotten only when it has been silent for long.
+// A full sorter refuses a message and does not keep it, so the sender can try again. Messages that
+// need not wait always have room. The sorter forgets a sender only if the sender has been silent
+// for a long time.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -255,7 +257,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	r.must("b", 1)
-	r.must("a", 3, 2) // one that waits already, and the one that is missing
+	r.must("a", 3, 2) // the first repeats a message that waits, the second is the missing one
 	r.want("b0.1 a0.2 a0.3 a0.4")
 
 	if err := r.receive("c", 0, 1); !errors.Is(err, perdure.ErrExhausted) {

@@ -1,4 +1,4 @@
-// Command perdure inspects and operates a Perdure store, and runs programs against one.
+// Command perdure inspects and operates Perdure stores and servers, and runs a server.
 package main
 
 import (

@@ -4,7 +4,7 @@
 //	perdurevet ./...
 //	go vet -vettool=$(which perdurevet) ./...
 //
-// The first command runs the second, so both keep their results in the build cache.
+// The first command runs the second one, so both use the build cache for their results.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// help lists the checks, or prints the documentation of some checks.
+// help lists all checks, or prints the documentation of the named checks.
 func help(names []string) int {
 	all := perdurevet.Analyzers()
 	if len(names) == 0 {

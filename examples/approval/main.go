@@ -1,10 +1,11 @@
-// Command approval asks a person for a decision with a deadline. If the answer is yes in time, the
-// expense is paid. Otherwise it is refused or expires.
+// Command approval asks a person for a decision with a deadline. If the person says yes in time,
+// the program pays the expense. If the person says no, it refuses the expense. Without an answer,
+// the request expires.
 //
 //	go run ./examples/approval [store URL]
 //
-// Type "yes" or "no" and press Enter, or wait. While it waits, kill it (kill -9, it prints its
-// process id) and run the same command again. The program does not ask a second time, and the
+// Type "yes" or "no" and press Enter, or wait. While the program waits, kill it (kill -9, it prints
+// its process id) and run the same command again. The program does not ask a second time, and the
 // deadline stays the same.
 package main
 
@@ -70,8 +71,8 @@ func (o office) ask(_ context.Context, e expense) (perdure.Void, error) {
 	return perdure.Void{}, nil
 }
 
-// pay passes the idempotency key to the bank. If the outcome of an attempt is lost, the bank does
-// not pay twice.
+// pay passes the idempotency key to the bank. So the bank does not pay twice if the outcome of an
+// attempt is lost.
 func (o office) pay(ctx context.Context, e expense) (string, error) {
 	fmt.Fprintf(o.out, "paid %d EUR for %s (idempotency key %.8s…)\n", e.Amount, e.ID, perdure.IdempotencyKey(ctx))
 	return "paid", nil
@@ -121,7 +122,7 @@ func run(ctx context.Context, url string, in io.Reader, out io.Writer) error {
 }
 
 // decide resolves the promise with the answer that the person types. Any process that opens the
-// same store could do this. On PostgreSQL it could be on another machine.
+// same store could resolve it; with PostgreSQL, even a process on another machine.
 func decide(c perdure.Client, exec perdure.Execution[string], in io.Reader, out io.Writer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		answer := strings.TrimSpace(lines.Text())

@@ -15,7 +15,7 @@ import (
 
 var key = regexp.MustCompile(`key [0-9a-f]{8}…`)
 
-// want compares the printed lines, with any idempotency key.
+// want compares the printed lines. It accepts any idempotency key.
 func want(t *testing.T, out *printed.Text, lines ...string) {
 	t.Helper()
 	if diff := printed.Diff(key.ReplaceAllString(out.String(), "key K"), lines...); diff != "" {
@@ -40,7 +40,7 @@ func TestDecisions(t *testing.T) {
 			typing, typed := io.Pipe()
 			done := make(chan error)
 			go func() { done <- run(t.Context(), "memory:", typing, &out) }()
-			synctest.Wait() // asked, and waiting
+			synctest.Wait() // the program has asked, and waits
 			_, _ = io.WriteString(typed, in)
 			if err := <-done; err != nil {
 				t.Error(err)
@@ -51,7 +51,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// A process that ends while it waits loses nothing.
+// If a process ends while it waits, nothing is lost.
 func TestTheNextProcessGoesOn(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "approval.db")

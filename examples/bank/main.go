@@ -6,8 +6,8 @@
 // Kill it (kill -9, it prints its process id) and run the same command again. Every transfer has a
 // key and every deposit has a request id, so the second process repeats nothing that is done, and
 // continues the rest. One transfer waits for ten seconds between its two halves. If you kill the
-// program there, the money is in neither account, and both accounts stay locked until the next
-// process continues the transfer.
+// program during that time, the money is in neither account, and both accounts stay locked until
+// the next process continues the transfer.
 package main
 
 import (
@@ -28,7 +28,7 @@ type (
 	transfer struct {
 		ID, From, To string
 		Cents        int
-		Hesitate     time.Duration `json:",omitempty"` // between its two halves
+		Hesitate     time.Duration `json:",omitempty"` // the pause between the two halves
 	}
 )
 
@@ -37,7 +37,7 @@ var (
 	deposit  = perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, a *account, cents int) (int, error) {
 		a.Cents += cents
 		if a.Cents > 900_00 {
-			// an entity may start a workflow, but never wait
+			// An entity may start a workflow, but must never wait for it.
 			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()))
 			return a.Cents, err
 		}
@@ -59,8 +59,9 @@ var (
 	})
 	// notice prints a message.
 	notice = perdure.DeclareActivity[string, perdure.Void]("notice")
-	// move takes money from one account and adds it to another. It holds the locks of both, so no
-	// other call can change them. A completed step does not run again.
+	// move takes money from one account and adds it to another. It holds the locks of both
+	// accounts, so no other call can change them. After a crash, steps that have completed do not
+	// run again.
 	move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (perdure.Void, error) {
 		return perdure.Void{}, ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
 			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
@@ -93,7 +94,7 @@ func main() {
 	}
 }
 
-// program contains everything that runs here.
+// program returns all definitions that run here.
 func program(say func(format string, args ...any)) perdure.Group {
 	return perdure.Group{accounts, move, review, notice.Bind(func(_ context.Context, text string) (perdure.Void, error) {
 		say("%s", text)
@@ -149,7 +150,7 @@ func run(ctx context.Context, url string, hesitate time.Duration, say func(forma
 	return nil
 }
 
-// transfers moves money in circles, with all transfers at the same time.
+// transfers moves money in circles. All transfers run at the same time.
 func transfers(c perdure.Client, owners []string) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(owners))

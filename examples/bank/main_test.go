@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// envStore makes the test binary run the program itself, on this store.
+// envStore names a store. If it is set, the test binary runs the program itself on that store.
 const envStore = "PERDURE_EXAMPLE_BANK"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hesitation is long enough for a kill.
+// hesitation is long enough for the test to kill the process.
 const hesitation = 2 * time.Second
 
 const slowly = "transfer t-slow has taken 100 cents from bob and hesitates for "
@@ -52,7 +52,7 @@ func TestBank(t *testing.T) {
 	for name, url := range map[string]string{"memory": "memory:", "file": "file:" + filepath.Join(dir, "bank.db")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for life := range 2 { // on the file, the second run finds everything done
+			for life := range 2 { // on the file, the second run finds that everything is done
 				var out printed.Text
 				if err := run(t.Context(), url, time.Millisecond, out.Say); err != nil {
 					t.Fatal(err)
@@ -69,8 +69,9 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// The test kills the program between the two halves of a transfer, with both accounts locked. The
-// next process continues there: it does not take the money again, and adds it to the other account.
+// The test kills the program between the two halves of a transfer, while both accounts are locked.
+// The next process continues at that point. It does not take the money again, and adds it to the
+// other account.
 func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
@@ -104,8 +105,8 @@ func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The notice is printed at least once. A crash can happen after it is printed and before that
-	// is recorded.
+	// The notice is printed at least once. If a crash happens between the print and its record, it
+	// is printed twice.
 	if got := strings.Replace(out.String(), slowly+hesitation.String()+"\n", "", 1); printed.Diff(got, end()...) != "" {
 		t.Error(printed.Diff(got, end()...))
 	}

@@ -40,7 +40,7 @@ type library struct {
 var store = perdure.DeclareActivity[upload, string]("store")
 
 // batch counts all documents at the same time. Each count is a step whose key is the name of the
-// document. So a result always belongs to its document, no matter in which order the counts end and
+// document. So a result always belongs to its document, no matter in which order the counts end or
 // the documents are listed.
 func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error) {
 	counts := make([]*perdure.Future[int], len(docs))
@@ -50,7 +50,7 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 		})
 	}
 
-	all, err := perdure.All(ctx, counts...) // in the order of docs; one error cancels the rest
+	all, err := perdure.All(ctx, counts...) // in the order of docs; the first error cancels the others
 	if err != nil {
 		return report{}, err
 	}
@@ -62,7 +62,7 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 	for _, mirror := range []string{"ann", "bob", "slow"} {
 		uploads = append(uploads, store.Go(ctx, upload{mirror, total}))
 	}
-	// in the order in which they finished; the rest is cancelled
+	// The results are in the order in which the uploads finished. FirstN cancels the other uploads.
 	two, err := perdure.FirstN(ctx, 2, uploads...)
 
 	return report{total, two}, err
@@ -78,7 +78,7 @@ func (l library) words(ctx context.Context, d document) (int, error) {
 	return n, nil
 }
 
-// upload is a step whose context ends when its outcome is no longer needed.
+// upload is a step. When the workflow no longer needs its outcome, the context of the step ends.
 func (l library) upload(ctx context.Context, u upload) (string, error) {
 	d := map[string]time.Duration{"ann": 100 * time.Millisecond, "bob": 200 * time.Millisecond, "slow": time.Minute}[u.Mirror]
 	if err := pause(ctx, d); err != nil {
@@ -89,7 +89,7 @@ func (l library) upload(ctx context.Context, u upload) (string, error) {
 	return u.Mirror, nil
 }
 
-// pause is time.Sleep for code that can be cancelled.
+// pause is like time.Sleep, but ends early if ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -15,14 +15,13 @@ func TestBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out printed.Text
-		// Shorter documents take longer, so the order of the results differs from the order of the
-		// documents.
+		// Shorter documents take longer, so the counts do not end in the order of the documents.
 		l := library{&out, func(d document) time.Duration { return time.Minute / time.Duration(len(d.Text)) }}
 		if err := run(t.Context(), "memory:", l); err != nil {
 			t.Fatal(err)
 		}
 
-		// The third mirror is cancelled while the result is on its way.
+		// The program cancels the third mirror while the third mirror still uploads the result.
 		got, gaveUp := out.String(), "mirror slow gives up: canceled\n"
 		if n := strings.Count(got, gaveUp); n != 1 {
 			t.Errorf("the slow mirror gives up %d times", n)
@@ -39,7 +38,7 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// A second process on the same store has the result, and repeats nothing.
+// A second process on the same store gets the stored result, and repeats nothing.
 func TestTheNextProcessRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "batch.db")

@@ -3,8 +3,8 @@
 //
 //	go run ./examples/checkout [store URL]
 //
-// Shelves are entities. The lock keeps other orders away from them while the workflow checks and
-// takes items. The charge is a task with a retry policy. Any process that serves the queue may
+// Shelves are entities. While the workflow checks and takes items, its lock keeps other orders away
+// from the shelves. The charge is a task with a retry policy. Any process that serves the queue may
 // execute it.
 //
 // Before you deploy a new build, you can check its code against the stored histories:
@@ -39,7 +39,7 @@ type (
 	}
 )
 
-// price returns the price of all items.
+// price is the price of each item, in cents.
 const price = 20_00
 
 var (
@@ -56,15 +56,15 @@ var (
 		return s.Pieces, nil
 	})
 
-	// charge is a task. Without its policy it would be retried forever.
+	// charge is a task. Without this policy, the engine would retry it forever.
 	charge = perdure.NewActivity("charge", chargeCard, perdure.OnQueue("payments"), perdure.RetryPolicy{MaxAttempts: 3, Initial: 10 * time.Millisecond})
 
 	checkout = perdure.NewWorkflow("checkout", sell, perdure.Uses(charge)).
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-// chargeCard simulates a payment provider. The provider uses the idempotency key to charge only
-// once.
+// chargeCard simulates a payment provider. The provider uses the idempotency key to charge the card
+// only once.
 func chargeCard(ctx context.Context, p payment) (string, error) {
 	switch {
 	case p.Card == "stolen":
@@ -93,7 +93,7 @@ func sell(ctx perdure.WorkflowCtx, o order) (string, error) {
 }
 
 // takeAll takes one piece of each item, or nothing. While it holds the locks, no other order can
-// take from the shelves.
+// take items from these shelves.
 func takeAll(ctx perdure.WorkflowCtx, items []string) error {
 	var locks perdure.LockSet
 	for _, item := range items {
@@ -149,7 +149,7 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 	}
 	for _, o := range []order{
 		{"o-1", []string{"lamp", "chair"}, "good"},
-		// there is no second chair, so the lamp is not taken either
+		// There is no second chair, so the order takes no lamp either.
 		{"o-2", []string{"lamp", "chair"}, "good"},
 		{"o-3", []string{"lamp"}, "stolen"},
 		{"o-4", []string{"lamp"}, "slow"},

@@ -15,7 +15,7 @@ import (
 func TestCheckout(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "checkout.db")
-	for range 2 { // the second run finds everything done
+	for range 2 { // the second run finds that everything is done
 		var out printed.Text
 		if err := run(t.Context(), url, out.Say); err != nil {
 			t.Fatal(err)
@@ -27,8 +27,8 @@ func TestCheckout(t *testing.T) {
 	}
 }
 
-// No crash of the process, at any time, loses a piece or sells it twice. A refused card leaves the
-// shelf unchanged.
+// No crash of the process, at any time, loses a piece or sells it twice. If a card is refused, the
+// shelf does not change.
 func TestNothingIsSoldTwice(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[int] {

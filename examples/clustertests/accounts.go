@@ -36,7 +36,8 @@ type count struct{ Account, Query string }
 
 func (c count) journalKey() string { return "count/" + c.Account + "/" + c.Query }
 
-// accounts has workflows whose steps write several rows in one transaction, or none.
+// accounts has workflows whose steps write either all of several rows or none of them, in one
+// transaction.
 type accounts struct {
 	move, fail *perdure.Activity[transfer, int64]
 	countRows  *perdure.Activity[count, int64]
@@ -76,7 +77,8 @@ func newAccounts(pool *pgxpool.Pool) *accounts {
 	return s
 }
 
-// move counts a transfer of an account and records it. It returns the transfers so far.
+// move counts a transfer of an account and records it. It returns how many transfers the account
+// has made so far.
 func move(ctx context.Context, tx pgx.Tx, t transfer) (n int64, err error) {
 	err = tx.QueryRow(ctx, `insert into cluster_tests.account as a (id, transfers, total) values ($1, 1, $2)
 		on conflict (id) do update set transfers = a.transfers + 1, total = a.total + excluded.total returning transfers`, t.From, t.Amount).Scan(&n)
@@ -101,7 +103,7 @@ func (s *accounts) routes(n *node, mux *http.ServeMux) {
 			if err != nil {
 				return 0, err
 			}
-			// A repeated transfer is the same execution, not a second transfer.
+			// The same transfer again attaches to the execution; it does not move money twice.
 			t.From = r.PathValue("id")
 			return execute(n, r, start[transfer, int64]{w, perdure.HashKey([]any{path, t}), t})
 		}))

@@ -15,7 +15,7 @@ type message struct {
 	At      time.Time `json:"timestamp"`
 }
 
-// inbox is the state of an entity that others send messages to.
+// inbox is the state of an entity that other entities send messages to.
 type inbox struct {
 	Messages []message `json:"messages"`
 	Pings    int64     `json:"pings"`
@@ -27,7 +27,7 @@ type parcel struct {
 	Message string `json:"message"`
 }
 
-// cross is an entity that is called in turn with others.
+// cross is an entity that calls and is called by other entities.
 type cross struct {
 	entity  *perdure.Entity[inbox]
 	receive *perdure.Operation[parcel, perdure.Void]
@@ -108,7 +108,7 @@ func (s *cross) routes(n *node, mux *http.ServeMux) {
 // maxRounds bounds the calls of one request.
 const maxRounds = 10_000
 
-// pingPong calls the partner and the entity itself in turn, with ever higher numbers.
+// pingPong calls the partner and the entity itself in turn, with increasing numbers.
 func (s *cross) pingPong(n *node, r *http.Request) (last int64, err error) {
 	in, err := body[struct {
 		Partner string `json:"partner_id"`

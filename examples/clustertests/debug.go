@@ -90,7 +90,7 @@ func (n *node) debugRoutes(mux *http.ServeMux) {
 	}))
 }
 
-// list returns the rows that a filter selects, at most as many as the request says.
+// list returns the rows that a filter selects, up to the limit in the request.
 func list[T any](n *node, r *http.Request, f *filter) ([]T, error) {
 	limit, err := f.limit()
 	if err != nil {
@@ -109,7 +109,7 @@ func list[T any](n *node, r *http.Request, f *filter) ([]T, error) {
 
 // filter turns the parameters of a request into conditions.
 type filter struct {
-	statement, order string // without conditions
+	statement, order string // the query without its conditions
 
 	query      url.Values
 	conditions []string
@@ -151,7 +151,7 @@ func (f *filter) flag(name, condition string) {
 	}
 }
 
-// limit returns how many rows to list, or what is wrong with the parameters.
+// limit returns how many rows to list, or an error that says what is wrong with the parameters.
 func (f *filter) limit() (n int, err error) {
 	n = 100
 	if v := f.query.Get("limit"); v != "" {

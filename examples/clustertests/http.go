@@ -26,8 +26,8 @@ func (n *node) routes() http.Handler {
 	return mux
 }
 
-// answer turns a function into a handler that replies with its result as compact JSON, or with
-// status 500 and the error.
+// answer turns a function into a handler. The handler replies with the result as compact JSON, or
+// with status 500 and the error.
 func answer[T any](f func(r *http.Request) (T, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, err := f(r)
@@ -84,17 +84,17 @@ func number(r *http.Request) (int64, error) {
 	}
 }
 
-// unit is the answer of routes that have none: null.
+// unit is the answer of routes that have no result: null.
 type unit struct{}
 
 // MarshalJSON writes null.
 func (unit) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// target names what a request is for, in the log of requests.
+// target names the entity or service of a request, for the log of requests.
 type target struct{ typ, id, tag string }
 
-// persisted makes a call that must happen once. If a node dies during the call, it repeats the call
-// under the same id, so that the operation takes effect once.
+// persisted makes a call that must take effect once. If a node dies during the call, persisted
+// repeats the call under the same id.
 func persisted[O any](n *node, r *http.Request, to target, call func(c perdure.Client, id perdure.CallOption) (O, error)) (O, error) {
 	id := "http/" + uuid.NewString()
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
@@ -103,15 +103,15 @@ func persisted[O any](n *node, r *http.Request, to target, call func(c perdure.C
 	return logged(n, r, to, func() (O, error) { return call(n.app.With(r.Context()), perdure.RequestID(id)) })
 }
 
-// start has the workflow, the key and the input of a start.
+// start is a workflow together with the key and the input of one start.
 type start[I, O any] struct {
 	workflow *perdure.Workflow[I, O]
 	key      perdure.Key
 	input    I
 }
 
-// execute runs a workflow and waits for its end. The same key is the same execution: a repeated
-// request gets the result of the first one, even if its body differs.
+// execute runs a workflow and waits for its end. Requests with the same key share one execution: a
+// repeated request gets the result of the first one, even if its body differs.
 func execute[I, O any](n *node, r *http.Request, s start[I, O]) (O, error) {
 	exec := s.workflow.Execution(s.key)
 	return logged(n, r, target{"Workflow/" + exec.Ref.Workflow, exec.Ref.Key, "execute"}, func() (O, error) {
@@ -124,7 +124,7 @@ func execute[I, O any](n *node, r *http.Request, s start[I, O]) (O, error) {
 	})
 }
 
-// logged makes a call that may be repeated, and records it in the log of requests.
+// logged makes a call that may be repeated, and records the call in the log of requests.
 func logged[O any](n *node, r *http.Request, to target, call func() (O, error)) (out O, err error) {
 	id, err := n.log.begin(r.Context(), to)
 	if err != nil {
@@ -141,8 +141,8 @@ func query[O any](r *http.Request, call func() (O, error)) (O, error) {
 	return out, err
 }
 
-// insist repeats a call while the node that should answer it is away: until another node has taken
-// over.
+// insist repeats a call while the node that should answer it is away. It stops when another node
+// has taken over.
 func insist[O any](ctx context.Context, call func() (O, error)) (out O, repeats int, err error) {
 	for ; ; repeats++ {
 		out, err = call()

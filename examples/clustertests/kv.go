@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// pairs is the state of a store: JSON values by key.
+// pairs is the state of a key-value store: JSON values by key.
 type pairs map[string]json.RawMessage
 
 type pair struct {
@@ -63,7 +63,7 @@ func (s *kv) routes(n *node, mux *http.ServeMux) {
 		all, err := read(r)
 		value, ok := all[r.PathValue("key")]
 		if err != nil || !ok {
-			return nil, err // null
+			return nil, err // no value: the answer is null
 		}
 		return canonical(value)
 	}))
@@ -100,7 +100,7 @@ func (s *kv) routes(n *node, mux *http.ServeMux) {
 	}))
 }
 
-// canonical writes a value compactly, with sorted keys. Numbers stay as they are.
+// canonical writes a value compactly, with sorted keys. It does not change numbers.
 func canonical(value json.RawMessage) (json.RawMessage, error) {
 	if value == nil {
 		return nil, errors.New("the body has no value")

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// readTimeout bounds the reads of RPCs.
+// readTimeout limits how long an RPC may read.
 const readTimeout = 30 * time.Second
 
 // logRecord is one line of the log of an owner.
@@ -24,12 +24,12 @@ type logRecord struct {
 	Timestamp time.Time `json:"timestamp"`
 }
 
-// logLine is the input of the step that writes it.
+// logLine is the input of the step that writes a line.
 type logLine struct{ Owner, ID, Action string }
 
 func (l logLine) journalKey() string { return "ActivityWorkflow/" + l.Owner + "/" + l.ID }
 
-// logs has a workflow that writes a log and calls another system in between.
+// logs has a workflow that writes a log and calls an external system in between.
 type logs struct {
 	write  *perdure.Activity[logLine, string]
 	call   *perdure.Activity[string, string]
@@ -45,7 +45,7 @@ func newLogs(pool *pgxpool.Pool) *logs {
 			l.Owner, l.ID, l.Action)
 		return l.ID, err
 	})
-	// The other system is not real. A real call would pass perdure.IdempotencyKey(ctx).
+	// The external system is not real. A real call would pass perdure.IdempotencyKey(ctx).
 	s.call = perdure.NewActivity("external-call", func(_ context.Context, url string) (string, error) {
 		return "response_from_" + strings.ReplaceAll(url, "/", "_"), nil
 	})

@@ -1,13 +1,13 @@
-// Command clustertests is an application on one node or several behind any HTTP balancer: entities,
-// persisted and plain RPCs, workflows, groups of activities, transactional activities, timers,
-// messages between entities, and a singleton. Every node answers every request.
+// Command clustertests is an application that runs on one or more nodes behind any HTTP balancer.
+// It has entities, persisted and plain RPCs, workflows, groups of activities, transactional
+// activities, timers, messages between entities, and a singleton. Every node answers every request.
 //
 //	go run ./examples/clustertests -postgres postgres://localhost/db -listen :8080
 //
-// Start it again with another -listen for a second node on the same database. Kill nodes and start
-// them again while you use it.
+// To get a second node on the same database, start the program again with another -listen. Kill
+// nodes and start them again while you use it.
 //
-// Each flag can also be given as a variable of the environment:
+// Each flag can also be set as an environment variable:
 //
 //	-postgres POSTGRES_URL    the database; required
 //	-listen   LISTEN_ADDR     where HTTP listens; 0.0.0.0:8080
@@ -45,10 +45,10 @@ type config struct {
 	logger   *slog.Logger
 }
 
-// readConfig reads flags, whose defaults are variables of the environment.
+// readConfig reads flags. Their defaults come from environment variables.
 func readConfig(args []string, getenv func(string) string) (config, error) {
 	cfg := config{logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	unsafe, _ := strconv.ParseBool(getenv("ALLOW_UNSAFE")) // anything else means no
+	unsafe, _ := strconv.ParseBool(getenv("ALLOW_UNSAFE")) // any other text means false
 	flags := flag.NewFlagSet("clustertests", flag.ContinueOnError)
 	flags.StringVar(&cfg.postgres, "postgres", getenv("POSTGRES_URL"), "URL of the database (POSTGRES_URL)")
 	flags.StringVar(&cfg.listen, "listen", getenv("LISTEN_ADDR"), "address of the HTTP server (LISTEN_ADDR)")
@@ -105,8 +105,8 @@ func run(ctx context.Context, cfg config, listening func(address string)) error 
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// Open requests end first. A request that waits for a long timer is cut off. Its workflow
-		// continues, and the client can ask again.
+		// Let open requests end first. A request that waits for a long timer is cut off, but its
+		// workflow continues, and the client can ask again.
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if server.Shutdown(patience) != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envNode makes the test binary run the program itself, on this database.
+// envNode names a database. If it is set, the test binary runs the program itself on that database.
 const envNode = "PERDURE_EXAMPLE_CLUSTERTESTS"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m).Run())
 }
 
-// lease is short, so that nodes that were killed are soon replaced.
+// lease is short, so that other nodes soon replace nodes that were killed.
 const lease = 2 * time.Second
 
 // balancer sends each request to the next of its nodes.
@@ -117,11 +117,12 @@ func startNode(t *testing.T, url, name string) (address string) {
 	}
 }
 
-// when stands for a time in the answers below.
+// when matches a time in the answers below.
 const when = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`
 
-// walk has a request for every route, in an order in which their answers are known. An answer is
-// compared as a whole. WHEN stands for a time and NUM for a number; the answer 500 is any error.
+// walk has a request for every route. The requests are in an order in which their answers are
+// known, and each answer is compared as a whole. In an answer, WHEN means any time and NUM means
+// any number. The answer 500 means any error.
 const walk = `
 GET /health -> {"status":"ok"}
 GET /counter/c -> 0
@@ -212,7 +213,7 @@ GET /debug/journal?prefix=OrderWorkflow/o/res&completed=true -> [{"key":"OrderWo
 GET /debug/journal?completed=false -> []
 `
 
-// Every route answers as the contract says, through two nodes in turn.
+// Every route gives the answer that the contract says. Two nodes answer in turn.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -244,8 +245,8 @@ func TestEveryRoute(t *testing.T) {
 	testSingletonRoutes(b)
 }
 
-// testAtOnce changes counters through all nodes at the same time. No change is lost, and one that
-// is repeated under its key is made once.
+// testAtOnce changes counters through all nodes at the same time. No change is lost. A change that
+// a client repeats under the same key is made once.
 func testAtOnce(b *balancer) {
 	for _, path := range []string{"/counter/many", "/stateless-counter/many"} {
 		var all sync.WaitGroup
@@ -316,7 +317,7 @@ func testSingletonRoutes(b *balancer) {
 	}
 }
 
-// spawned is a node in a process of its own.
+// spawned is a node in a separate process.
 type spawned struct {
 	cmd     *exec.Cmd
 	address string
@@ -340,8 +341,9 @@ func spawnNode(t *testing.T, url, name string) *spawned {
 	return &spawned{cmd, lines.Text()}
 }
 
-// A node is killed while workflows and counters run. The other node continues the workflow where it
-// was, counts on, and runs the singleton. When it stops too, a third one finds everything.
+// The test kills a node while workflows and counters run. The other node continues the workflow
+// where it was, continues to count, and runs the singleton. When that node stops too, a third node
+// finds everything.
 func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -74,8 +74,8 @@ func (n *node) close() error {
 	return n.app.Close()
 }
 
-// createTables creates the tables of the application. Nodes that start together do it one after the
-// other.
+// createTables creates the tables of the application. If several nodes start at the same time, they
+// do this one after the other.
 func createTables(ctx context.Context, pool *pgxpool.Pool) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		for _, statement := range append([]string{`select pg_advisory_xact_lock(7345312210)`}, tables...) {
@@ -115,7 +115,7 @@ var tables = []string{
 		id bigserial primary key, request_id bigint not null, created_at timestamptz not null default now())`,
 }
 
-// exists turns the error of a row that is missing into ok = false.
+// exists turns the error for a missing row into ok = false.
 func exists(err error) (ok bool, _ error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

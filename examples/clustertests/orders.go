@@ -40,7 +40,7 @@ type orderAction struct{ Order, Step, Detail string }
 
 func (a orderAction) journalKey() string { return "OrderWorkflow/" + a.Order + "/" + a.Step }
 
-// newOrderStep defines a step that writes its row and returns what it has written.
+// newOrderStep defines a step that writes a row and returns the content of that row.
 func newOrderStep(name string, pool *pgxpool.Pool) *perdure.Activity[orderAction, string] {
 	return newStep(name, pool, func(ctx context.Context, tx pgx.Tx, a orderAction) (string, error) {
 		_, err := tx.Exec(ctx, `insert into cluster_tests.order_step (order_id, step, detail, at) values ($1, $2, $3, clock_timestamp())`, a.Order, a.Step, a.Detail)
@@ -57,7 +57,7 @@ type payments struct {
 	Charge *perdure.Activity[orderAction, string]
 }
 
-// orders has a workflow that uses both groups, and a step of its own.
+// orders has a workflow that uses both groups and a step of its own.
 type orders struct {
 	inventory inventory
 	payments  payments

@@ -21,7 +21,7 @@ type execution struct {
 	Result *string `json:"result"`
 }
 
-// job is the input of the workflows: whose execution it is, and what it does.
+// job is the input of the workflows: the owner of the execution, and what to do.
 type job struct {
 	Owner  string `json:"owner"`
 	ExecID string `json:"exec_id"`
@@ -88,8 +88,8 @@ func newRecords(pool *pgxpool.Pool) *records {
 	return s
 }
 
-// run creates the record, completes the steps and marks the result. It fails at the step with the
-// number failAt, if there is one.
+// run creates the record, completes the steps and marks the result. If failAt is the number of a
+// step, run fails at that step.
 func (s *records) run(ctx perdure.WorkflowCtx, e entry, steps []string, failAt int) (string, error) {
 	do := func(a *perdure.Activity[entry, perdure.Void], step, result string) error {
 		e.Step, e.Result = step, result
@@ -165,5 +165,5 @@ func (s *records) routes(n *node, mux *http.ServeMux) {
 	}))
 }
 
-// maxSteps bounds the history of one workflow.
+// maxSteps limits the history of one workflow.
 const maxSteps = 10_000

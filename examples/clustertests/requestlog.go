@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// requestLog records the persisted requests of the application, for the debug routes. The engine
-// removes its own rows as soon as it no longer needs them.
+// requestLog records the persisted requests of the application, for the debug routes. It needs its
+// own table, because the engine removes its rows as soon as it no longer needs them.
 type requestLog struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
@@ -32,8 +32,8 @@ func (l *requestLog) begin(ctx context.Context, to target) (id int64, err error)
 	return id, err
 }
 
-// end records the reply, even if the client has gone away. The request was made, so a failure here
-// is not a failure of the request.
+// end records the reply, even if the client has gone away. The request itself was made, so an error
+// here does not fail the request.
 func (l *requestLog) end(ctx context.Context, id int64, repeats int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -72,8 +72,8 @@ func (l *requestLog) forgetIdle() {
 	}
 }
 
-// shardOf returns the shard that the log shows for an entity. Entities of all types with the same
-// id have the same shard.
+// shardOf returns the shard that the log shows for an entity. Entities with the same id have the
+// same shard, whatever their type.
 func shardOf(id string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // it never fails

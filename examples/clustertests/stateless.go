@@ -11,15 +11,15 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// bump changes a counter. A persisted RPC runs at least once, so the request has an id of its own,
-// and the table remembers the answer.
+// bump changes a counter. A persisted RPC runs at least once. So the request has an id, and the
+// table remembers the answer for each id.
 type bump struct {
 	ID    string
 	Add   int64
 	Reset bool
 }
 
-// stateless is a service that keeps its counters in a table of its own.
+// stateless is a service that keeps its counters in its own table.
 type stateless struct {
 	service *perdure.Service
 	get     *perdure.RPC[perdure.Void, int64]

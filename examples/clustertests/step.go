@@ -10,12 +10,12 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// journaled is the input of a step that knows its name in the journal: its workflow, its key and
-// what it does.
+// journaled is the input of a step. It knows the name of the step in the journal: the workflow, the
+// key and what the step does.
 type journaled interface{ journalKey() string }
 
-// newStep defines a transactional activity: its rows, its row in the journal and the record of its
-// outcome are one transaction, so all of it happens exactly once.
+// newStep defines a transactional activity. One transaction writes its rows, its row in the journal
+// and the record of its outcome. So all of them happen exactly once.
 func newStep[I journaled, O any](name string, pool *pgxpool.Pool, fn func(ctx context.Context, tx pgx.Tx, in I) (O, error)) *perdure.Activity[I, O] {
 	return perdure.NewTxActivity(name, perdure.Pgx(pool), func(ctx context.Context, tx pgx.Tx, in I) (O, error) {
 		out, err := fn(ctx, tx, in)

@@ -23,8 +23,8 @@ type tickerState struct {
 }
 
 // ticker is a singleton: one node counts seconds in a row of a table. Every write has the epoch of
-// its runner, and the row refuses lower epochs. So a node that was paused past its lease and does
-// not know it yet changes nothing.
+// its runner, and the row refuses lower epochs. So if a node was paused for longer than its lease
+// and does not know yet that it has lost it, its writes change nothing.
 type ticker struct {
 	pool      *pgxpool.Pool
 	runner    string
@@ -41,7 +41,8 @@ func newTicker(pool *pgxpool.Pool, cfg config) *ticker {
 	return t
 }
 
-// run ticks until its context ends: when the app closes, or before another node may take over.
+// run ticks until its context ends. That happens when the app closes, and before another node may
+// take over.
 func (t *ticker) run(ctx context.Context, at *perdure.Position[perdure.Void]) error {
 	epoch := at.Epoch()
 	_, err := t.pool.Exec(ctx, `insert into cluster_tests.singleton as s (name, epoch, runner_id, tick_count, last_tick_at, became_leader_at)
@@ -61,7 +62,7 @@ func (t *ticker) run(ctx context.Context, at *perdure.Position[perdure.Void]) er
 		case <-second.C:
 		}
 
-		// The row may be gone, after a reset.
+		// A reset may have removed the row.
 		_, err := t.pool.Exec(ctx, `insert into cluster_tests.singleton as s (name, epoch, runner_id, tick_count, last_tick_at, became_leader_at)
 			values ($1, $2, $3, 1, now(), now()) on conflict (name) do update
 			set tick_count = s.tick_count + 1, last_tick_at = now(), runner_id = excluded.runner_id, epoch = excluded.epoch
@@ -72,7 +73,7 @@ func (t *ticker) run(ctx context.Context, at *perdure.Position[perdure.Void]) er
 	}
 }
 
-// leave records that the runner has ended on purpose.
+// leave records that the runner has stopped on purpose.
 func (t *ticker) leave(ctx context.Context, epoch int64) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

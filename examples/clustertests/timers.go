@@ -34,7 +34,7 @@ func (b *timerBoard) find(id string) int {
 	return slices.IndexFunc(b.Pending, func(t pendingTimer) bool { return t.ID == id })
 }
 
-// timerRequest schedules a timer of an owner.
+// timerRequest schedules a timer for an owner.
 type timerRequest struct {
 	Owner   string `json:"owner"`
 	ID      string `json:"timer_id"`
@@ -47,7 +47,7 @@ type moment struct {
 	At    time.Time
 }
 
-// timers has a workflow that sleeps. It uses no memory on any node while it sleeps.
+// timers has a workflow that sleeps. A sleeping execution uses no memory on any node.
 type timers struct {
 	entity   *perdure.Entity[timerBoard]
 	add      *perdure.Operation[pendingTimer, perdure.Void]

@@ -33,19 +33,19 @@ type versioned struct {
 	Version int64 `json:"version"`
 }
 
-// audited defines the views of entities that are auditable.
+// audited defines the views of auditable entities.
 func audited[S any](e *perdure.Entity[S], of func(S) auditable) *perdure.Operation[perdure.Void, []auditEntry] {
 	return perdure.NewView(e, "get_audit_log", func(s S, _ perdure.Void) ([]auditEntry, error) {
 		return append([]auditEntry{}, of(s).Log...), nil // an empty list, not null
 	})
 }
 
-// counted defines the views of entities that are versioned.
+// counted defines the views of versioned entities.
 func counted[S any](e *perdure.Entity[S], of func(S) versioned) *perdure.Operation[perdure.Void, int64] {
 	return perdure.NewView(e, "get_version", func(s S, _ perdure.Void) (int64, error) { return of(s).Version, nil })
 }
 
-// note is the state of an entity that is both.
+// note is the state of an entity that is both auditable and versioned.
 type note struct {
 	Data string `json:"data"`
 	auditable

@@ -1,5 +1,5 @@
 // Command counter counts visits of pages with an entity. Each page has its own count, which
-// survives the program.
+// outlives the program.
 //
 //	go run ./examples/counter [store URL]
 //
@@ -25,7 +25,7 @@ var (
 		return p.Visits, nil
 	})
 	reset = perdure.NewOperation(pages, "reset", func(ctx perdure.EntityCtx, p *page, _ perdure.Void) (int, error) {
-		ctx.Delete() // the next visit finds the zero value
+		ctx.Delete() // the next visit gets the zero value
 		return p.Visits, nil
 	})
 )

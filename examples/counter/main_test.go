@@ -29,7 +29,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// Concurrent visits are all counted.
+// All visits count, even if they happen at the same time.
 func TestVisitsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	perduretest.Run(t, perdure.Group{pages}, func(t *testing.T, env *perduretest.Env) {

@@ -1,5 +1,5 @@
-// Command gateway serves many addresses with code that has no durable state: services. Their calls
-// stay in memory, except for one RPC whose calls must not get lost.
+// Command gateway serves many addresses with services: code without durable state. The engine keeps
+// their calls in memory only, except for one RPC whose calls must not get lost.
 //
 //	go run ./examples/gateway [store URL]
 //
@@ -60,7 +60,8 @@ func newGateway(d *directory) *gateway {
 	g.profile = perdure.NewRPC(g.users, "get_profile", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) {
 		return d.get(ctx.Key()), nil
 	})
-	// A call of this RPC survives a crash, so it may run twice. The second run must be harmless.
+	// A call of this RPC survives a crash, so its code may run twice. The second run must be
+	// harmless.
 	g.rename = perdure.NewRPC(g.users, "update_profile", func(ctx perdure.EntityCtx, name string) (perdure.Void, error) {
 		d.set(ctx.Key(), name)
 		return perdure.Void{}, nil

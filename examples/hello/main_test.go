@@ -14,7 +14,7 @@ import (
 )
 
 func TestHello(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the sleep costs nothing here
+	synctest.Test(t, func(t *testing.T) { // in virtual time, the sleep costs nothing
 		app := embedded.MustOpen("memory:", greet)
 		defer app.Close()
 		got, err := greet.Run(app.With(t.Context()), "World", perdure.RawKey("hello-1"))
@@ -24,7 +24,7 @@ func TestHello(t *testing.T) {
 	})
 }
 
-// The first program of the docs stays short and is the same as here.
+// The first program of the docs must stay short, and must be the same as in this directory.
 func TestHelloHasAtMostTwentyLines(t *testing.T) {
 	t.Parallel()
 	src, err := os.ReadFile("main.go")

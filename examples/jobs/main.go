@@ -1,6 +1,6 @@
 // Command jobs sends mails in the background. Each mail is a task without a workflow, with retries.
-// Some addresses are wrong, so their tasks fail finally and become dead tasks. The program prints
-// the dead tasks by group, corrects an address, and requeues the rest.
+// Some addresses are wrong, so their tasks fail permanently and become dead tasks. The program
+// prints the dead tasks by group, corrects an address, and requeues the rest.
 //
 //	go run ./examples/jobs [store URL]
 //
@@ -35,7 +35,7 @@ type post struct {
 func (p *post) send(ctx context.Context, m mail) (string, error) {
 	switch {
 	case !strings.Contains(m.To, "@"):
-		// a retry would not help
+		// Another attempt would not help.
 		return "", perdure.Permanent(fmt.Errorf("%q is no address", m.To))
 	case strings.HasSuffix(m.To, ".test") && p.away.Load():
 		return "", errors.New("the server does not answer")
@@ -59,8 +59,8 @@ func main() {
 func run(ctx context.Context, url string, out io.Writer) error {
 	p := &post{out: out}
 	p.away.Store(true)
-	// The address is the key. If the next run of this program submits the same mail again, it
-	// attaches to the existing task.
+	// The address is the key. If the next run of this program submits the same mail again, the
+	// submission attaches to the existing task.
 	send := perdure.NewActivity("send-mail", p.send, perdure.OnQueue("mails"),
 		perdure.RetryPolicy{MaxAttempts: 3, Initial: 50 * time.Millisecond},
 	).KeyedBy(func(m mail) perdure.Key { return perdure.RawKey(m.To) })
@@ -83,7 +83,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		}
 	}
 
-	waiting := perdure.DeadQuery{Requeued: new(bool)} // that are not requeued yet
+	waiting := perdure.DeadQuery{Requeued: new(bool)} // dead tasks that were not requeued yet
 	groups, err := app.DeadTasks().Groups(ctx, waiting)
 	if err != nil {
 		return err
@@ -103,7 +103,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		}
 	}
 
-	// repaired: requeue one mail first, and the others after it is sent, at most ten per second
+	// The server works again. Requeue one mail first. When it is sent, requeue the others, at most
+	// ten per second.
 	p.away.Store(false)
 	for d, err := range app.DeadTasks().RequeueAll(ctx, waiting, perdure.RequeueMany{Canary: true, Rate: 10}) {
 		if err != nil {

@@ -30,7 +30,7 @@ func TestJobs(t *testing.T) {
 		}
 	}
 
-	// The second run sends nothing twice.
+	// The second run does not send any mail again.
 	if err := run(ctx, url, &second); err != nil {
 		t.Fatalf("%v\n%s", err, &second)
 	}

@@ -1,12 +1,12 @@
 // Command nightly makes a report every night at two, Berlin time, and a clean-up every second. Its
-// schedules fire exactly once, no matter how many processes of the program run, and also if none
-// runs at that moment.
+// schedules fire exactly once, no matter how many processes of the program run. If no process runs
+// at that moment, they fire later.
 //
 //	go run ./examples/nightly [store URL]
 //
-// It backfills the reports of the last three nights, triggers one report, and waits until the
-// clean-up has fired three times. Kill it at any time (kill -9) and run it again: it does nothing
-// twice.
+// The program backfills the reports of the last three nights, triggers one report, and waits until
+// the clean-up has fired three times. Kill it at any time (kill -9) and run it again: it does
+// nothing twice.
 package main
 
 import (
@@ -29,7 +29,8 @@ var (
 	often   = perdure.NewSchedule("often", perdure.Every(time.Second), cleanup.Job(30), perdure.OverlapSkip, perdure.CatchUp(time.Minute))
 )
 
-// makeReport covers the night of its tick. That is not now if the run is late or backfilled.
+// makeReport covers the night of its fire time. If the execution is late or backfilled, that time
+// is in the past.
 func makeReport(out io.Writer) func(perdure.WorkflowCtx, string) (string, error) {
 	return func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		night, ok := ctx.ScheduledFor()
@@ -94,7 +95,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// until reads a schedule until the condition is true.
+// until reads a schedule until so returns true.
 func until(c perdure.Client, s *perdure.Schedule, so func(perdure.ScheduleInfo) bool) (perdure.ScheduleInfo, error) {
 	for {
 		info, err := s.Describe(c)

@@ -1,5 +1,5 @@
-// Command observe shows what an operator sees of a program: the spans of an order, from the request
-// that placed it to the mail that another part sent, and the metrics for Prometheus.
+// Command observe shows what an operator sees of a program. It prints the spans of an order, from
+// the request that placed it to the mail that a task sent, and the metrics for Prometheus.
 //
 //	go run ./examples/observe [store URL]
 package main
@@ -60,10 +60,10 @@ func main() {
 }
 
 func run(ctx context.Context, url string, out io.Writer) error {
-	// usually prometheus.DefaultRegisterer, and promhttp.Handler() serves it
+	// A real program uses prometheus.DefaultRegisterer, and promhttp.Handler() serves it.
 	registry := prometheus.NewRegistry()
 	spans := &exporter{}
-	// usually a batcher and an exporter of OTLP
+	// A real program uses a batcher and an OTLP exporter.
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	app, err := embedded.Config{Metrics: registry, Tracer: provider}.Open(ctx, url, order, sendMail)
 	if err != nil {
@@ -71,7 +71,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	}
 	defer app.Close()
 
-	// A request of a user. An HTTP server would have created its span.
+	// This span is the request of a user. In a real program, the HTTP server creates it.
 	request, span := provider.Tracer("shop").Start(ctx, "POST /orders")
 	_, err = order.Run(app.With(request), 4200)
 	span.End()
@@ -82,7 +82,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return printMetrics(out, registry)
 }
 
-// exporter keeps spans.
+// exporter keeps spans in memory.
 type exporter struct {
 	mu  sync.Mutex
 	all []sdktrace.ReadOnlySpan

@@ -36,7 +36,8 @@ func (s *shop) refund(_ context.Context, payment string) (perdure.Void, error) {
 	return perdure.Void{}, nil
 }
 
-// deliver is a workflow as a function. Both styles can start each other.
+// deliver is a workflow that is a plain function. A machine can start such a workflow, and such a
+// workflow can start a machine.
 func (s *shop) deliver(ctx perdure.WorkflowCtx, id string) (string, error) {
 	if err := ctx.Sleep(50 * time.Millisecond); err != nil {
 		return "", err
@@ -93,7 +94,7 @@ func run(ctx context.Context, url string, say func(string, ...any)) error {
 		if err != nil {
 			return err
 		}
-		// already closed, by an earlier run of this command
+		// An earlier run of this command may have closed the execution.
 		if err := story.happens(x); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return err
 		}

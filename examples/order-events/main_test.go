@@ -40,7 +40,7 @@ func TestPurchase(t *testing.T) {
 		}, `[[] [schedule release "release" "s"] [fail "not paid within 1m0s: timeout"]]`},
 		{"cancelled before it was reserved", func(p *purchase) []perdure.Actions {
 			return []perdure.Actions{
-				// the reservation is in flight: it must end before the machine can undo it
+				// The reservation still runs. It must end before the machine can undo it.
 				p.OnCancel("why"),
 				p.OnActivityCompleted(reserve.Completed("reserve", "s")),
 				p.OnSignal(paid.Received("too late")),

@@ -21,20 +21,21 @@ var (
 	reserve  = perdure.DeclareActivity[order, string]("reserve", perdure.Exponential(5))
 	release  = perdure.DeclareActivity[string, perdure.Void]("release")
 	refund   = perdure.DeclareActivity[string, perdure.Void]("refund")
-	delivery = perdure.DeclareWorkflow[string, string]("delivery") // an ordinary function
+	delivery = perdure.DeclareWorkflow[string, string]("delivery") // a workflow that is a plain function
 	paid     = perdure.NewSignal[string]("paid")
 	orders   = perdure.NewMachine[order, receipt]("order-events", newPurchase, perdure.Uses(reserve, release, refund)).
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-// purchase is the state of an order: plain fields that one event at a time changes. The stock is
-// reserved while the customer pays. The machine undoes what was done if the time is over, if the
+// purchase is the state of an order: plain fields, which change with one event at a time. The stock
+// is reserved while the customer pays. The machine undoes everything if the time is over, if the
 // customer cancels, or if the parcel cannot be delivered.
 type purchase struct {
 	perdure.Events
 	order
 
-	// an activity or the delivery is in flight: the machine waits for its end before anything else
+	// An activity or the delivery still runs. The machine waits for its end before it does anything
+	// else.
 	busy    bool
 	stock   string // reserved
 	payment string
@@ -48,8 +49,8 @@ func (p *purchase) OnStart() perdure.Actions {
 	return perdure.Actions{reserve.Schedule("reserve", p.order), perdure.StartTimer("pay-until", p.PayUntil)}
 }
 
-// OnSignal: the payment service reports that the customer has paid. If it is too late, the machine
-// refunds the payment.
+// OnSignal handles the report of the payment service that the customer has paid. If it is too late,
+// the machine refunds the payment.
 func (p *purchase) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	if payment, ok := paid.Value(e); ok && p.payment == "" {
 		p.payment = payment
@@ -83,7 +84,7 @@ func (p *purchase) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	return perdure.Actions{perdure.Fail(fmt.Errorf("%w; it could not be undone: %s: %w", p.undo, e.ID, e.Err))}
 }
 
-// OnTimerFired: the customer has not paid in time.
+// OnTimerFired gives the order up, because the customer has not paid in time.
 func (p *purchase) OnTimerFired(perdure.TimerFired) perdure.Actions {
 	return p.giveUp(fmt.Errorf("not paid within %s: %w", p.PayUntil, perdure.ErrTimeout))
 }
@@ -97,13 +98,14 @@ func (p *purchase) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
 	return perdure.Actions{orders.Complete(receipt{p.payment, parcel})}
 }
 
-// OnCancel: the customer may cancel at any time, but a parcel on its way is not called back. The
-// request does not cancel actions that the machine schedules from now on.
+// OnCancel gives the order up. The customer may cancel at any time, but a parcel that is already on
+// its way is not called back. The cancel request does not affect actions that the machine schedules
+// after it.
 func (p *purchase) OnCancel(reason string) perdure.Actions {
 	return p.giveUp(fmt.Errorf("%w: %s", perdure.ErrCanceled, reason))
 }
 
-// giveUp starts to undo the order. The first reason counts.
+// giveUp starts to undo the order. It keeps only the first reason.
 func (p *purchase) giveUp(why error) perdure.Actions {
 	if p.undo == nil {
 		p.undo = why
@@ -117,7 +119,7 @@ func (p *purchase) next() perdure.Actions {
 	case p.busy:
 		return nil
 	case p.undo == nil && (p.stock == "" || p.payment == ""):
-		return nil // wait for the rest
+		return nil // wait for the pending actions
 	case p.undo == nil:
 		p.busy = true
 		return perdure.Actions{perdure.CancelAction("pay-until"), delivery.Child("delivery", p.ID)}

@@ -1,4 +1,4 @@
-// Command order-saga shows compensation. If a later step fails finally, the workflow undoes the
+// Command order-saga shows compensation. If a later step fails permanently, the workflow undoes the
 // earlier steps in reverse order, as durable steps.
 //
 //	go run ./examples/order-saga [store URL]
@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The contract: names and types. The code is bound to it in main, with its dependencies.
+// The contract: names and types. main binds the code to it, with the dependencies.
 type (
 	order   struct{ ID, Address string }
 	booking struct{ ID string }

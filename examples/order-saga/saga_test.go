@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// ledger simulates the services of the shop. Like them, it recognises a repeated request by its
-// key.
+// ledger simulates the services of the shop. Like real services, it recognises a repeated request
+// by its key.
 type ledger struct {
 	mu   sync.Mutex
 	done map[string]bool
@@ -61,7 +61,7 @@ func (l *ledger) definitions(noAddress error) perdure.Group {
 }
 
 // TestSagaSurvivesCrashes kills the process at every moment of an order that fails. In every case
-// everything is undone once.
+// everything is undone exactly once.
 func TestSagaSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[string] {

@@ -1,11 +1,12 @@
 // Command ratelimit calls a service that allows five calls per second and breaks down for a while.
-// A limit keeps the calls to the rate. A circuit breaker holds them back while the service is down,
-// so that they waste no attempt.
+// A limit keeps the calls to the rate. A circuit breaker holds the calls back while the service is
+// down, so that they use up no attempts.
 //
 //	go run ./examples/ratelimit [store URL]
 //
-// On a file only the program itself can inspect the limit and the breaker. On PostgreSQL you can
-// also do it from outside: perdure breaker list, perdure limit set quota --rate 50/1s.
+// If the store is a file, only the program itself can inspect the limit and the breaker. If it is a
+// PostgreSQL database, you can also inspect and change them from outside: perdure breaker list,
+// perdure limit set quota --rate 50/1s.
 package main
 
 import (
@@ -21,7 +22,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// service simulates the other side. It is down for some calls, and counts all calls.
+// service simulates the service that the program calls. It is down for some calls, and counts all
+// calls.
 type service struct {
 	out io.Writer
 

@@ -9,7 +9,7 @@ import (
 )
 
 // The program makes 43 calls at five per second, and the breaker blocks all calls for five seconds.
-// Three calls fail, and no waiting task loses an attempt.
+// Three calls fail, and the waiting tasks use up no attempts.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

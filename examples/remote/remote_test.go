@@ -1,5 +1,5 @@
-// Package remote_test runs the worker and the client of this directory as CI does: as processes,
-// against perdure dev.
+// Package remote_test runs the worker and the client of this directory as separate processes,
+// against perdure dev. CI runs them in the same way.
 package remote_test
 
 import (
@@ -35,8 +35,8 @@ func TestTwoPrograms(t *testing.T) {
 	}
 }
 
-// programs returns a directory with perdure, worker and client. scripts/test.sh builds them once
-// for several tests, and names the directory.
+// programs returns a directory with the programs perdure, worker and client. scripts/test.sh builds
+// them once for several tests and sets the directory.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("PERDURE_TEST_PROGRAMS"); dir != "" {
@@ -50,8 +50,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// after starts a process and returns the first line it prints that begins with a text. The process
-// ends with the test.
+// after starts a process and returns the first line of its output that begins with a given text.
+// The process ends with the test.
 func after(t *testing.T, cmd *exec.Cmd, pipe func() (io.ReadCloser, error), begin string) string {
 	t.Helper()
 	out, err := pipe()
@@ -67,7 +67,7 @@ func after(t *testing.T, cmd *exec.Cmd, pipe func() (io.ReadCloser, error), begi
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if line := lines.Text(); strings.HasPrefix(line, begin) {
-			go func() { // so that it is never blocked
+			go func() { // so that the process never blocks on its output
 				for lines.Scan() {
 				}
 			}()

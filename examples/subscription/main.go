@@ -1,5 +1,5 @@
-// Command subscription charges a customer every period until the customer cancels. Each period is a
-// separate run, so the history does not grow.
+// Command subscription charges a customer in every period until the customer cancels. Each period
+// is a separate run, so the history does not grow.
 //
 //	go run ./examples/subscription [store URL]
 //
@@ -95,7 +95,7 @@ func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 		return now, err
 	}
 
-	if err := ctx.WaitUpdates(); err != nil { // this run answers an update that has started
+	if err := ctx.WaitUpdates(); err != nil { // lets the handlers of open updates answer before this run ends
 		return account{}, err
 	}
 	s.Period++
@@ -145,8 +145,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// customer sends the requests of a customer. Each request has an id, so that a second process that
-// repeats it changes nothing.
+// customer sends the requests of a customer. Each request has an id. So if a second process repeats
+// a request, the repetition changes nothing.
 func customer(c perdure.Client, exec perdure.Execution[account], out io.Writer) error {
 	if _, err := reached(c, exec, 1); err != nil {
 		return err
@@ -168,7 +168,7 @@ func customer(c perdure.Client, exec perdure.Execution[account], out io.Writer) 
 	return quit.Send(c, exec, "too expensive", perdure.RequestID("quit"))
 }
 
-// reached reads the state of the subscription until it is in a period.
+// reached reads the state of the subscription until period n has started.
 func reached(c perdure.Client, exec perdure.Execution[account], n int) (account, error) {
 	for {
 		a, ok, err := state.Read(c, exec)

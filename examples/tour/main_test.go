@@ -9,7 +9,7 @@ import (
 
 func TestTour(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // the warehouse costs nothing here
+	synctest.Test(t, func(t *testing.T) { // in virtual time, the wait for the warehouse costs nothing
 		if err := run(t.Context(), "memory:"); err != nil {
 			t.Error(err)
 		}

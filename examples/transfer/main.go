@@ -5,8 +5,8 @@
 //	go run ./examples/transfer postgres://localhost/db  both in one PostgreSQL database
 //
 // An order arrives in an ordinary transaction: the row of the order and the start of its workflow
-// commit together. The workflow moves the money with a transactional activity: the money and the
-// record of the step commit together. Kill the program at any time and run it again.
+// are in one commit. The workflow moves the money with a transactional activity: the money and the
+// record of the step are in one commit. Kill the program at any time and run it again.
 package main
 
 import (
@@ -32,7 +32,7 @@ type Order struct {
 	Cents    int
 }
 
-// Move is declared here. main binds it, because main knows the database.
+// Move is only declared here. main binds its code, because main knows the database.
 var Move = perdure.DeclareActivity[Order, int]("move")
 
 // Transfers runs one execution per order.
@@ -48,14 +48,14 @@ func move(ctx context.Context, tx *sql.Tx, o Order) (left int, err error) {
 		return 0, err
 	}
 	if left < 0 {
-		// the transaction rolls back everything above
+		// The error makes the transaction roll back everything above.
 		return 0, perdure.Permanent(errors.New(o.From + " has not enough money"))
 	}
 	_, err = tx.ExecContext(ctx, `update account set cents = cents + $1 where id = $2`, o.Cents, o.To)
 	return left, err
 }
 
-// place accepts an order: its row and the start of its workflow are one transaction.
+// place accepts an order. One transaction writes its row and starts its workflow.
 func place(ctx context.Context, app *perdure.App, db *sql.DB, o Order) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 
 	for _, o := range []Order{{"o-1", "alice", "bob", 2500}, {"o-2", "bob", "alice", 99999}} {
 		if err := place(ctx, app, db, o); err != nil {
-			// by a process that was killed; the execution continues anyway
+			// A process that was killed had placed the order. Its execution continues anyway.
 			say("order %s was placed before", o.ID)
 		}
 		exec := Transfers.Execution(perdure.RawKey(o.ID))
@@ -114,7 +114,8 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 	return nil
 }
 
-// result waits for an execution whose start may still be on its way from a committed transaction.
+// result waits for an execution. If a committed transaction has started it, the start may not have
+// arrived yet.
 func result(ctx context.Context, app *perdure.App, exec perdure.Execution[int]) (int, error) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		left, err := exec.Result(app.With(ctx))

@@ -12,7 +12,7 @@ import (
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// the engine refuses a server that loses commits
+	// The engine refuses a database server that can lose commits.
 	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)
 	for _, c := range []struct{ name, engine, driver, accounts string }{
 		{"sqlite", "file:" + filepath.Join(dir, "engine.db"), "sqlite3", "file:" + filepath.Join(dir, "accounts.db")},
@@ -20,7 +20,7 @@ func TestTransfer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for life, placed := range []bool{false, true} { // the second run finds everything done
+			for life, placed := range []bool{false, true} { // the second run finds that everything is done
 				var out printed.Text
 				if err := run(t.Context(), c.engine, c.driver, c.accounts, out.Say); err != nil {
 					t.Fatal(err)

@@ -2,8 +2,9 @@
 // how long they take, how many are open, and which ones the server refuses. All doors of a server
 // (gRPC, REST, Flovyn) share one Journal.
 //
-// A journal never sees a payload, a key of an execution or a credential. Methods come from the
-// lists of the doors. All other names that clients send count as one method.
+// A journal never sees a payload, a key of an execution or a credential. The names of methods come
+// from the lists of the doors. All other names that clients send are counted as one method,
+// Unknown.
 package access
 
 import (
@@ -23,7 +24,7 @@ const (
 	Flovyn = "flovyn"
 )
 
-// Unknown is the method of requests that name none of the methods of a door.
+// Unknown is the method of requests whose method the door does not have.
 const Unknown = telemetry.Other
 
 // Reasons of refusals.
@@ -34,16 +35,16 @@ const (
 	Invalid         = "invalid"
 )
 
-// mostErrorLines is how many failed requests the journal logs in one second. A client that is
-// refused again and again must not fill the disk.
+// mostErrorLines is how many failed requests the journal logs in one second. A client whose
+// requests fail again and again must not fill the disk.
 const mostErrorLines = 100
 
 // Config configures a journal. All fields may be zero.
 type Config struct {
 	Meter *telemetry.Meter
 	Log   *slog.Logger
-	// Every n logs one of n successful requests, and all failed requests. 0 logs only requests that
-	// failed because of the server.
+	// Every is n to log one of n successful requests, and all failed requests. 0 logs only requests
+	// that failed because of the server.
 	Every int
 }
 
@@ -56,9 +57,9 @@ type Journal struct {
 	stop      func()
 
 	mu      sync.Mutex
-	second  int64 // of the last lines about failed requests
-	lines   int   // in that second
-	leftOut int   // since the last line
+	second  int64 // the second of the last lines about failed requests
+	lines   int   // how many lines in that second
+	leftOut int   // how many lines were left out since the last line
 }
 
 // method is a method of a door.
@@ -81,7 +82,7 @@ func New(cfg Config) *Journal {
 	return j
 }
 
-// SetEvery changes which requests the journal logs: see Config.Every.
+// SetEvery changes which requests the journal logs; see Config.Every.
 func (j *Journal) SetEvery(n int) { j.every.Store(int64(n)) }
 
 // Close ends the reports to the meter.
@@ -95,15 +96,15 @@ func (j *Journal) Close() {
 type Outcome struct {
 	// Code is the status of the reply in the form of the door: OK or NotFound, 200 or 404.
 	Code string
-	// Failed says that the request did not succeed. Fault says that the server is to blame.
+	// Failed says that the request did not succeed. Fault says that the server caused that.
 	Failed, Fault bool
-	// Refused is the reason of a refusal; empty for none.
+	// Refused is the reason for which the door refused the request; empty if it did not.
 	Refused string
-	// Tenant and Caller made the request; empty when they are not known.
+	// Tenant and Caller say who made the request; empty if that is not known.
 	Tenant, Caller string
 }
 
-// Visit is a request that is being answered.
+// Visit is a request that the server has not answered yet.
 type Visit struct {
 	journal *Journal
 	method  method
@@ -191,8 +192,8 @@ func (j *Journal) log(ctx context.Context, m method, o Outcome, took time.Durati
 	j.cfg.Log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// roomForError reports whether there may be another line about a failed request in this second, and
-// how many were left out before it.
+// roomForError reports whether the journal may write another line about a failed request in this
+// second. leftOut is how many lines it left out before.
 func (j *Journal) roomForError(now time.Time) (leftOut int, room bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -23,8 +23,8 @@ func values(m *telemetry.Meter, id telemetry.ID) map[string]float64 {
 	return all
 }
 
-// A request is open until it ends, and is then counted with its code, its time, and the reason why
-// it was refused.
+// A request is open until it ends. After that, the journal counts it with its code, its time, and
+// the reason if it was refused.
 func TestJournalCounts(t *testing.T) {
 	t.Parallel()
 	m := telemetry.New()
@@ -63,8 +63,8 @@ func TestJournalCounts(t *testing.T) {
 	none.Close()
 }
 
-// The log has a sample of the successes, and every failure up to a bound per second. It says how
-// many failures it left out.
+// The log has a sample of the successful requests, and every failed request up to a limit per
+// second. It says how many failed requests it left out.
 func TestJournalLogs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package api is the interface between the engine and everything that uses it: what a client may
-// ask and what a worker may do, as Go values. In-process callers use it directly; gRPC, REST and
-// the console translate to it.
+// Package api is the interface between the engine and everything that uses it. It says, as Go
+// values, what a client may ask and what a worker may do. Callers in the same process use it
+// directly; gRPC, REST and the console translate to it.
 //
-// All methods are safe for concurrent use. Errors carry a fault kind. When a call returns nil, its
+// All methods are safe for concurrent use. Errors have a fault kind. When a call returns nil, its
 // effect is durable.
 package api
 
@@ -16,79 +16,84 @@ import (
 type Backend interface {
 	Client
 	Mailer
-	// Search finds every value in the engine's store that contains a text, of all tenants and all
-	// as of one moment. Only a program that has the store open can search it.
+	// Search finds every value in the engine's store that contains a text. It searches all tenants,
+	// in one snapshot of the store. Only a program that has the store open can search it.
 	Search(ctx context.Context, text string, found func(value []byte) error) error
-	// Join adds a worker that runs workflows. The engine gives it work until the session is left or
-	// the backend closes.
+	// Join adds a worker that runs workflows. The engine gives it work until the worker leaves the
+	// session or the backend closes.
 	Join(ctx context.Context, w Worker, offer Offer) (Session, error)
-	// JoinTasks adds a worker that executes tasks, until the session is left or the backend closes.
+	// JoinTasks adds a worker that executes tasks, until it leaves the session or the backend
+	// closes.
 	JoinTasks(ctx context.Context, w TaskWorker, offer model.TaskOffer) (TaskSession, error)
 	// JoinEntities adds a worker that has the code of entities and services. The engine gives it
-	// calls until the session is left or the backend closes.
+	// calls until the worker leaves the session or the backend closes.
 	JoinEntities(ctx context.Context, w EntityWorker, offer model.EntityOffer) (EntitySession, error)
 }
 
 // Client has the calls of ordinary code and of operators.
 type Client interface {
-	// Start starts an execution, or attaches to the one that has the key. The same key with another
-	// input is a Conflict.
+	// Start starts an execution, or attaches to the execution of the key. It returns Conflict if
+	// that execution has another input.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
-	// StartMany starts many executions at once: thousands cost little more than one. The replies
-	// have the order of the requests. An error means that the engine looked at no request.
+	// StartMany starts many executions in one call: thousands cost little more than one. The
+	// replies have the order of the requests. If StartMany returns an error, the engine has
+	// processed no request.
 	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
-	// Run calls Start and then waits, as Await does, for the execution that has the key.
+	// Run calls Start and then waits, as Await does, for the execution of the key.
 	Run(ctx context.Context, r StartRequest) (Result, error)
 	// Signal delivers a named message to the current run of the target, exactly once per request
-	// id. It returns NotFound when there is no such execution, and Conflict when it is closed.
+	// id. It returns NotFound if there is no such execution, and Conflict if the execution is
+	// closed.
 	Signal(ctx context.Context, r SignalRequest) error
 	// Settle resolves or rejects a promise. The first call wins; a later one returns Conflict.
 	Settle(ctx context.Context, r SettleRequest) error
-	// Cancel asks an execution to end. It does nothing when the execution is already being
-	// cancelled, and returns Conflict when it is closed.
+	// Cancel asks an execution to end. It does nothing if an earlier call has already asked for
+	// that, and returns Conflict if the execution is closed.
 	Cancel(ctx context.Context, r CancelRequest) error
-	// Terminate ends an execution at once: its code does not run again. It returns Conflict when
+	// Terminate ends an execution immediately: its code does not run again. It returns Conflict if
 	// the execution is closed.
 	Terminate(ctx context.Context, r CancelRequest) error
-	// Pause stops an execution until Resume. Signals and outcomes that arrive in between are kept.
-	// Both calls do nothing when the execution is in that state already.
+	// Pause stops an execution until Resume. The engine keeps signals and outcomes that arrive in
+	// between. Pause of a paused execution and Resume of a running one do nothing.
 	Pause(ctx context.Context, r CancelRequest) error
 	// Resume undoes Pause.
 	Resume(ctx context.Context, r CancelRequest) error
-	// Signals lists the signals that the code of an execution has not taken, or shows, skips or
-	// drops one of them. It returns Conflict for a signal that the code may be about to take.
+	// Signals lists the signals that the code of an execution has not received, or shows, skips or
+	// drops one of them. It returns Conflict for a signal that the code may be about to receive.
 	Signals(ctx context.Context, r SignalsRequest) (model.Calls, error)
-	// Update asks the code of an execution to change something and waits for its answer. Two calls
+	// Update asks the code of an execution to change something and waits for the answer. Two calls
 	// with the same request id are one update. An error of the code is a *model.Failure.
 	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
-	// Query asks the code of an execution, open or closed, for information. It changes nothing. An
-	// error of the code is a *model.Failure.
+	// Query asks the code of an execution, open or closed, for information. Query changes nothing.
+	// An error of the code is a *model.Failure.
 	Query(ctx context.Context, r QueryRequest) (model.Payload, error)
-	// State reads a value that the code of an execution has set; ok is false when there is none.
+	// State reads a value that the code of an execution has set; ok is false if there is no value.
 	State(ctx context.Context, t Target, name string) (p model.Payload, ok bool, err error)
-	// Await waits until an execution ends. It follows the chain of runs unless the target names one
-	// run.
+	// Await waits until an execution ends. If the target names a run, Await waits for that run,
+	// otherwise for the last run of the execution.
 	Await(ctx context.Context, t Target) (Result, error)
 	// Describe returns the state of an execution. It does not wait.
 	Describe(ctx context.Context, t Target) (Description, error)
-	// History returns a page of the events of a run, with its virtual first and last event.
+	// History returns a page of the events of a run. The start of the run is the first event, and
+	// its end is the last one.
 	History(ctx context.Context, r HistoryRequest) (HistoryPage, error)
 	// List returns executions, newest first.
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
-	// Explain says why an execution makes no progress, and on what that depends, as a graph.
+	// Explain says, as a graph, why an execution makes no progress and what it waits for.
 	Explain(ctx context.Context, r ExplainRequest) (Explanation, error)
-	// Series counts what happened in a tenant in the last hour, by time.
+	// Series returns what happened in a tenant in the last hour, as numbers per interval.
 	Series(ctx context.Context, r SeriesRequest) (Series, error)
-	// Tally counts executions, by their properties if asked, and stops at a bound.
+	// Tally counts executions and stops at a bound. It can group the executions by their
+	// properties.
 	Tally(ctx context.Context, r TallyRequest) (Tally, error)
-	// Stranded returns open executions that cannot continue without help: no live process has their
-	// code, the version that they are pinned to, or a worker for their queue, or they are blocked.
-	// A page may be empty although more pages follow.
+	// Stranded returns open executions that cannot continue without help. Either they are blocked,
+	// or no live process has what they need: their code, the version that they are pinned to, or a
+	// worker for their queue. A page may be empty although more pages follow.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	// Missing says why no live process would run an execution of the address's type, or the task.
-	// It returns nil when a process would.
+	// It returns nil if a process would run it.
 	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
 	Batches
@@ -102,7 +107,7 @@ type Client interface {
 	Feed
 }
 
-// Target names an execution. When Run is zero, it means the current run of the address.
+// Target names an execution. A zero Run means the current run of the address.
 type Target struct {
 	Address model.Address
 	Run     model.RunID
@@ -113,11 +118,14 @@ type StartRequest struct {
 	Address model.Address
 	Input   model.Payload
 	Reuse   model.ReusePolicy
-	// RequestID makes a repeated start with a reuse policy harmless. It may be empty.
+	// RequestID lets a caller repeat a start with a reuse policy without starting two runs. It may
+	// be empty.
 	RequestID string
-	// With are signals that arrive in the same commit, whether the execution is new or not.
+	// With are signals that arrive in the same commit as the start, even if the execution already
+	// exists.
 	With []Message
-	// Labels of a new execution, sorted by name. An existing execution keeps its own.
+	// Labels are the labels of a new execution, sorted by name. An existing execution keeps its own
+	// labels.
 	Labels []model.Label
 	// Task makes this execution the run of a task. The type of its address is model.TaskPrefix
 	// followed by the task's kind.
@@ -163,7 +171,7 @@ type SettleRequest struct {
 	RequestID string
 }
 
-// UpdateRequest asks for a change.
+// UpdateRequest asks the code of an execution to change something.
 type UpdateRequest struct {
 	Target    Target
 	Name      string
@@ -171,7 +179,7 @@ type UpdateRequest struct {
 	RequestID string
 }
 
-// QueryRequest asks for information.
+// QueryRequest asks the code of an execution for information.
 type QueryRequest struct {
 	Target Target
 	Name   string
@@ -185,7 +193,7 @@ type CancelRequest struct {
 	RequestID string
 }
 
-// SignalsRequest lists the signals that the code of an execution has not taken, or names one of
+// SignalsRequest lists the signals that the code of an execution has not received, or names one of
 // them to show, skip or drop.
 type SignalsRequest struct {
 	Target    Target
@@ -207,18 +215,18 @@ type Description struct {
 	Start   model.Start
 	Outcome model.Outcome
 	Current bool
-	// Reasons say why an open run waits, the main reason first; empty when it is closed.
+	// Reasons say why an open run waits, the main reason first. A closed run has none.
 	Reasons []model.Reason
 	// Chain follows the main reason, link by link, down to the cause: for example to the awaited
 	// child, or to the execution that holds the lock. Only Describe fills it.
 	Chain []Link
-	// Alive says which code the live processes have, when code is missing. Only Describe fills it.
+	// Alive says which code the live processes have, if code is missing. Only Describe fills it.
 	Alive []string
 	// Timers are the open timers of the run.
 	Timers []Timer
 	// Events is the number of events so far.
 	Events int64
-	// Owner is the node that owns the shard; zero when there is none.
+	// Owner is the node that owns the shard; zero if no node does.
 	Owner model.NodeID
 	// Labels are the current labels, sorted by name.
 	Labels []model.Label
@@ -241,7 +249,7 @@ type Timer struct {
 	Due model.Time
 }
 
-// HistoryRequest asks for events above After.
+// HistoryRequest asks for the events with positions above After.
 type HistoryRequest struct {
 	Target Target
 	After  int64 // -1 for the beginning
@@ -255,7 +263,7 @@ type HistoryPage struct {
 	More   bool
 }
 
-// ListRequest selects executions. All conditions must hold; an empty field is no condition.
+// ListRequest selects executions. All conditions must hold; an empty field sets no condition.
 type ListRequest struct {
 	Tenant    string
 	Workflows []string
@@ -264,19 +272,19 @@ type ListRequest struct {
 	Statuses  []model.Status
 	// Reasons selects executions whose main reason, as far as the store knows it, is one of these.
 	Reasons []model.ReasonCode
-	// StartedFrom to ClosedTo bound half-open intervals; a zero bound is open. A bound on the
-	// closing time leaves out open executions.
+	// StartedFrom, StartedTo, ClosedFrom and ClosedTo bound half-open intervals; a zero bound sets
+	// no limit. A bound on the closing time leaves out open executions.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
 
 	AllRuns bool
 	// Explain fills the reasons of open executions as Describe does: it asks their owners, and
-	// reads histories where that is not enough. Without Explain, the reasons are those that the
-	// store knows.
+	// reads histories if that is not enough. Without Explain, the list has only the reasons that
+	// the store knows.
 	Explain bool
 	Limit   int
-	Cursor  string // opaque, from the page before
+	Cursor  string // opaque, from the previous page
 }
 
 // ListPage is one page of executions.

@@ -10,17 +10,17 @@ import (
 // selects. It is an execution of the workflow model.BatchType, so it survives crashes and acts on
 // each execution once.
 type Batches interface {
-	// StartBatch starts a batch job. The caller must be allowed to do to a single execution what
-	// the batch does to all. A second call with the same id and the same request returns the batch
-	// that the first one started; another request with that id is a Conflict. A dry run starts
+	// StartBatch starts a batch job. The caller must be allowed to apply the verb to a single
+	// execution. A second call with the same id and the same request returns the batch that the
+	// first call started. A different request with that id returns Conflict. A dry run starts
 	// nothing and returns how many executions the query selects.
 	StartBatch(ctx context.Context, r BatchRequest) (Batch, error)
 	// Batch returns a batch job and its progress, or NotFound.
 	Batch(ctx context.Context, r BatchTarget) (Batch, error)
 	// ListBatches returns batch jobs, newest first.
 	ListBatches(ctx context.Context, r BatchListRequest) (BatchPage, error)
-	// CancelBatch ends a batch job after the page that it works on. It returns Conflict when the
-	// batch has ended.
+	// CancelBatch ends a batch job after the page that it works on. It returns Conflict if the
+	// batch has already ended.
 	CancelBatch(ctx context.Context, r BatchTarget) error
 }
 
@@ -44,15 +44,15 @@ func BatchVerbs() []string {
 // BatchRequest starts a batch job.
 type BatchRequest struct {
 	Tenant string
-	// ID of the batch; empty for one that the server makes. With a RequestID and no ID, the server
-	// makes the same ID for the same RequestID.
+	// ID is the id of the batch. If it is empty, the server makes one. With a RequestID and no ID,
+	// the server makes the same ID for the same RequestID.
 	ID        string
 	RequestID string
-	// Verb is one of the constants.
+	// Verb is one of the constants above.
 	Verb string
-	// Query selects the executions. Distances such as -24h count from the start of the batch.
+	// Query selects the executions. Relative times such as -24h count from the start of the batch.
 	Query string
-	// Reason of the batch, and of its orders to executions.
+	// Reason is the reason of the batch. The batch passes it on to the executions.
 	Reason string
 	// Signal is the name of the signal that BatchSignal sends, and Input its value.
 	Signal string
@@ -65,7 +65,7 @@ type BatchRequest struct {
 	DryRun bool
 }
 
-// BatchTarget names a batch job, and says why it is canceled.
+// BatchTarget names a batch job. For CancelBatch, it also has the reason.
 type BatchTarget struct {
 	Tenant, ID string
 	Reason     string
@@ -78,21 +78,21 @@ type BatchListRequest struct {
 	// Open selects only batches that have not ended.
 	Open   bool
 	Limit  int
-	Cursor string // opaque, from the page before
+	Cursor string // opaque, from the previous page
 }
 
 // Batch is a batch job.
 type Batch struct {
 	ID   string
 	Verb string
-	// Query is what the caller asked for. Selects is the whole selection, with absolute times.
+	// Query is the text that the caller sent. Selects is the whole selection, with absolute times.
 	Query, Selects string
 	Reason         string
 	Signal         string
 	// By is the caller that started the batch; empty for the program itself.
 	By             string
 	Started, Ended model.Time
-	// Status of the batch; 0 for a dry run.
+	// Status is the status of the batch; 0 for a dry run.
 	Status model.Status
 	// Failure is why the batch failed or was canceled.
 	Failure *model.Failure
@@ -105,9 +105,9 @@ type Batch struct {
 type BatchProgress struct {
 	// Matched is how many executions the query selected when the batch started.
 	Matched int64
-	// Done counts the executions that the verb was applied to. Skipped counts executions that had
-	// ended or were removed before their turn came. Failed counts executions that refused the verb,
-	// or could not be reached.
+	// Done counts the executions that the batch applied the verb to. Skipped counts executions that
+	// had ended or were removed before their turn came. Failed counts executions that refused the
+	// verb, or that the batch could not reach.
 	Done, Skipped, Failed int64
 	// Errors are the last errors, at most MaxBatchErrors.
 	Errors []BatchError

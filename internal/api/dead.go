@@ -12,9 +12,9 @@ import (
 )
 
 // DeadTasks has the calls for tasks that failed permanently. The engine keeps a dead task until an
-// operator purges it or it is too old, whatever happens to its run.
+// operator purges it or it is too old, no matter what happens to its run.
 type DeadTasks interface {
-	// ListDead returns dead tasks, the latest death first. It leaves out inputs and failed
+	// ListDead returns dead tasks, the newest death first. It leaves out inputs and failed
 	// attempts.
 	ListDead(ctx context.Context, r DeadRequest) (DeadPage, error)
 	// CountDead counts the dead tasks that match a request.
@@ -22,16 +22,16 @@ type DeadTasks interface {
 	// GroupDead counts dead tasks by activity and by fingerprint of the error. It returns at most
 	// Limit groups, the largest first.
 	GroupDead(ctx context.Context, r DeadRequest) ([]DeadGroup, error)
-	// ShowDead returns one dead task with all that the engine keeps about it, or NotFound.
+	// ShowDead returns one dead task with everything that the engine keeps about it, or NotFound.
 	ShowDead(ctx context.Context, id DeadID) (DeadTask, error)
 	// Requeue schedules a dead task again, as a task of its own, and returns when the new run
 	// exists. A repeated call creates no second task and gets the first reply.
 	Requeue(ctx context.Context, r RequeueRequest) (RequeueReply, error)
 	// UndoRequeue cancels a requeued task that no worker has started and restores the dead task. It
-	// returns Conflict when a worker has started it.
+	// returns Conflict if a worker has already started the requeued task.
 	UndoRequeue(ctx context.Context, r UndoRequest) error
-	// PurgeDead removes a dead task. It returns Conflict while its requeued run is open, and no
-	// error when the dead task is gone already.
+	// PurgeDead removes a dead task. It returns Conflict while its requeued run is open. It returns
+	// no error if the dead task no longer exists.
 	PurgeDead(ctx context.Context, id DeadID) error
 }
 
@@ -90,18 +90,18 @@ func ParseDeadID(tenant, text string) (id DeadID, err error) {
 	return id, nil
 }
 
-// DeadRequest selects dead tasks. All conditions must hold; an empty field is no condition.
+// DeadRequest selects dead tasks. All conditions must hold; an empty field sets no condition.
 type DeadRequest struct {
 	Tenant      string
 	Activities  []string // any of these
 	Queues      []string // any of these
 	Fingerprint string
-	// From and To bound the half-open interval of the times of death; a zero bound is open.
+	// From and To bound the half-open interval of the times of death; a zero bound sets no limit.
 	From, To model.Time
 	// Requeued selects the tasks that were requeued (true) or were not (false); nil selects both.
 	Requeued *bool
 	Limit    int
-	Cursor   string // opaque, from the page before
+	Cursor   string // opaque, from the previous page
 }
 
 // DeadPage is one page of dead tasks.
@@ -131,17 +131,17 @@ type DeadGroup struct {
 	Activity, Fingerprint string
 	Count                 int64
 	First, Last           model.Time
-	// Message is the error of the latest death in the group.
+	// Message is the error of the newest death in the group.
 	Message string
 }
 
 // RequeueRequest schedules a dead task again.
 type RequeueRequest struct {
 	ID DeadID
-	// Input of the new task; nil keeps the input of the dead task. A task with another input gets
-	// its own idempotency key.
+	// Input is the input of the new task; nil keeps the input of the dead task. A task with another
+	// input gets its own idempotency key.
 	Input *model.Payload
-	// Again also requeues a task that was requeued before, if that requeued task has ended.
+	// Again also requeues a task that was requeued before, if the earlier requeued task has ended.
 	Again     bool
 	RequestID string
 	// DryRun only checks whether the engine would requeue the task.
@@ -152,7 +152,7 @@ type RequeueRequest struct {
 type RequeueReply struct {
 	Address model.Address
 	Run     model.RunID // zero after a dry run
-	// Existing is true when an earlier call requeued it.
+	// Existing is true if an earlier call has requeued the task.
 	Existing bool
 }
 

@@ -4,8 +4,8 @@ import "github.com/perdure/perdure/internal/model"
 
 // Bounds of an explanation.
 const (
-	DefaultDepth = 8  // steps from the execution
-	MaxDepth     = 32 // that a caller may ask for
+	DefaultDepth = 8  // the largest distance from the execution
+	MaxDepth     = 32 // the largest distance that a caller may ask for
 	// MaxNodes and MaxEdges bound one graph.
 	MaxNodes = 200
 	MaxEdges = 1000
@@ -18,26 +18,26 @@ type ExplainRequest struct {
 	Depth int
 }
 
-// Explanation is a graph of what waits for what. Unlike the chain of a Description it follows all
-// reasons. The first node is the execution.
+// Explanation is a graph that shows what waits for what. It follows all reasons; the chain of a
+// Description follows only the main reason. The first node is the execution.
 type Explanation struct {
 	Nodes []ExplainedNode
 	Edges []ExplainedEdge
 	// Cut says that the graph was cut off at the depth or at another bound.
 	Cut bool
-	// Alive says which code the live processes have, when code is missing.
+	// Alive says which code the live processes have, if code is missing.
 	Alive []string
 }
 
 // ExplainedNode is something that waits, or that others wait for.
 type ExplainedNode struct {
 	Of model.Reference
-	// Run and Status are those of an execution; zero for everything else.
+	// Run and Status are set only for an execution.
 	Run    model.RunID
 	Status model.Status
 	// Reasons say why it makes no progress, the main reason first.
 	Reasons []model.Reason
-	// Unknown says why nothing more is known about it; empty when it could be read.
+	// Unknown says why the engine could not read more about it; empty if it could.
 	Unknown string
 }
 

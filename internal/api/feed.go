@@ -10,12 +10,12 @@ import (
 // Feed reports changes to callers as they happen.
 type Feed interface {
 	// Watch calls take with pages of changes until ctx ends or take returns an error, and returns
-	// that error. The first page comes at once. A caller that reads a list after the first page and
-	// then applies the changes that follow misses nothing.
+	// that error. The first page comes immediately. A caller that reads a list after the first
+	// page, and then applies the changes that follow, misses nothing.
 	//
-	// Changes of one execution are in order. The caller may be slow: take delays nothing but its
-	// own watch. When the caller falls too far behind, the next page has Gap set. A page also has
-	// Gap set when the cursor of the request is too old or unknown.
+	// Changes of one execution are in order. The caller may be slow: take delays only its own
+	// watch. If the caller falls too far behind, the next page has Gap set. A page also has Gap set
+	// if the cursor of the request is too old or unknown.
 	Watch(ctx context.Context, r WatchRequest, take func(ChangePage) error) error
 }
 
@@ -29,8 +29,8 @@ type ChangePage = model.ChangePage
 type WatchRequest struct {
 	Tenant string
 	model.ChangeFilter
-	// Cursor is that of the last page of an earlier watch, which this one continues. An empty
-	// cursor starts now.
+	// Cursor is the cursor of the last page of an earlier watch, and this watch continues there. An
+	// empty cursor starts now.
 	Cursor string
 }
 

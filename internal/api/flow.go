@@ -10,53 +10,55 @@ import (
 )
 
 // Flow is how operators control tasks: limits, circuit breakers, paused queues. Each change is
-// durable. The node that gets the call applies it at once, the other nodes soon after.
+// durable. The node that gets the call applies the change immediately, the other nodes soon after.
 type Flow interface {
-	// Limits returns the limits of a tenant by name, with the tasks that hold them or wait for
-	// them.
+	// Limits returns the limits of a tenant, sorted by name, with the tasks that hold their permits
+	// or wait for them.
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
-	// SetLimit creates a limit, or changes the one of that name. It returns Invalid or Conflict
-	// when the limit makes no sense or contradicts another one, and NotFound when no worker serves
-	// the queue and no task waits in it; anyQueue skips that check. An error changes nothing.
+	// SetLimit creates a limit, or changes the limit of that name. It returns Invalid if the limit
+	// makes no sense, and Conflict if it contradicts another one. It returns NotFound if no worker
+	// serves the queue and no task waits in it; anyQueue skips that check. If SetLimit returns an
+	// error, it has changed nothing.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
 	// TryLimit returns what a limit would do to the open tasks of a tenant, and sets nothing. It
-	// refuses a limit as SetLimit does, for any queue.
+	// refuses the same limits as SetLimit, but accepts any queue.
 	TryLimit(ctx context.Context, tenant string, l Limit) (LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
-	// Breakers returns, by name, the circuit breakers of a tenant that have a state or that tasks
-	// of this process have used.
+	// Breakers returns the circuit breakers of a tenant that have a state or that tasks of this
+	// process have used, sorted by name.
 	Breakers(ctx context.Context, tenant string) ([]BreakerStatus, error)
 	// BreakerRules lists the rules that say when breakers open and close.
 	BreakerRules(ctx context.Context, tenant string) ([]Breaker, error)
-	// SetBreaker creates a rule, or changes the one for the same name.
+	// SetBreaker creates a rule, or changes the rule with the same name.
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
 	// TripBreaker opens a breaker, even one that no task has used. It returns NotFound for a name
 	// that no state, no rule and no activity of a live worker has.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
-	// ResetBreaker closes a breaker and ends its pause. It returns NotFound when there is no such
+	// ResetBreaker closes a breaker and ends its pause. It returns NotFound if there is no such
 	// breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
-	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
-	// It returns NotFound as TripBreaker does.
+	// PauseBreaker stops all tasks at a breaker until a time. A time in the past ends the pause.
+	// Like TripBreaker, it returns NotFound for an unknown name.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
 	// Allowance returns how much of the system a tenant may use.
 	Allowance(ctx context.Context, tenant string) (Allowance, error)
-	// SetAllowance changes it. A zero allowance removes all bounds. Starts of clients above the
-	// allowance are Exhausted.
+	// SetAllowance changes how much of the system a tenant may use. A zero allowance removes all
+	// bounds. A start of a client that exceeds the allowance returns Exhausted.
 	SetAllowance(ctx context.Context, tenant string, a Allowance) error
-	// Queues lists the paused queues, and the queues that this process serves or has tasks of.
+	// Queues lists the paused queues, the queues that this process serves, and the queues of its
+	// tasks.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
-	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Both do
-	// nothing when the queue is in that state already.
+	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Pausing a
+	// paused queue and resuming a running one do nothing.
 	PauseQueue(ctx context.Context, tenant, name, why string) error
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, tenant, name string) error
 }
 
-// Scopes of limits: which of the selected tasks share one budget.
+// Scopes of limits say which of the selected tasks share one budget.
 const (
 	PerQueue = rule.PerQueue // each queue has its own budget
 	PerKind  = rule.PerKind  // each activity has its own budget
@@ -65,12 +67,12 @@ const (
 	PerName = rule.PerName
 )
 
-// ScopeOf returns the scope for a word of users: queue or activity.
+// ScopeOf returns the scope for a word that users write: queue or activity.
 func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 
 // Limit says how many tasks may run at a time, and how many may start per period. The engine stores
-// the rule in this form. Calls ignore its Tenant and use their own. Per may be left out if Key is
-// set, which means PerKey, or if Queue and Kind are empty, which means PerName.
+// the rule in this form. Calls ignore the Tenant of the limit and use their own. Per may be empty:
+// with a Key it means PerKey, and without Queue and Kind it means PerName.
 type Limit = rule.Limit
 
 // Allowance is how much of the system a tenant may use.
@@ -79,11 +81,11 @@ type Allowance = rule.Allowance
 // Numbers are the capacity of a limit.
 type Numbers = limit.Numbers
 
-// LimitStatus is a limit and the tasks that hold it or wait for it.
+// LimitStatus is a limit with the tasks that hold its permits or wait for them.
 type LimitStatus struct {
 	Rule Limit
-	// Uses are the keys of the limit that tasks hold or wait for, in all processes that answered.
-	// Known is false when no process answered.
+	// Uses are the keys of the limit whose permits tasks hold or wait for, in all processes that
+	// answered. Known is false if no process answered.
 	Known bool
 	Uses  []LimitUse
 	// Others counts the keys that Uses leaves out. Uses has the keys with the most waiting tasks.
@@ -113,14 +115,13 @@ type LimitTrial struct {
 // TrialUse are the tasks that would share one budget of a limit.
 type TrialUse struct {
 	Key string
-	// Held are tasks that run, Waiting tasks that could start now, and Delayed tasks that start
-	// later.
+	// Held counts the running tasks, Waiting the tasks that could start now, and Delayed the tasks
+	// that may start later.
 	Held, Waiting, Delayed int
-	// Excess is how many of the tasks that run or could start now would have to wait, because of
-	// the concurrency.
+	// Excess is how many of the running and waiting tasks would have to wait because of the
+	// concurrency.
 	Excess int
-	// Clears is how long the tasks that could start now would take to start at the rate; 0 for no
-	// rate.
+	// Clears is how long it would take to start all waiting tasks at the rate; 0 without a rate.
 	Clears time.Duration
 }
 
@@ -128,12 +129,12 @@ type TrialUse struct {
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
-	// Holders and Waiters list some of the tasks. The longest waiting come first.
+	// Holders and Waiters list some of the tasks. Tasks that have waited longest come first.
 	Holders, Waiters []model.TaskRef
 }
 
-// Breaker says when circuit breakers open and how they close again. It is BreakerRule of package
-// perdure, which documents the fields; the compiler checks that both have the same.
+// Breaker says when circuit breakers open and how they close again. It has the same fields as
+// BreakerRule of package perdure, which documents them; the compiler checks that they are equal.
 type Breaker struct {
 	Name                 string
 	Failures             int
@@ -147,14 +148,14 @@ type Breaker struct {
 // BreakerStatus is the state of a breaker.
 type BreakerStatus struct {
 	Name string
-	// State is closed, open or half_open, since Since. No call passes before Until, for the reason
-	// in Why. Held is true when a pause or a Retry-After is that reason.
+	// State is closed, open or half_open, since Since. No task passes before Until, for the reason
+	// in Why. Held is true if that reason is a pause or a Retry-After.
 	State        string
 	Since, Until model.Time
 	Why          string
 	Held         bool
-	// Failures and Calls count the window as this process has seen it. Probes are in flight, and
-	// Successes counts successful probes.
+	// Failures and Calls count the outcomes within the window that this process has seen. Probes
+	// counts the probes that run now, and Successes the probes that succeeded.
 	Failures, Calls   int64
 	Probes, Successes int
 	// Rule is the rule that applies to the breaker, with its defaults filled in.
@@ -168,7 +169,8 @@ type QueueStatus struct {
 	Why                       string
 	Here                      bool // this process has counts
 	Waiting, Delayed, Claimed int
-	// Oldest is since when the longest waiting task could have started; zero for none.
+	// Oldest is the time since which the longest waiting task could have started; zero if no task
+	// waits.
 	Oldest         model.Time
 	Workers, Slots int
 }

@@ -10,14 +10,14 @@ import (
 // Histories has the calls that work on the whole history of a run.
 type Histories interface {
 	// Fork starts another execution of the same workflow with the past of a run. The source, open
-	// or closed, does not change. It returns AlreadyExists when the key is taken, unless Reuse
+	// or closed, does not change. Fork returns AlreadyExists if the key is taken, unless Reuse
 	// allows that.
 	Fork(ctx context.Context, r PastRequest) (PastReply, error)
-	// Retry continues an execution that failed, was cancelled or was terminated. A new run of the
-	// key starts before the last failed step and gives that step the same idempotency key. It
-	// returns Conflict when the execution is open or has completed.
+	// Retry continues an execution that failed, was cancelled or was terminated. It starts a new
+	// run of the key before the last failed step, and that step has the same idempotency key. Retry
+	// returns Conflict if the execution is open or has completed.
 	Retry(ctx context.Context, r PastRequest) (PastReply, error)
-	// Reset replaces the current run of a key, open or closed, by a new run that starts from an
+	// Reset replaces the current run of a key, open or closed, with a new run that starts from an
 	// earlier position.
 	Reset(ctx context.Context, r PastRequest) (PastReply, error)
 	// Import stores a run of another store. An open run continues here; a closed run is stored with
@@ -32,7 +32,7 @@ type Histories interface {
 type PastRequest struct {
 	// Source is the run to take the past from. A retry or a reset needs the current run.
 	Source Target
-	// Key of the new execution; only a fork sets it.
+	// Key is the key of the new execution; only a fork sets it.
 	Key string
 	// Before keeps the events before the first event of the step or child of that name. After keeps
 	// the events up to a position; Placed says that After is set.
@@ -41,15 +41,15 @@ type PastRequest struct {
 	Placed bool
 	// Edits change results of steps.
 	Edits []Edit
-	// Reuse says what to do with a key that a closed execution has; only a fork sets it.
+	// Reuse says what to do if a closed execution has the key; only a fork sets it.
 	Reuse     model.ReusePolicy
 	RequestID string
 	// DryRun only returns what the call would keep.
 	DryRun bool
 }
 
-// Edit replaces the result of a step or child: the first one of the name, or the one whose outcome
-// has the Position.
+// Edit replaces the result of a step or child. Without a Position it selects the first step or
+// child of that name, otherwise the one whose outcome is at the Position.
 type Edit struct {
 	Step     string
 	Position int64
@@ -61,19 +61,21 @@ type PastReply struct {
 	Address model.Address
 	Run     model.RunID // zero after a dry run
 	Status  model.Status
-	// Position is the last event of the source that the new run keeps; the source has Total events.
+	// Position is the last event of the source that the new run keeps. Total is how many events the
+	// source has.
 	Position, Total int64
 	// Blanks are events before Position that the new run leaves out. Added are events after
-	// Position that it also keeps. Again are starts of children that it watches again.
+	// Position that it also keeps. Again are starts of children whose outcomes the new run waits
+	// for again.
 	Blanks, Added, Again []model.Event
 }
 
 // ImportRequest stores a run that comes from another store.
 type ImportRequest struct {
 	History model.History
-	// Tenant to import for; the history must be of the same tenant.
+	// Tenant is the tenant to import for. The history must belong to the same tenant.
 	Tenant string
-	// Key to store the run under; empty keeps the key of the history.
+	// Key is the key to store the run under; empty keeps the key of the history.
 	Key       string
 	Reuse     model.ReusePolicy
 	RequestID string
@@ -85,8 +87,8 @@ type DeleteRequest struct {
 	Target    Target
 	RequestID string
 	DryRun    bool
-	// Force removes the execution in any state, even when it cannot be read. Force needs Export,
-	// which first receives the stored rows as they are.
+	// Force removes the execution in any state, even if it cannot be read. Force needs Export,
+	// which first receives the stored rows unchanged.
 	Force  bool
 	Export io.Writer
 }

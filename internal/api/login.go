@@ -12,9 +12,9 @@ const (
 	MaxLogin     = 7 * 24 * time.Hour
 )
 
-// LoginRequest opens a session for a caller that a server has let in.
+// LoginRequest opens a session for a caller that a server has authenticated.
 type LoginRequest struct {
-	// Tenant of the caller; empty for an admin.
+	// Tenant is the tenant of the caller; empty for an admin.
 	Tenant string
 	// Tenants are the tenants that the caller may choose; nil for a caller that has only Tenant.
 	Tenants []string
@@ -25,7 +25,7 @@ type LoginRequest struct {
 	// credential ends; zero for never. The session does not outlive the credential.
 	Kind, Credential string
 	Ends             model.Time
-	// Lifetime of the session; 0 for DefaultLogin.
+	// Lifetime is how long the session lasts; 0 for DefaultLogin.
 	Lifetime time.Duration
 }
 
@@ -45,6 +45,6 @@ type LoginInfo struct {
 // NewLogin is a session that was just opened.
 type NewLogin struct {
 	LoginInfo
-	// Secret is what the browser presents as a cookie. It is stored nowhere.
+	// Secret is what the browser presents as a cookie. The server does not store it.
 	Secret string
 }

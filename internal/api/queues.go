@@ -10,7 +10,7 @@ import (
 type Queues interface {
 	// ListWorkers returns the workers of all live nodes.
 	ListWorkers(ctx context.Context, tenant string) ([]WorkerInfo, error)
-	// ListQueues returns the queues that have waiting tasks or workers, by name.
+	// ListQueues returns the queues that have waiting tasks or workers, sorted by name.
 	ListQueues(ctx context.Context, tenant string) (QueueList, error)
 }
 
@@ -18,46 +18,47 @@ type Queues interface {
 type WorkerInfo struct {
 	Node model.NodeID
 	Host string // host name and process
-	// Name of a worker that executes tasks; empty for the one that runs workflows and entities.
+	// Name is the name of a worker that executes tasks. It is empty for the worker that runs
+	// workflows and entities.
 	Name    string
 	Version string
-	// Workflows and Entities are the code that the worker runs; Entities includes services, both
-	// with their prefix. A worker of tasks has Queues and Activities instead, and executes Slots
-	// tasks at once.
+	// Workflows and Entities are the code that the worker runs. Entities includes services; both
+	// have their prefix. A worker of tasks has Queues and Activities instead, and executes Slots
+	// tasks at the same time.
 	Workflows, Entities, Queues, Activities []string
 	Slots                                   int
-	// Limits and Breakers are the names that its activities use.
+	// Limits and Breakers are the names of limits and breakers that its activities use.
 	Limits, Breakers []string
 	// Draining is true when the worker takes no new work.
 	Draining bool
-	// Alike is how many other remote workers of the node offer the same. Slots is the sum over all
-	// of them.
+	// Alike is how many other remote workers of the node have the same offer. Slots is the sum over
+	// all of them.
 	Alike int
 }
 
 // QueueList is the queues of a tenant.
 type QueueList struct {
 	Queues []QueueInfo
-	// Counted is true when the owners of all shards answered with their counts. Otherwise the
-	// counts come from a scan of the store. When the store has very many open tasks, the scan finds
-	// only tasks that were submitted on their own, and not which of them wait.
+	// Counted is true if the owners of all shards answered with their counts. Otherwise the counts
+	// come from a scan of the store. If the store has very many open tasks, the scan finds only
+	// submitted tasks, not tasks of workflows, and does not find out which of them wait.
 	Counted bool
 }
 
 // QueueInfo is the state of a queue.
 type QueueInfo struct {
 	Name string
-	// Open counts all open tasks. Waiting, Delayed and Claimed are parts of it, and add up to it
-	// when they are known.
+	// Open counts all open tasks. Waiting, Delayed and Claimed are parts of Open. If they are
+	// known, their sum is Open.
 	Open, Waiting, Delayed, Claimed int
-	// Oldest is since when the longest waiting task waits. Without Counted it is when the oldest
-	// task was submitted. It is zero when there is none.
+	// Oldest is the time since which the longest waiting task waits. If Counted is false, it is
+	// when the oldest task was submitted. It is zero if there is no such task.
 	Oldest model.Time
-	// Workers that serve the queue, on all nodes, and the sum of their slots.
+	// Workers is how many workers serve the queue, on all nodes. Slots is the sum of their slots.
 	Workers, Slots int
 	Paused         bool
-	// Unserved are activities that no live process executes and whose tasks wait, or may wait, in
-	// the queue, by name.
+	// Unserved are the activities that no live process executes and whose tasks wait, or may wait,
+	// in the queue. They are sorted by name.
 	Unserved []string
 }
 
@@ -65,8 +66,8 @@ type QueueInfo struct {
 type Task struct {
 	ID, Activity, Queue string
 	Scheduled           model.Time
-	// Attempt counts the attempts that have started. Worker has executed the current one since
-	// Since. When Worker is empty, the next attempt may start at Next.
+	// Attempt counts the attempts that have started. Worker has executed the current attempt since
+	// Since. If Worker is empty, the next attempt may start at Next.
 	Attempt int
 	Worker  string
 	Since   model.Time

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of replay reports. When a tenant has too many or too large ones, the oldest go.
+// Bounds of replay reports. If a tenant exceeds them, the oldest reports are removed.
 const (
 	MaxReplayReports      = 1000     // of a tenant
 	MaxReplayReportsBytes = 64 << 20 // of a tenant
@@ -21,19 +21,18 @@ const (
 const (
 	// ReplayFits means that the code asks for everything that the history records.
 	ReplayFits = "fits"
-	// ReplayMismatch means that the code does something else than the history records. After a
-	// deploy the execution would be blocked.
+	// ReplayMismatch means that the code does something that the history does not record. After a
+	// deploy, the execution would be blocked.
 	ReplayMismatch = "mismatch"
-	// ReplayError means that the replay did not come to an end, for example because it took too
-	// long.
+	// ReplayError means that the replay did not finish, for example because it took too long.
 	ReplayError = "error"
 	// ReplayAbsent means that the build does not have the workflow.
 	ReplayAbsent = "absent"
-	// ReplaySkipped means that the history was not replayed, for example because it is pinned to
-	// another version, or too large.
+	// ReplaySkipped means that the history was not replayed, for example because the execution is
+	// pinned to another version, or because the history is too large.
 	ReplaySkipped = "skipped"
-	// ReplayUnreadable is shown as the outcome of a stored report that is damaged. No result has
-	// it.
+	// ReplayUnreadable is the outcome that lists show for a stored report that is damaged. A result
+	// never has this outcome.
 	ReplayUnreadable = "unreadable"
 )
 
@@ -42,14 +41,14 @@ func ReplayOutcomes() []string {
 	return []string{ReplayFits, ReplayMismatch, ReplayError, ReplayAbsent, ReplaySkipped}
 }
 
-// ReplayReports are what CI jobs and workers found when they replayed histories with a build.
+// ReplayReports say what CI jobs and workers found when they replayed histories with a build.
 type ReplayReports interface {
-	// AddReplayReport stores a report. Two calls with the same request id are one report; with
-	// another report the second one is a Conflict.
+	// AddReplayReport stores a report. Two calls with the same request id and the same report store
+	// one report. A call with the same id and a different report returns Conflict.
 	AddReplayReport(ctx context.Context, r ReplayReportRequest) (ReplayReportReply, error)
 	// ReplayReports returns a page of reports without their results, newest first.
 	ReplayReports(ctx context.Context, r ReplayReportListRequest) (ReplayReportPage, error)
-	// ReplayReport returns one report with its results. It returns NotFound when there is none.
+	// ReplayReport returns one report with its results, or NotFound.
 	ReplayReport(ctx context.Context, t ReplayReportTarget) (ReplayReport, error)
 }
 
@@ -71,7 +70,8 @@ type ReplayResult struct {
 	Run model.RunID
 	// Outcome is ReplayFits or another of these constants.
 	Outcome string
-	// Event is the position of the event that does not fit; 0 if there is none, or none is known.
+	// Event is the position of the event that does not fit; 0 if there is none, or if it is not
+	// known.
 	Event int64
 	// Text says what is recorded and what the code does instead, or what went wrong.
 	Text string
@@ -80,7 +80,7 @@ type ReplayResult struct {
 // ReplayReportReply is the report that the tenant has for a request.
 type ReplayReportReply struct {
 	Report ReplayReport // without results
-	// Existing means that an earlier call has added it.
+	// Existing means that an earlier call has added the report.
 	Existing bool
 }
 
@@ -114,8 +114,9 @@ func (c *ReplayCounts) Join(o ReplayCounts) {
 	c.Skipped += o.Skipped
 }
 
-// Outcome returns the outcome of all results together. A mismatch comes before an error, an error
-// before everything that fits. Absent and skipped histories count only if no history was replayed.
+// Outcome returns the outcome of all results together. A mismatch takes precedence over an error,
+// and an error over histories that fit. Absent and skipped histories matter only if no history was
+// replayed.
 func (c *ReplayCounts) Outcome() string {
 	switch {
 	case c.Mismatches > 0:
@@ -140,15 +141,15 @@ type ReplayWorkflow struct {
 type ReplayReport struct {
 	ID model.ReportID
 	At model.Time
-	// By is the caller that added it; empty for the program itself.
+	// By is the caller that added the report; empty for the program itself.
 	By            string
 	Build, Source string
 	ReplayCounts
 	// Workflows are ordered by name.
 	Workflows []ReplayWorkflow
-	// Results have the order of the request. Lists leave them out.
+	// Results are in the order of the request. Lists leave them out.
 	Results []ReplayResult
-	// Unreadable is set if the stored report is damaged. Only ID and At are then known.
+	// Unreadable is set if the stored report is damaged. In that case only ID and At are known.
 	Unreadable bool
 }
 
@@ -160,7 +161,7 @@ func (r *ReplayReport) Outcome() string {
 	return r.ReplayCounts.Outcome()
 }
 
-// ReplayReportListRequest selects reports. All conditions must hold; an empty field is no
+// ReplayReportListRequest selects reports. All conditions must hold; an empty field sets no
 // condition.
 type ReplayReportListRequest struct {
 	Tenant string
@@ -170,7 +171,7 @@ type ReplayReportListRequest struct {
 	// Outcome selects reports with this outcome. With Workflow, it is the outcome of the workflow.
 	Outcome string
 	Limit   int
-	Cursor  string // opaque, from the page before
+	Cursor  string // opaque, from the previous page
 }
 
 // ReplayReportPage is one page of reports.

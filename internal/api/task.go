@@ -9,34 +9,35 @@ import (
 // TaskWorker executes tasks.
 type TaskWorker = model.TaskWorker
 
-// Beat says that a worker is alive and still executes a claim: it is a heartbeat.
+// Beat is a heartbeat: it says that a worker is alive and still executes a claim.
 type Beat struct {
 	Claim model.ClaimRef
-	// Progress replaces the progress reported before; nil leaves it as it is.
+	// Progress replaces the progress that the worker reported before; nil keeps it.
 	Progress *model.Payload
 }
 
 // BeatReply is the engine's answer to a Beat.
 type BeatReply struct {
-	// Held is true while the worker has the claim. Canceled is true when it should end the task.
+	// Held is true while the worker has the claim. Canceled is true if the worker should end the
+	// task.
 	Held, Canceled bool
 }
 
 // TaskSession is how a task worker talks to the engine.
 type TaskSession interface {
-	// Report says how claims ended. It does not wait for the commit; the engine calls Settled
-	// after it. Report blocks while the engine is full, and fails when the session or ctx has
-	// ended. The slot of the claim is free as soon as it returns.
+	// Report says how claims ended. It does not wait for the commit; the engine calls Settled after
+	// the commit. Report blocks while the engine is full, and fails if the session or ctx has
+	// ended. The slot of the claim is free as soon as Report returns.
 	Report(ctx context.Context, r model.TaskReport) error
 	// Beat says which claims the worker still executes. The replies have the order of the beats.
 	Beat(ctx context.Context, beats []Beat) ([]BeatReply, error)
 	// Write stores what a claim writes next to the history: all of it, or nothing. It returns when
-	// the data is durable, and returns NotOwned when the worker no longer has the claim. A caller
-	// that does not know the outcome repeats the same write: the engine recognizes items that are
-	// stored by their numbers and leaves them out.
+	// the data is durable, and returns NotOwned if the worker no longer has the claim. A caller
+	// that does not know the outcome repeats the same write. The engine recognizes items that are
+	// already stored by their numbers and leaves them out.
 	Write(ctx context.Context, w model.TaskWrite) error
-	// States reads the states of the claim's task, including earlier attempts, ordered by name. It
-	// shows every Write that has returned.
+	// States reads the states of the claim's task, including states of earlier attempts, ordered by
+	// name. It shows every Write that has returned.
 	States(ctx context.Context, claim model.ClaimRef) ([]TaskState, error)
 	// Slots changes how many claims the worker may hold: fewer under pressure, none while it
 	// drains. The worker keeps the claims that it has.
@@ -45,9 +46,10 @@ type TaskSession interface {
 	// back to the queue and consume no attempt.
 	Leave(ctx context.Context) error
 	// Suspend ends the session of a worker that keeps its claims, because the node stops. The
-	// worker joins the next owner of the claims with them. What it reported before is stored.
+	// worker joins the next owner of the claims and brings them along. The engine has stored
+	// everything that the worker reported before.
 	Suspend()
-	// Lose ends the session of a worker that has disappeared. The attempts that it was executing
-	// count as lost with it. What it reported before is stored.
+	// Lose ends the session of a worker that has disappeared. The attempts that the worker was
+	// executing are lost. The engine has stored everything that the worker reported before.
 	Lose()
 }

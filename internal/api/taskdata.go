@@ -13,14 +13,14 @@ type TaskData interface {
 	TaskStates(ctx context.Context, t TaskTarget) (TaskStatesReply, error)
 	// TaskLogs returns log lines of a task, oldest first.
 	TaskLogs(ctx context.Context, r TaskLogsRequest) (TaskLogsPage, error)
-	// TaskStream returns the streamed items of a task that are still kept, oldest first.
+	// TaskStream returns the streamed items of a task that the engine still keeps, oldest first.
 	TaskStream(ctx context.Context, r TaskStreamRequest) (TaskStreamPage, error)
 }
 
 // TaskTarget names a task: an execution that is a task, or a step of a workflow.
 type TaskTarget struct {
 	Target
-	// Step of a workflow; empty for a task that was submitted on its own.
+	// Step is the step of a workflow; empty for a submitted task.
 	Step string
 }
 
@@ -39,9 +39,9 @@ type TaskStatesReply struct {
 // TaskLogsRequest asks for log lines.
 type TaskLogsRequest struct {
 	TaskTarget
-	After string // the cursor of the page before; empty for the beginning
+	After string // the cursor of the previous page; empty for the first page
 	Limit int    // at most; 0 for the default
-	// Wait makes the call wait until there is a line, or the task has ended. For a workflow it
+	// Wait makes the call wait until there is a line or the task has ended. For a workflow, Wait
 	// needs a Step.
 	Wait bool
 }
@@ -54,12 +54,12 @@ type TaskLine struct {
 	Text  string
 }
 
-// TaskLogsPage is a page of lines. Ask for the next page with its run and its cursor.
+// TaskLogsPage is a page of lines. Ask for the next page with the run and the cursor of this page.
 type TaskLogsPage struct {
 	Run    model.RunID
 	Lines  []TaskLine
 	Cursor string
-	// Ended is true when the task has ended and this is the last page.
+	// Ended is true if the task has ended and this is the last page.
 	Ended bool
 }
 
@@ -72,11 +72,11 @@ type TaskStreamRequest struct {
 	Wait bool
 }
 
-// TaskStreamPage is a page of streamed items. When the first item does not directly follow After,
-// the items between are no longer kept.
+// TaskStreamPage is a page of streamed items. If the first item does not directly follow After, the
+// engine no longer keeps the items between them.
 type TaskStreamPage struct {
 	Run   model.RunID
 	Items []model.StreamItem
-	// Ended is true when the task has ended and this is the last page.
+	// Ended is true if the task has ended and this is the last page.
 	Ended bool
 }

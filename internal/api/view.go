@@ -16,23 +16,23 @@ const (
 
 // Views are named queries that the people of a tenant share.
 type Views interface {
-	// Views returns the saved views of a tenant, by name.
+	// Views returns the saved views of a tenant, sorted by name.
 	Views(ctx context.Context, tenant string) ([]View, error)
-	// SetView creates or replaces a view. It returns Conflict when the view has another version
-	// than the caller expects.
+	// SetView creates or replaces a view. It returns Conflict if the version of the view is not the
+	// one that the caller expects.
 	SetView(ctx context.Context, c ViewChange) (View, error)
-	// DeleteView removes a view. It returns NotFound when there is none.
+	// DeleteView removes a view, or returns NotFound.
 	DeleteView(ctx context.Context, t ViewTarget) error
 }
 
 // View is a saved view.
 type View struct {
 	Name string
-	// Page is what the view is a view of, such as executions.
+	// Page is the page of the console that the view belongs to, such as executions.
 	Page  string
 	Query string
 	Note  string
-	// Display is what a console stores with the view, as JSON.
+	// Display is data that a console stores with the view, as JSON.
 	Display []byte
 	// Owner is the caller that created the view.
 	Owner            string
@@ -45,8 +45,8 @@ type View struct {
 type ViewChange struct {
 	Tenant string
 	View   View
-	// Expected is the version that the view must have, where 0 means that it must not exist; nil
-	// for any.
+	// Expected is the version that the view must have: 0 means that the view must not exist, nil
+	// means any version.
 	Expected *int64
 }
 

@@ -1,7 +1,7 @@
 // Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do
-// our own tests and commands; programs use embedded.Open.
+// our own tests and commands. Programs of users call embedded.Open instead.
 //
-// Open, Dial and Replay call unexported functions of package perdure, and have the same promises.
+// Open, Dial and Replay call unexported functions of package perdure, and make the same promises.
 package attach
 
 import (
@@ -18,16 +18,17 @@ type Config = seam.Config[perdure.Definition, perdure.TaskConfig]
 var constructors = seam.Get[*perdure.App, perdure.Definition, perdure.TaskConfig]()
 
 // Open builds an App from the backend in cfg and serves the definitions. The error names every
-// mistake in them. The caller closes the backend when Open fails; otherwise App.Close does.
+// mistake in the definitions. If Open fails, the caller must close the backend. Otherwise App.Close
+// closes it.
 func Open(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error) {
 	return constructors.Open(ctx, cfg, defs...)
 }
 
-// Through opens the app of every Embed, when it is set. Package dialtest sets it, before any test
+// Through, if it is set, opens the app of every Embed. Package dialtest sets it, before any test
 // runs, to put a connection between apps and their engines.
 var Through func(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error)
 
-// Embed is Open for an engine in this process.
+// Embed does the same as Open, for an engine in this process.
 func Embed(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error) {
 	if Through != nil {
 		return Through(ctx, cfg, defs...)
@@ -35,8 +36,8 @@ func Embed(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdur
 	return Open(ctx, cfg, defs...)
 }
 
-// Dial is perdure.Dial with the settings of cfg, over connections that connect opens. Close of the
-// app calls OnClose after it has closed the connection.
+// Dial does the same as perdure.Dial, with the settings of cfg and over connections that connect
+// opens. App.Close calls OnClose after it has closed the connection.
 //
 //arch:parameters those of perdure.Dial, and how to connect
 func Dial(ctx context.Context, cfg Config, url string, connect seam.Connect, defs ...perdure.Definition) (*perdure.App, error) {

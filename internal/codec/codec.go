@@ -2,12 +2,12 @@
 // payload).
 //
 // A payload is the bytes that the format produces, changed by every transform of the chain that
-// applies, together with the names of all of them. Reading follows those names. Errors never
-// contain the encoded content.
+// applies, together with the names of the format and of these transforms. A reader uses these names
+// to decode the payload. Errors never contain the encoded content.
 //
 // An error of kind fault.Blocked says that an operator must change something (a key, a setting)
-// before the payload can be read or written. An error of kind fault.Unavailable says that trying
-// again may help.
+// before the payload can be read or written. An error of kind fault.Unavailable says that another
+// attempt may succeed.
 package codec
 
 import (
@@ -31,7 +31,7 @@ type Codec struct {
 	chain      []payload.Transform
 	formats    map[string]payload.Format
 	transforms map[string]payload.Transform
-	digest     func([]byte) []byte // keyed; nil when no transform hides data
+	digest     func([]byte) []byte // keyed; nil if no transform hides data
 	blobs      payload.Store       // nil without an offload
 	cluster    string
 	maxPlain   int
@@ -148,8 +148,8 @@ func validName(name string) bool {
 	return ok
 }
 
-// Plain reports whether payloads are stored as JSON without transforms, so that callers can skip
-// this package.
+// Plain reports whether payloads are stored as JSON without transforms. In that case callers can
+// skip this package.
 func (c *Codec) Plain() bool { return len(c.chain) == 0 && c.format == payload.JSON }
 
 // MaxPlain returns the largest value in bytes.
@@ -158,7 +158,7 @@ func (c *Codec) MaxPlain() int { return c.maxPlain }
 // Blobs returns the store of large payloads; nil without an offload.
 func (c *Codec) Blobs() payload.Store { return c.blobs }
 
-// CheckType returns why values of a type could not be read back unchanged; nil when they could.
+// CheckType says why values of a type could not be read back unchanged. It returns nil if they can.
 func (c *Codec) CheckType(t reflect.Type) error {
 	if tc, ok := c.format.(payload.TypeChecker); ok {
 		return tc.CheckType(t)
@@ -166,11 +166,11 @@ func (c *Codec) CheckType(t reflect.Type) error {
 	return nil
 }
 
-// overhead is how many bytes a stored payload may be larger than its value.
+// overhead is how many bytes larger than its value a stored payload may be.
 const overhead = 1 << 10
 
-// MaxStored returns the largest payload in the store, if values may have most bytes; 0 is the
-// default limit of 2 MiB.
+// MaxStored returns the size of the largest payload in the store, if values may have up to most
+// bytes. If most is 0, it is the default limit of 2 MiB.
 func MaxStored(s payload.Codec, most int) int {
 	if len(s.Chain) == 0 && (s.Format == nil || s.Format == payload.JSON) {
 		return most
@@ -187,7 +187,7 @@ func (c *Codec) Marshal(v any) (model.Payload, error) {
 	return model.Payload{Data: data, Encoding: encodingName(c.format.Name())}, nil
 }
 
-// Unmarshal decodes a value after Open.
+// Unmarshal decodes a value that Open has returned.
 func (c *Codec) Unmarshal(plain model.Payload, v any) error {
 	name := plain.Encoding
 	if name == model.JSON {
@@ -203,8 +203,7 @@ func (c *Codec) Unmarshal(plain model.Payload, v any) error {
 	return nil
 }
 
-// redact removes quotations of a hidden value from an error, because errors are logged and
-// stored.
+// redact removes quotations of a hidden value from an error, because errors are logged and stored.
 func (c *Codec) redact(err error, v any) error {
 	if c.digest == nil {
 		return err
@@ -244,20 +243,21 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 	return model.Payload{Data: data, Encoding: encodingName(name)}, nil
 }
 
-// SealStart is Seal for the input of an execution, with a sum for the comparison with a repeated
-// start. The sum of a hidden input depends on its execution, so that equal inputs of two executions
-// have different sums.
+// SealStart is Seal for the input of an execution. It adds a sum, with which the engine compares
+// the input of a repeated start. The sum of a hidden input depends on its execution, so that equal
+// inputs of two executions have different sums.
 func (c *Codec) SealStart(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "start", a, plain)
 }
 
-// SealRequest is Seal for the content of a request with an id, with a sum for the comparison with a
-// repetition. The sum of a hidden value depends on its target.
+// SealRequest is Seal for the content of a request with an id. It adds a sum, with which the engine
+// compares a repeated request. The sum of a hidden value depends on the target of the request.
 func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "request", a, plain)
 }
 
-// sealSummed is Seal with a sum of the plain value, if the sealed bytes cannot be compared.
+// sealSummed is Seal with a sum of the plain value. It adds the sum only if the sealed bytes cannot
+// be compared.
 func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, plain model.Payload) (model.Payload, error) {
 	p, err := c.Seal(ctx, plain)
 	if err != nil || p.Encoding == plain.Encoding {
@@ -277,7 +277,8 @@ func (c *Codec) Identity(plain model.Payload) []byte {
 	return c.digest(frame("step", string(plain.Data)))
 }
 
-// frame joins texts with their lengths, so that different parts give different results.
+// frame joins texts together with their lengths, so that different lists of parts never give the
+// same result.
 func frame(parts ...string) []byte {
 	var b []byte
 	for _, p := range parts {
@@ -311,7 +312,7 @@ func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error
 	return model.Payload{Data: data, Encoding: encodingName(names[0])}, nil
 }
 
-// classify separates errors that trying again can solve from others.
+// classify separates errors that another attempt can solve from other errors.
 func classify(what string, err error) error {
 	kind := fault.Unavailable
 	for _, permanent := range []error{payload.ErrNoKey, payload.ErrDamaged, payload.ErrNotFound} {

@@ -41,13 +41,13 @@ func open(t testing.TB, s payload.Codec) *codec.Codec {
 	return c
 }
 
-// everything returns all transforms.
+// everything returns one transform of each kind.
 func everything(t testing.TB, dir string) []payload.Transform {
 	return []payload.Transform{zstd.Compress(40), payload.Encrypt(keys(t, "k1")), payload.Offload(payload.Dir(dir), 200)}
 }
 
-// Whatever chain writes a value, a codec that knows its parts can read it, even if that codec
-// writes in another way.
+// A codec can read a value that any chain has written, if the codec knows the parts of the chain.
+// It may use another chain for writing.
 func TestEveryChainRoundTrips(t *testing.T) {
 	t.Parallel()
 	all := everything(t, t.TempDir())
@@ -97,8 +97,8 @@ func TestEveryChainRoundTrips(t *testing.T) {
 	}
 }
 
-// Inputs are compared by content, even if one was written before compression or offloading was
-// switched on. Hidden inputs are comparable only within the same execution.
+// Inputs are compared by content, even if one of them was written before compression or offloading
+// was switched on. Hidden inputs can be compared only within the same execution.
 func TestComparison(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// A stored payload is refused if any byte has changed, including the name of its encoding.
+// A stored payload is refused if any byte of it, or of the name of its encoding, has changed.
 func TestEveryChangeIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, chain := range map[string][]payload.Transform{
@@ -183,8 +183,8 @@ func TestEveryChangeIsNoticed(t *testing.T) {
 	}
 }
 
-// An error about an unreadable payload says what is missing, and whether an operator must act or
-// trying again may help.
+// The error for an unreadable payload says what is missing. Its kind says whether an operator must
+// act or another attempt may help.
 func TestWhyItCannotBeRead(t *testing.T) {
 	t.Parallel()
 	c := open(t, payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys(t, "k1"))}})
@@ -212,7 +212,7 @@ func TestWhyItCannotBeRead(t *testing.T) {
 	}
 }
 
-// broken is a transform that fails.
+// broken is a transform that always fails.
 type broken struct {
 	err  error
 	name string
@@ -250,7 +250,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// Errors of encoding and decoding may quote values, except where values are hidden.
+// Errors of encoding and decoding may quote values, unless the values are hidden.
 func TestErrorsAreDiscreet(t *testing.T) {
 	t.Parallel()
 	c := open(t, payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys(t, "k1"))}})
@@ -270,7 +270,8 @@ type quoting string
 
 func (q quoting) MarshalText() ([]byte, error) { return nil, fmt.Errorf("%s is no card", string(q)) }
 
-// Steps are recognised by their input. If that is hidden, so is the identity of the step.
+// Steps are recognised by their input. If the input is hidden, the identity of the step hides it
+// too.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	plain := model.Payload{Data: []byte(`"4111 1111"`)}

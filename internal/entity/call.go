@@ -11,21 +11,21 @@ import (
 
 // Type is the code of an entity or of a service.
 type Type struct {
-	// Calls are its operations, views or RPCs, by name.
+	// Calls are the operations, views or RPCs, by name.
 	Calls map[string]Handler
-	// State reads and writes its state; nil for a service, which has none.
+	// State reads and writes the state. It is nil for a service, which has no state.
 	State *State
 }
 
 // Handler is the code of an operation, a view or an RPC.
 type Handler struct {
-	// View passes a copy of the state to the code. Changes of the copy are dropped.
+	// View passes a copy of the state to the code. The worker drops changes of the copy.
 	View bool
 	// Limit is how long a call may take; zero for no limit. After that time the context of the call
-	// ends. If the code does not return a little later, the worker abandons the call.
+	// ends. If the code does not return within lateBy after that, the worker abandons the call.
 	Limit time.Duration
-	// Run makes a call. state is the value that State.New or State.Decode returned, for the code to
-	// change; nil for services. The returned payload has its stored form.
+	// Run executes a call. state is the value that State.New or State.Decode returned, and the code
+	// may change it; nil for services. The returned payload has its stored form.
 	Run func(c *Call, state any) (model.Payload, error)
 }
 
@@ -33,7 +33,7 @@ type Handler struct {
 type State struct {
 	// New returns the state of an entity that does not exist yet.
 	New func() any
-	// Open reverses Seal. An error means that it is impossible, also later.
+	// Open reverses Seal. An error means that the state can never be opened, not even later.
 	Open func(ctx context.Context, p model.Payload) (model.Payload, error)
 	// Decode and Encode are inverses of each other. Equal states have equal encodings.
 	Decode func(plain model.Payload) (any, error)
@@ -46,8 +46,8 @@ type State struct {
 // MaxMessages is how many messages one call may send.
 const MaxMessages = 10_000
 
-// Call is a call whose code runs. It is safe for concurrent use. It has no effect after the code
-// has returned.
+// Call is a call whose code runs. It is safe for concurrent use. After the code has returned, its
+// methods have no effect.
 type Call struct {
 	model.OperationCall
 
@@ -64,12 +64,12 @@ type Call struct {
 	over     bool
 }
 
-// Context ends when the worker no longer waits for the call, and when the call has reached its
-// limit.
+// Context returns a context that ends when the worker no longer waits for the call, and when the
+// call has reached its limit.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Stream begins a stream of items for the caller, and returns at once. The code of the stream runs
-// in parallel with all calls.
+// Stream starts a stream of items for the caller, and does not wait for it. The code of the stream
+// runs in parallel with all calls.
 func (c *Call) Stream(id string, code StreamFunc) error {
 	if c.streams == nil || c.streams.outlet == nil {
 		return fault.New(fault.Unavailable, "%s of %s: this process has no way to send the items of a stream", c.Name, c.Entity)
@@ -101,17 +101,18 @@ func (c *Call) Send(m model.Message) error {
 	return nil
 }
 
-// unmade is the error of a handler that could not begin its call.
+// unmade is the error of a handler that could not start its call.
 type unmade struct{ error }
 
-// Unmade marks the error of a call that the code of this build cannot make, for example because it
-// cannot read the input. A one-way call is then kept as a dead letter.
+// Unmade marks the error of a call that the code of this build cannot execute, for example because
+// it cannot read the input. The engine keeps such a one-way call as a dead letter.
 func Unmade(err error) error { return unmade{err} }
 
 // Unwrap returns the error for errors.As.
 func (u unmade) Unwrap() error { return u.error }
 
-// end closes the call and returns what it has done. Later sends and deletes have no effect.
+// end closes the call and returns its messages and whether it deleted the state. Later sends and
+// deletes have no effect.
 func (c *Call) end() (messages []model.Message, deleted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,41 +15,41 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// longTogether is how long a worker makes calls for one commit. Quick calls share a commit. A slow
-// call ends it, so that earlier callers do not wait for the slow call and their work is not at
-// risk.
+// longTogether is how long a worker runs calls for one commit. Quick calls share a commit. A slow
+// call ends the shared commit, so that the earlier callers do not wait for later calls, and the
+// work of their calls is not at risk.
 const longTogether = 20 * time.Millisecond
 
-// handover is a set of Operations while their calls are made.
+// handover is a set of Operations while the worker runs their calls.
 type handover struct {
 	o    *model.Operations
 	code Type
 	name string          // of the entity or service, for errors
 	ctx  context.Context //nolint:containedctx // it is the unit of work
-	stop func() bool     // reports whether to make no further call
+	stop func() bool     // reports whether to start no further call
 	time limits
 
 	streams *streams
-	// freed says that the hand-over has given up its slot although its code runs. gone says that
-	// the code has returned after it was abandoned. See Worker.leave.
+	// freed says that the hand-over has given up its slot although its code still runs. gone says
+	// that the code has returned after the worker abandoned it. See Worker.leave.
 	freed, gone bool
 
 	results []model.OperationResult
 	sent    int           // messages of the calls so far
-	was     model.Payload // the state that was handed over, encoded
-	plain   model.Payload // the state that the last success has left; meaningless unless exists
+	was     model.Payload // the encoded state at the start of the hand-over
+	plain   model.Payload // the encoded state after the last successful call; meaningless unless exists
 	exists  bool
-	state   any // the same, decoded, for the next call; nil when it must be decoded first
+	state   any // plain, decoded for the next call; nil if it must be decoded first
 }
 
-// run makes the calls.
+// run executes the calls.
 func (h *handover) run() {
 	if h.stop() {
 		return
 	}
 
 	if f := h.open(); f != nil {
-		if h.ctx.Err() == nil { // otherwise the worker closes, and the state may be readable
+		if h.ctx.Err() == nil { // otherwise the worker closes, and another worker may be able to read the state
 			h.results = allUnmade(h.o, f)
 		}
 		return
@@ -57,7 +57,7 @@ func (h *handover) run() {
 
 	began := time.Now()
 	for i := range h.o.Calls {
-		// One commit carries at most about MaxMessages messages, and what was done in longTogether.
+		// One commit has at most about MaxMessages messages, and the calls of about longTogether.
 		// The engine hands the other calls over again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded() || time.Since(began) >= longTogether) {
 			return
@@ -70,8 +70,8 @@ func (h *handover) run() {
 	}
 }
 
-// answerInterrupted answers the call whose code has ended its goroutine. The calls behind it were
-// not made.
+// answerInterrupted answers the call whose code has ended its goroutine. The worker has not run the
+// calls after it.
 func (h *handover) answerInterrupted() {
 	if c, ok := h.time.end(); ok && c != nil {
 		c.end()
@@ -79,20 +79,21 @@ func (h *handover) answerInterrupted() {
 	}
 }
 
-// allUnmade answers every call with a failure that has nothing to do with the calls themselves.
+// allUnmade answers every call with the same failure. The failure has nothing to do with the calls
+// themselves.
 func allUnmade(o *model.Operations, f *model.Failure) []model.OperationResult {
 	return slices.Repeat([]model.OperationResult{{Failure: f, Unmade: true}}, len(o.Calls))
 }
 
-// catchPanic turns a panic in user code into a failure: handlers, encoders of values, and payload
-// settings.
+// catchPanic turns a panic in user code into a failure. User code is handlers, encoders of values,
+// and payload settings.
 func catchPanic(f **model.Failure) {
 	if v := recover(); v != nil {
 		*f = replay.PanicFailure(v)
 	}
 }
 
-// open reads the state that was handed over.
+// open reads the state that the engine handed over.
 func (h *handover) open() (f *model.Failure) {
 	defer catchPanic(&f)
 	if h.code.State == nil || !h.o.Exists {
@@ -127,8 +128,8 @@ func (h *handover) corruptFailure(err error) *model.Failure {
 	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so it is not changed: %w", h.name, h.o.Entity.Key, err))
 }
 
-// call makes one call. It reports false when the call was abandoned: from then on the goroutine
-// that reports it owns the hand-over.
+// call runs one call. It returns false if the worker has abandoned the call. In that case the
+// goroutine that reports the call owns the hand-over.
 func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	handler, known := h.code.Calls[oc.Name]
 	if !known {
@@ -145,13 +146,13 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	messages, deleted := c.end()
 
 	if f != nil {
-		h.state = nil // drop what the call has done to it
+		h.state = nil // drop the changes that the call has made to the state
 		return model.OperationResult{Failure: f, Unmade: !made}, true
 	}
 
 	switch {
 	case handler.View:
-		h.state = nil // drop its copy
+		h.state = nil // drop the copy of the view
 	case deleted:
 		h.state, h.exists = nil, false
 	default:
@@ -162,8 +163,8 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	return model.OperationResult{Output: out, Messages: messages}, true
 }
 
-// attempt runs the code of a call, and encodes the state that it has left. made says whether this
-// build could make the call.
+// attempt runs the code of a call, and encodes the state after it. made says whether this build
+// could run the call.
 func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, made bool, f *model.Failure) {
 	defer catchPanic(&f)
 	if f = h.load(); f != nil {
@@ -195,7 +196,7 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 func (h *handover) lateFailure(c *Call, limit time.Duration) *model.Failure {
 	left := "and has changed nothing"
 	if h.code.State == nil {
-		left = "and may have done its work or not" // what an RPC has done is unknown here
+		left = "and may have done its work or not" // the worker does not know what an RPC has done
 	}
 	if h.time.cause() == ErrInterrupted { //nolint:errorlint // it is not wrapped
 		return &model.Failure{
@@ -206,7 +207,7 @@ func (h *handover) lateFailure(c *Call, limit time.Duration) *model.Failure {
 	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, %s", c.Name, h.name, h.o.Entity.Key, limit, left))
 }
 
-// leave ends the hand-over while the code of a call still runs. The calls before it keep their
+// leave ends the hand-over while the code of a call still runs. The earlier calls keep their
 // results. The code has its own copy of the state, which is dropped.
 func (h *handover) leave(c *Call, limit time.Duration) model.Operated {
 	c.end()
@@ -225,9 +226,9 @@ func (h *handover) report() model.Operated {
 	switch {
 	case f == nil:
 		r.Changed, r.Exists, r.State = true, h.exists, state
-	case h.ctx.Err() != nil: // the worker shuts down: the engine hands the calls out again
+	case h.ctx.Err() != nil: // the worker shuts down, and the engine hands the calls out again
 		r.Results = nil
-	default: // the state cannot be stored, so all calls that led to it fail
+	default: // the state cannot be stored, so all calls that changed it fail
 		for i := range r.Results {
 			if r.Results[i].Failure == nil {
 				r.Results[i] = model.OperationResult{Failure: f}
@@ -260,7 +261,7 @@ func listNames[V any](m map[string]V) string {
 		return "nothing"
 	}
 	names := slices.Sorted(maps.Keys(m))
-	for i, name := range names { // as users write them
+	for i, name := range names { // without the prefixes, as users write the names
 		names[i] = strings.TrimPrefix(strings.TrimPrefix(name, model.EntityPrefix), model.ServicePrefix)
 	}
 	return strings.Join(names, ", ")

@@ -15,7 +15,8 @@ import (
 )
 
 // An interrupted call fails with its own kind and changes nothing, whether its code notices the end
-// of its context or not. Calls before it count, and the next hand-over makes the calls behind it.
+// of its context or not. Earlier calls keep their results, and the next hand-over runs the later
+// calls.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -61,7 +62,7 @@ func TestInterrupt(t *testing.T) {
 					t.Error(diff)
 				}
 
-				// An interruption that comes too late concerns no later call.
+				// An interruption that comes too late does not affect later calls.
 				w.Interrupt(model.Interruption{Entity: one, Generation: 7, Call: model.AnyCall})
 				w.Operate(operations(`sealed {"N":2}`, "add"))
 				<-s.arrived
@@ -78,7 +79,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Code without a time limit can be interrupted too, and learns the cause.
+// An operator can also interrupt code without a time limit, and the code gets the cause.
 func TestInterruptWithoutLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,40 +9,40 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// lateBy is how long a call that has reached its limit may still take to return. Its context has
-// ended, and most code notices that.
+// lateBy is how long a call may still take to return after it has reached its limit. Its context
+// has ended, and most code notices that.
 const lateBy = time.Second
 
-// Why the context of a call has ended.
+// The reasons for which the context of a call ends.
 var (
 	errLimit = errors.New("the call has reached its time limit")
 	// ErrInterrupted is the cause if an operator has interrupted the call.
 	ErrInterrupted = errors.New("an operator interrupted the call")
 )
 
-// limits watches the time of the calls of a hand-over, which are made one after the other. It has
-// one timer and one context for all of them. After a call has exceeded its limit, the hand-over
-// makes no further call. If its code does not return, the watcher owns the hand-over, and the
-// goroutine of the code must not touch it again.
+// limits watches the time of the calls of a hand-over, which run one after the other. It has one
+// timer and one context for all of them. After a call has exceeded its limit, the hand-over starts
+// no further call. If the code of the call does not return, abandon takes over the hand-over, and
+// the goroutine of the code must not touch it again.
 type limits struct {
-	// abandon is called, on its own goroutine, when the code of a call does not return.
+	// abandon is called, on its own goroutine, if the code of a call does not return.
 	abandon func(c *Call, limit time.Duration)
 
 	mu      sync.Mutex
 	current *Call // the call whose code runs
-	number  int   // of the current call in the hand-over
+	number  int   // the index of the current call in the hand-over
 	limit   time.Duration
-	due     time.Time // when to look at the current call
-	late    bool      // its context has ended
-	why     error     // the cause of that
-	left    bool      // it was abandoned: abandon owns the hand-over
+	due     time.Time // when look must check the current call
+	late    bool      // the context of the current call has ended
+	why     error     // why its context has ended
+	left    bool      // the call was abandoned, and abandon owns the hand-over
 	timer   *time.Timer
 	ctx     context.Context //nolint:containedctx // context of the calls
 	cancel  context.CancelCauseFunc
 }
 
-// begin notes that the code of a call begins, and returns its context. Without a limit, only an
-// interruption ends it.
+// begin notes that the code of a call starts, and returns the context of the call. Without a limit,
+// only an interruption ends that context.
 func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +69,8 @@ func (l *limits) lookIn(d time.Duration) {
 	}
 }
 
-// interrupt ends the context of the running call if it has this index in the hand-over, or if the
-// index is AnyCall. It reports whether it did.
+// interrupt ends the context of the running call if call is its index in the hand-over or AnyCall.
+// It reports whether it ended the context.
 func (l *limits) interrupt(call int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,14 +89,14 @@ func (l *limits) cutOff(why error) {
 	l.lookIn(lateBy)
 }
 
-// cause returns why the context of the last call has ended; nil if it has not.
+// cause returns why the context of the last call has ended; nil if it has not ended.
 func (l *limits) cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.why
 }
 
-// end notes that the code has returned. It reports false when the call was abandoned.
+// end notes that the code has returned. ok is false if the call was abandoned.
 func (l *limits) end() (c *Call, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,12 +128,12 @@ func (l *limits) release() {
 	}
 }
 
-// look runs when the timer fires. It ends the context of the call. If the code still does not
+// look runs when the timer fires. It first ends the context of the call. If the code still does not
 // return, the next look abandons the call.
 func (l *limits) look() {
 	l.mu.Lock()
 	c, limit := l.current, l.limit
-	// The call has returned. If another one has begun, it has set the timer.
+	// The call has returned. If another call has started, it has set the timer again.
 	if c == nil || time.Now().Before(l.due) {
 		l.mu.Unlock()
 		return

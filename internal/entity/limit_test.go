@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// limitedType returns counters with slow operations: one that notices the end of its context, and
-// one that does not return before the test releases it and then does everything that it must not.
+// limitedType returns counters with slow operations. One of them notices the end of its context.
+// Another returns only when the test releases it, and then does everything that it must not do.
 func limitedType(release <-chan struct{}, over chan<- error) entity.Type {
 	const limit = time.Minute
 	slow := func(run func(c *entity.Call, s *count) (model.Payload, error)) entity.Handler {
@@ -33,7 +33,7 @@ func limitedType(release <-chan struct{}, over chan<- error) entity.Type {
 			return model.Payload{}, c.Context().Err()
 		}),
 		"tardy": slow(func(c *entity.Call, s *count) (model.Payload, error) {
-			<-c.Context().Done() // and succeeds a moment later
+			<-c.Context().Done() // succeeds a moment after its context has ended
 			s.N -= 99
 			return model.Payload{Data: []byte("tardy")}, nil
 		}),
@@ -52,8 +52,8 @@ func limitedType(release <-chan struct{}, over chan<- error) entity.Type {
 	return t
 }
 
-// A call that exceeds its limit fails with its own kind and changes nothing. Calls before it count,
-// and the next hand-over makes the calls behind it.
+// A call that exceeds its limit fails with its own kind and changes nothing. Earlier calls keep
+// their results, and the next hand-over runs the later calls.
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -121,8 +121,8 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// Code that does not return has no slot. But there may be only as many such calls as slots: then
-// the worker waits for them.
+// Code that does not return loses its slot. But only as many calls as there are slots may run
+// without a slot. Further code that does not return keeps its slot.
 func TestRunawaysAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestRunawaysAreBounded(t *testing.T) {
 	})
 }
 
-// The engine does not know what the code of a service has done, so it does not claim that nothing
-// was done.
+// The engine does not know what the code of a service has done, so the error does not claim that
+// nothing has changed.
 func TestTimeLimitOfAService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

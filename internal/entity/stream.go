@@ -12,33 +12,34 @@ import (
 
 // Bounds of the streams of a worker.
 const (
-	// DefaultStreams is how many streams a worker runs at once. Each has a copy of the state of its
-	// entity.
+	// DefaultStreams is how many streams a worker runs at the same time. Each stream has a copy of
+	// the state of its entity.
 	DefaultStreams = 1_000
-	// quiet is how long a worker waits for the next item before it listens for the end of the
-	// stream.
+	// quiet is how long a worker waits for the next item before it asks the owner whether the
+	// stream has ended.
 	quiet = 50 * time.Millisecond
-	// patience is how long a worker tries to reach the owner, and retryAfter how long it waits
-	// before it tries again. The owner waits for longer than that.
+	// patience is how long a worker tries to reach the owner. retryAfter is how long it waits
+	// between two attempts. The owner waits longer than patience for a silent worker.
 	patience   = 30 * time.Second
 	retryAfter = 100 * time.Millisecond
-	// farewell is how long a worker that closes tries to tell the callers of its streams.
+	// farewell is how long a closing worker tries to tell the callers of its streams that it
+	// closes.
 	farewell = 2 * time.Second
 )
 
-// Why the context of the code of a stream has ended.
+// The reasons for which the context of the code of a stream ends.
 var (
 	errLeft    = fault.New(fault.Canceled, "the caller of the stream no longer reads it, or the entity has moved to another process: %w", replay.ErrCanceled)
 	errClosing = fault.New(fault.Unavailable, "the process that runs the stream is closing; read the stream again")
 )
 
-// Outlet takes the items of streams to the owner of their entity; see api.Entities.
+// Outlet sends the items of streams to the owner of their entity; see api.Entities.
 type Outlet interface {
-	// SendItems sends items, and returns the number of the last one that the owner has.
+	// SendItems sends items, and returns the number of the last item that the owner has.
 	SendItems(ctx context.Context, r model.ItemsSend) (int64, error)
 }
 
-// StreamFunc is the code of a stream. It runs after the call that began the stream has returned.
+// StreamFunc is the code of a stream. It runs after the call that started the stream has returned.
 // send waits while the caller is too far behind, and fails once the stream is over.
 type StreamFunc func(ctx context.Context, send func(model.Payload) error) error
 
@@ -61,8 +62,8 @@ func newStreams(cfg *Config) *streams {
 	return s
 }
 
-// begin starts a stream, which takes no slot. Its code runs in parallel with the calls until it
-// returns.
+// begin starts a stream, which takes no slot. The code of the stream runs in parallel with the
+// calls until it returns.
 func (s *streams) begin(entity model.Address, id string, code StreamFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +85,7 @@ func (s *streams) begin(entity model.Address, id string, code StreamFunc) error 
 	return nil
 }
 
-// close ends all streams. Their callers learn why.
+// close ends all streams. Their callers get the reason.
 func (s *streams) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -110,14 +111,14 @@ func (s *streams) wait(ctx context.Context) error {
 	}
 }
 
-// outflow sends the items of one stream. The code adds items, and a pump sends them while the code
+// outflow sends the items of one stream. The code adds items, and pump sends them while the code
 // continues.
 type outflow struct {
 	outlet Outlet
 	entity model.Address
 	id     string
 
-	changed, room chan struct{} // have room for one signal: to the pump, and to the code
+	changed, room chan struct{} // each holds one signal: changed for pump, room for the code
 
 	mu      sync.Mutex
 	first   int64 // number of the first item that the owner does not have
@@ -125,10 +126,10 @@ type outflow struct {
 	bytes   int
 	ended   bool // the code has returned
 	failure *model.Failure
-	over    error // why no item can be sent; nil while it can
+	over    error // why no further item can be sent; nil while the stream is open
 }
 
-// run runs the code of a stream, and sends its items and how it ended. ctx ends when the worker
+// run runs the code of a stream, and sends its items and its outcome. ctx ends when the worker
 // closes.
 func (o *outflow) run(ctx context.Context, code StreamFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
@@ -149,7 +150,7 @@ func (o *outflow) run(ctx context.Context, code StreamFunc) {
 	f = o.execute(inner, code)
 }
 
-// sayGoodbye ends the stream if the worker closes before the code is done. The caller gets the
+// sayGoodbye ends the stream if the worker closes before the code has returned. The caller gets the
 // items that the owner has, and then an error.
 func (o *outflow) sayGoodbye(ctx context.Context, why error) {
 	if why != errClosing { //nolint:errorlint // it is not wrapped
@@ -160,7 +161,7 @@ func (o *outflow) sayGoodbye(ctx context.Context, why error) {
 	o.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	_, _ = o.outlet.SendItems(ctx, r) // otherwise the owner finds out that the worker is silent
+	_, _ = o.outlet.SendItems(ctx, r) // if this fails, the owner notices that the worker is silent
 }
 
 // execute runs the code and returns how it failed.
@@ -200,7 +201,7 @@ func (o *outflow) send(ctx context.Context, p model.Payload) error {
 	}
 }
 
-// finish notes how the code has ended.
+// finish records how the code has ended.
 func (o *outflow) finish(f *model.Failure) {
 	o.mu.Lock()
 	o.ended, o.failure = true, f
@@ -208,7 +209,7 @@ func (o *outflow) finish(f *model.Failure) {
 	signal(o.changed)
 }
 
-// end notes that no item can be sent any longer.
+// end records why no further item can be sent.
 func (o *outflow) end(why error) {
 	o.mu.Lock()
 	o.over, o.items, o.bytes = why, nil, 0
@@ -216,7 +217,7 @@ func (o *outflow) end(why error) {
 	signal(o.room)
 }
 
-// signal wakes the other side, or lets its next wait return at once.
+// signal wakes the other side, or makes its next wait return immediately.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -224,7 +225,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// pump sends items until the owner has them all and knows how the stream ended.
+// pump sends items until the owner has all items and knows how the stream ended.
 func (o *outflow) pump(ctx context.Context) error {
 	for {
 		r := o.batch()
@@ -262,7 +263,7 @@ func (o *outflow) sendItems(ctx context.Context, r model.ItemsSend) (int64, erro
 	}
 }
 
-// whyOver returns what the code learns from an error of the outlet.
+// whyOver turns an error of the outlet into the error that the code gets.
 func whyOver(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -275,7 +276,7 @@ func whyOver(ctx context.Context, err error) error {
 	return err
 }
 
-// batch returns what is to be sent.
+// batch returns the items to send next.
 func (o *outflow) batch() model.ItemsSend {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -286,7 +287,7 @@ func (o *outflow) batch() model.ItemsSend {
 	return r
 }
 
-// drop forgets the items that the owner has.
+// drop forgets the items that the owner already has.
 func (o *outflow) drop(last int64) {
 	o.mu.Lock()
 	for len(o.items) > 0 && o.first <= last {
@@ -298,8 +299,8 @@ func (o *outflow) drop(last int64) {
 	signal(o.room)
 }
 
-// listen waits for the next item. If that takes longer than a moment, it tells the owner that the
-// code still runs, and learns from the owner when the caller leaves.
+// listen waits for the next item. If that takes longer than quiet, it tells the owner that the code
+// still runs, and learns from the owner whether the caller has left.
 func (o *outflow) listen(ctx context.Context) error {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -324,7 +325,7 @@ func (o *outflow) listen(ctx context.Context) error {
 	case <-o.changed:
 		cancel()
 		<-done
-		// If the owner could not be reached just now, the next request tries again.
+		// If the owner could not be reached, the next request tries again.
 		if err == nil || ctx.Err() == nil && (fault.Is(err, fault.Canceled) || fault.Is(err, fault.Unavailable)) {
 			return nil
 		}

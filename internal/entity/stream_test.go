@@ -17,12 +17,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// outlet is the owner of the entity, whose answers may be lost.
+// outlet is the owner of the entity. Some of its answers get lost.
 type outlet struct {
 	*replies.Buffers
 
 	mu   sync.Mutex
-	lose int // how many answers are still to be lost
+	lose int // how many more answers get lost
 	away atomic.Bool
 }
 
@@ -33,7 +33,7 @@ func (o *outlet) SendItems(ctx context.Context, r model.ItemsSend) (int64, error
 	last, err := o.Send(ctx, &r)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err == nil && o.lose > 0 && len(r.Items) > 0 { // repeat the request, as remote does
+	if err == nil && o.lose > 0 && len(r.Items) > 0 { // repeat the request, as package remote does
 		o.lose--
 		return o.Send(ctx, &r)
 	}
@@ -78,7 +78,7 @@ func (s *streaming) begin(id string) *model.Failure {
 	return all[len(all)-1].Results[0].Failure
 }
 
-// read takes items until the end.
+// read reads items until the stream ends.
 func (s *streaming) read(id string) (items []string, f *model.Failure, err error) {
 	for at := s.at(id, model.TakeNext); ; {
 		page, err := s.out.Take(s.t.Context(), at)
@@ -95,8 +95,8 @@ func (s *streaming) read(id string) (items []string, f *model.Failure, err error
 	}
 }
 
-// A worker that cannot reach the owner for a while sends its items later. It sends both the items
-// that it had at first and the items that the code added while the worker tried to say that the
+// If a worker cannot reach the owner for a while, it sends its items later. It sends both the items
+// that it had at first and the items that the code added while the worker tried to report that the
 // code still runs.
 func TestStreamWaitsForTheOwner(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestStreamWaitsForTheOwner(t *testing.T) {
 	}
 }
 
-// Items arrive once and in order, also when answers are lost and the code is slow.
+// Items arrive once and in order, even if answers get lost and the code is slow.
 func TestStreamItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestStreamItems(t *testing.T) {
 		s := newStreaming(t, 0, func(_ context.Context, send func(model.Payload) error) error {
 			for i := range n {
 				if i%70 == 0 {
-					time.Sleep(3 * time.Minute) // longer than a silent worker is trusted
+					time.Sleep(3 * time.Minute) // longer than the owner waits for a silent worker
 				}
 				if err := send(model.Payload{Data: fmt.Append(nil, i)}); err != nil {
 					return err
@@ -159,8 +159,8 @@ func TestStreamItems(t *testing.T) {
 	})
 }
 
-// The streams of a worker are bounded. A worker that closes ends them and tells their callers, even
-// if they read nothing, and waits for their code.
+// The number of streams of a worker is limited. When a worker closes, it ends its streams and tells
+// the callers, even callers that read nothing, and waits for the code of the streams.
 func TestStreamsOfAWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,8 +206,7 @@ func TestStreamsOfAWorker(t *testing.T) {
 	})
 }
 
-// A worker that closes does not wait forever for code that ignores its context, and reports such
-// code.
+// A closing worker does not wait forever for code that ignores its context. It reports such code.
 func TestStreamThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +229,7 @@ func TestStreamThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// The code learns at once that its caller leaves.
+// The code learns immediately that its caller leaves.
 func TestStreamCallerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,17 +14,17 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Config configures a worker. Optional fields that are zero have their defaults.
+// Config configures a worker. A zero optional field means its default.
 type Config struct {
 	// Types are the entities and services by type, including the prefix.
 	Types map[string]Type
-	// Slots is how many hand-overs run at once. The default is 128.
+	// Slots is how many hand-overs run at the same time. The default is 128.
 	Slots int
-	// Logger receives warnings for operators. By default the worker does not log.
+	// Logger receives warnings for operators. Without it the worker does not log.
 	Logger *slog.Logger
-	// Outlet takes the items of streams. Without one, no stream can begin.
+	// Outlet sends the items of streams. Without it, no stream can start.
 	Outlet Outlet
-	// Streams is how many streams run at once. The default is DefaultStreams.
+	// Streams is how many streams run at the same time. The default is DefaultStreams.
 	Streams int
 	// Base is the root of the contexts of all calls. The default is context.Background().
 	Base context.Context //nolint:containedctx // it is one
@@ -44,14 +44,14 @@ type Worker struct {
 	session  api.EntitySession
 	line     []*model.Operations // hand-overs that wait for a slot
 	busy     int                 // slots that are in use
-	runaway  int                 // hand-overs without a slot whose code has not returned, see leave
+	runaway  int                 // hand-overs that lost their slot and whose code has not returned, see leave
 	draining bool
-	idle     chan struct{} // closed when no slot is in use, while draining; nil before
-	// running are the hand-overs whose calls are made, by generation
+	idle     chan struct{} // closed when no slot is in use; nil unless the worker drains
+	// running has the hand-overs whose calls run, by generation.
 	running map[uint64]*handover
 }
 
-// New returns a worker. It accepts calls at once, and holds back its reports until Serve.
+// New returns a worker. It accepts calls immediately, and keeps its reports until Serve.
 func New(cfg Config) *Worker {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 128
@@ -71,7 +71,7 @@ func New(cfg Config) *Worker {
 	return w
 }
 
-// Capacity returns how many hand-overs the worker takes at once.
+// Capacity returns how many hand-overs the worker runs at the same time.
 func (w *Worker) Capacity() int { return w.cfg.Slots }
 
 // Serve gives the worker the session that receives its reports.
@@ -86,7 +86,7 @@ func (w *Worker) Serve(s api.EntitySession) {
 func (w *Worker) Operate(o model.Operations) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.busy == w.cfg.Slots && !w.draining { // a draining worker only gives back
+	if w.busy == w.cfg.Slots && !w.draining { // a draining worker only gives hand-overs back
 		w.line = append(w.line, &o)
 		return
 	}
@@ -99,13 +99,13 @@ func (w *Worker) start(o *model.Operations) {
 	go w.execute(o)
 }
 
-// execute makes the calls of a hand-over and reports them, whatever their code does.
+// execute runs the calls of a hand-over and reports them, whatever their code does.
 func (w *Worker) execute(o *model.Operations) {
 	name := strings.TrimPrefix(strings.TrimPrefix(o.Entity.Type, model.EntityPrefix), model.ServicePrefix)
 	code, known := w.cfg.Types[o.Entity.Type]
 	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allUnmade(o, replay.ExitFailure("what reads and writes the state of "+name))}
 
-	// The deferred functions report even when a handler ends its goroutine.
+	// The deferred functions report even if a handler ends its goroutine.
 	var h *handover
 	defer func() {
 		if h != nil {
@@ -129,7 +129,7 @@ func (w *Worker) execute(o *model.Operations) {
 	defer w.forget(h)
 	returned := false
 	defer func() {
-		// a handler has ended its goroutine
+		// A handler has ended its goroutine.
 		if running, left := h.time.runState(); !returned && running && !left {
 			h.answerInterrupted()
 			r = h.report()
@@ -159,9 +159,9 @@ func (w *Worker) forget(h *handover) {
 	}
 }
 
-// Interrupt ends the context of a call that runs, with the cause ErrInterrupted. The call fails
-// when its code returns the error of the context, or a moment later when the code does not return.
-// The worker ignores an interruption of a call that does not run.
+// Interrupt ends the context of a running call, with the cause ErrInterrupted. The call fails when
+// its code returns the error of the context. If the code does not return, the call fails a moment
+// later. The worker ignores an interruption of a call that does not run.
 func (w *Worker) Interrupt(i model.Interruption) {
 	w.mu.Lock()
 	h := w.running[i.Generation]
@@ -171,8 +171,9 @@ func (w *Worker) Interrupt(i model.Interruption) {
 	}
 }
 
-// leave reports a hand-over whose code does not return, so that the calls behind it are made. The
-// code loses its slot, unless there are already as many such hand-overs as slots.
+// leave reports a hand-over whose code does not return, so that the engine hands the later calls
+// over again. The hand-over gives up its slot, unless there are already as many such hand-overs as
+// slots.
 func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
 	w.log.Warn("a call ignores the end of its context; the worker abandons it and drops its result", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
 	w.report(h.leave(c, limit))
@@ -197,7 +198,7 @@ func (w *Worker) noteReturned(h *handover) {
 	}
 }
 
-// isDraining reports whether the worker makes no further calls.
+// isDraining reports whether the worker starts no further calls.
 func (w *Worker) isDraining() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +213,7 @@ func (w *Worker) finish(r model.Operated) {
 	w.free()
 }
 
-// report sends a report, as soon as there is a session.
+// report sends a report. It waits until there is a session.
 func (w *Worker) report(r model.Operated) {
 	select {
 	case <-w.joined:
@@ -243,15 +244,15 @@ func (w *Worker) rest() {
 	}
 }
 
-// Close waits until the running calls end, or ctx does. It gives back calls that have not begun, so
-// that another worker makes them, and leaves the session. An error says that calls were abandoned:
-// they are made again, and their code may still run. Streams end at once, with an error for their
-// callers.
+// Close waits until the running calls end, or until ctx ends. It gives back calls that have not
+// started, so that another worker runs them, and leaves the session. An error says that Close has
+// abandoned calls: the engine runs them again, and their code may still run here. Streams end
+// immediately, and their callers get an error.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.draining = true
 	for _, o := range w.line {
-		w.start(o) // which gives it back
+		w.start(o) // start gives the hand-over back, because the worker drains
 	}
 	w.line = nil
 	session := w.session

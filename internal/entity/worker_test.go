@@ -54,7 +54,7 @@ func (s *session) results() []model.Operated {
 	return s.reports
 }
 
-// count is the state of the entities here.
+// count is the state of the entities in this test.
 type count struct {
 	N      int
 	Passed map[string]bool `json:",omitempty"`
@@ -65,8 +65,8 @@ type mute struct{ text *string }
 
 func (m mute) Error() string { return *m.text }
 
-// counters returns entities whose operations do what their names say. Each operation changes the
-// state and sends a message first, so that a failure has something to undo.
+// counters returns entities whose operations do what their names say. Each operation first changes
+// the state and sends a message, so that there is something to undo if it fails.
 func counters(more map[string]entity.Handler) entity.Type {
 	op := func(then func(c *entity.Call, s *count) error) entity.Handler {
 		return entity.Handler{Run: func(c *entity.Call, state any) (model.Payload, error) {
@@ -150,7 +150,8 @@ func operations(state string, names ...string) model.Operations {
 	return o
 }
 
-// operate returns the report of a hand-over to a new worker, in virtual time: the calls take none.
+// operate returns the report of a hand-over to a new worker. It runs in virtual time, and the calls
+// take no time.
 func operate(t *testing.T, code entity.Type, o model.Operations) (r model.Operated) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { r = report(t, code, o) })
@@ -300,7 +301,7 @@ func TestMessagesCarryTheTrace(t *testing.T) {
 	}
 }
 
-// A call that has returned no longer sends or deletes.
+// A call that has returned can no longer send or delete.
 func TestCallIsOver(t *testing.T) {
 	t.Parallel()
 	var kept *entity.Call
@@ -333,7 +334,7 @@ func TestCallSendsNotForEver(t *testing.T) {
 }
 
 // Quick calls share a commit. A call that takes long ends the hand-over, so that its caller does
-// not wait for the calls behind it.
+// not wait for later calls.
 func TestSlowCallsShareNoCommit(t *testing.T) {
 	t.Parallel()
 	slow := entity.Handler{Run: func(*entity.Call, any) (model.Payload, error) {
@@ -352,7 +353,7 @@ func TestSlowCallsShareNoCommit(t *testing.T) {
 	}
 }
 
-// gate returns an operation that returns when the test opens it.
+// gate returns an operation that does not return until the test opens it.
 func gate() (h entity.Handler, begun chan string, open chan struct{}) {
 	begun, open = make(chan string, 100), make(chan struct{})
 	return entity.Handler{Run: func(c *entity.Call, _ any) (model.Payload, error) {
@@ -396,7 +397,8 @@ func TestHandOversWaitInLine(t *testing.T) {
 	})
 }
 
-// Calls that a closing worker has not begun are not made: they are in the report, without a result.
+// A closing worker does not run calls that it has not started. Their hand-over is reported without
+// their results.
 func TestCloseGivesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -448,7 +450,8 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// Calls that arrive before the session are made, and reported when the session is there.
+// Calls that arrive before the session run immediately. The worker reports them when there is a
+// session.
 func TestCallsBeforeServe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,9 @@
 // Package fault classifies errors by what the caller can do about them.
 //
-// An error that leaves one of our packages carries one Kind. Callers add where it happened with
-// fmt.Errorf("…: %w", err), which keeps the kind. Each API translates kinds to gRPC codes, HTTP
-// statuses or exit codes in one table. The text is a lower-case sentence that names the object. A
-// Hint tells a person what to do next.
+// An error that leaves one of our packages has one Kind. Callers add the place with fmt.Errorf("…:
+// %w", err), which keeps the kind. Each API translates kinds to gRPC codes, HTTP statuses or exit
+// codes in one table. The text is a lower-case sentence that names the object. A Hint tells a
+// person what to do next.
 package fault
 
 import (
@@ -16,24 +16,25 @@ import (
 // Kind says what the caller can do about an error.
 type Kind uint8
 
-// The kinds. The zero Kind means that an error was not classified, which callers treat as Internal.
+// The kinds. The zero Kind is the kind of an error that was not classified. Callers treat it as
+// Internal.
 const (
 	Unclassified    Kind = iota
-	NotFound             // the thing does not exist, or not for this tenant
-	AlreadyExists        // it exists, and the call requires that it does not
-	Invalid              // the request itself is wrong; repeating it cannot help
+	NotFound             // the object does not exist, or does not exist for this tenant
+	AlreadyExists        // the object exists, but the call requires that it does not
+	Invalid              // the request itself is wrong; another attempt cannot help
 	Conflict             // the request contradicts what is stored
-	Denied               // authenticated, but not allowed
-	Unauthenticated      // no valid credential
+	Denied               // the caller is authenticated but not allowed
+	Unauthenticated      // the caller has no valid credential
 	Exhausted            // a bound is reached; try later
 	Unavailable          // the store or the owner cannot be reached; try again
 	Canceled             // the caller or an operator gave up
 	Timeout              // a deadline passed
 	Blocked              // the execution cannot continue until an operator changes something
 	Corrupt              // stored data cannot be decoded
-	Internal             // a bug of ours
-	NotOwned             // another worker has the claim by now, or it is over
-	WrongType            // a value does not fit the type that the code reads it as
+	Internal             // a bug in Perdure
+	NotOwned             // another worker has the claim now, or the claim has ended
+	WrongType            // a value does not fit the type that the code expects
 )
 
 var kindNames = [...]string{
@@ -90,7 +91,7 @@ func (e *Error) Is(target error) bool {
 	return ok && slices.Contains(s.kinds, e.Kind)
 }
 
-// Sentinel matches errors of some kinds in errors.Is. It is for users, who do not see kinds.
+// Sentinel matches errors of some kinds in errors.Is. Users have sentinels instead of kinds.
 type Sentinel struct {
 	text  string
 	kinds []Kind
@@ -123,8 +124,8 @@ func WithHint(err error, format string, args ...any) error {
 	return &Error{Kind: KindOf(err), Text: err.Error(), Cause: hidden{err}, Hint: fmt.Sprintf(format, args...)}
 }
 
-// KindOf returns the kind of the outermost classified error in the chain. Context errors have their
-// own kinds; anything else is Internal. KindOf(nil) is Unclassified.
+// KindOf returns the kind of the outermost classified error in the chain. Context errors have kinds
+// of their own; all other errors are Internal. KindOf(nil) is Unclassified.
 func KindOf(err error) Kind {
 	if err == nil {
 		return Unclassified

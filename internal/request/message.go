@@ -82,7 +82,8 @@ func (l Limits) Settle(r *api.SettleRequest) (*model.Message, error) {
 	}, v.Err()
 }
 
-// Order validates an order to an execution and returns its message.
+// Order validates an order, such as a cancel or pause request, to an execution and returns its
+// message.
 func (l Limits) Order(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
 	v := l.Check(kind.String())
 	v.Address(r.Target.Address)

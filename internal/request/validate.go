@@ -1,6 +1,6 @@
 // Package request has the rules of requests: what a valid request looks like, and which message it
 // becomes. The service and the client of a server use the same rules, so that both refuse the same
-// requests with the same words.
+// requests with the same texts.
 package request
 
 import (
@@ -72,7 +72,7 @@ func fine(s string, most int) bool {
 		return false
 	}
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f { // not plain ASCII: look closer
+		if c := s[i]; c < ' ' || c >= 0x7f { // not plain ASCII: check all characters
 			return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 		}
 	}
@@ -124,8 +124,8 @@ func (v *Validator) Address(a model.Address) {
 	v.Text("the key", a.Key, v.limits.Key)
 }
 
-// Workflow checks the address of an execution that must be a workflow, because only workflow code
-// has what the request is about.
+// Workflow checks the address of an execution that must be a workflow. what names the feature that
+// only workflow code has.
 func (v *Validator) Workflow(a model.Address, what string) {
 	v.Address(a)
 	if strings.HasPrefix(a.Type, model.TaskPrefix) {
@@ -137,7 +137,7 @@ func (v *Validator) Workflow(a model.Address, what string) {
 }
 
 // NoBatch refuses the address of a batch job. A batch job acts with the rights of the caller that
-// asked for it, so only the call for batch jobs starts one.
+// started it, so only the call for batch jobs may start one.
 func (v *Validator) NoBatch(a model.Address) {
 	if a.Type == model.BatchType {
 		v.Wrong("%s is a batch job: start a batch to begin one", a)
@@ -222,7 +222,7 @@ func (v *Validator) Terms(r *api.StartRequest) {
 	}
 }
 
-// Task checks whether a start is that of a task, and then its spec.
+// Task checks whether a start is the start of a task. If it is, Task also checks the spec.
 func (v *Validator) Task(r *api.StartRequest) {
 	t := r.Task
 	switch kind, named := strings.CutPrefix(r.Address.Type, model.TaskPrefix); {

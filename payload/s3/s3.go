@@ -26,15 +26,15 @@ type Config struct {
 	Bucket string
 	// Prefix begins the names of all objects, followed by a slash; may be empty.
 	Prefix string
-	// Region of the bucket. If it is empty, the client asks the server.
+	// Region is the region of the bucket. If it is empty, the client asks the server.
 	Region string
-	// AccessKey and SecretKey are the credentials. If both are empty, Open takes them from the
-	// environment (AWS_ACCESS_KEY_ID and so on), from the shared credentials file, or from the role
-	// of the machine, in this order.
+	// AccessKey and SecretKey are the credentials. If both are empty, Open tries the environment
+	// (AWS_ACCESS_KEY_ID and so on), then the shared credentials file, then the role of the
+	// machine.
 	AccessKey, SecretKey string
 	// SessionToken belongs to temporary credentials; may be empty.
 	SessionToken string
-	// Insecure uses HTTP instead of HTTPS. For tests.
+	// Insecure uses HTTP instead of HTTPS. Use it only for tests.
 	Insecure bool
 	// Transport makes the requests. The default is the transport of the client library.
 	Transport http.RoundTripper
@@ -43,7 +43,7 @@ type Config struct {
 // String names the bucket, without the credentials.
 func (c Config) String() string { return fmt.Sprintf("s3 bucket %s at %s", c.Bucket, c.Endpoint) }
 
-// GoString is String, so that %#v does not print credentials either.
+// GoString returns the same text as String, so that %#v does not print credentials either.
 func (c Config) GoString() string { return c.String() }
 
 // Open connects to an object store and checks that the bucket exists.
@@ -97,7 +97,7 @@ type bucket struct {
 
 func (b *bucket) Put(ctx context.Context, key string, data []byte) error {
 	_, err := b.client.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{
-		// The server checks the MD5 and refuses data that was damaged on its way.
+		// The server checks the MD5 and refuses data that was damaged on the way.
 		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
 	})
 	return err

@@ -18,7 +18,7 @@ import (
 
 const secretKey = "wJalrXUtnFEMI-K7MDENG"
 
-// serve runs an object store and returns how to reach it.
+// serve runs an object store and returns the Config that reaches it.
 func serve(t *testing.T) (*server, s3.Config) {
 	t.Helper()
 	s := &server{t: t, bucket: "blobs", region: "eu-central-1", access: "AKIA", secret: secretKey, objects: map[string]object{}, page: 3}
@@ -99,7 +99,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Offload works on it, and notices changes.
+// Offload works on an S3 store, and detects changed blobs.
 func TestOffload(t *testing.T) {
 	t.Parallel()
 	srv, cfg := serve(t)

@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// server is a small object store with one bucket. It refuses what a real one refuses: a request
-// without the right signature (it computes the signature itself, by the published rules of version
-// 4), an old one, and a body that does not match its checksum.
+// server is a small object store with one bucket. Like a real store, it refuses a request without
+// the right signature, an old request, and a body that does not match its checksum. It computes the
+// signature itself, by the published rules of version 4.
 type server struct {
 	t              *testing.T
 	bucket, region string
@@ -29,7 +29,7 @@ type server struct {
 	mu      sync.Mutex
 	objects map[string]object
 	page    int                     // keys of one page of a listing
-	fault   func(*http.Request) int // an HTTP status to answer with instead, 0 for none
+	fault   func(*http.Request) int // returns an HTTP status to answer with instead, or 0
 }
 
 // with changes the server between requests.
@@ -142,7 +142,8 @@ func (s *server) list(w http.ResponseWriter, q url.Values) {
 	_ = xml.NewEncoder(w).Encode(out)
 }
 
-// unsigned returns why the signature of a request is wrong; empty when it is right.
+// unsigned says why the signature of a request is wrong. It returns an empty text if the signature
+// is right.
 func (s *server) unsigned(r *http.Request, body []byte) string {
 	fields, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !ok {

@@ -46,7 +46,8 @@ func TestOnlyWhenSmaller(t *testing.T) {
 	}
 }
 
-// A payload that was changed is refused, or still has the same content. It never becomes another.
+// A changed payload is either refused or still has the same content. Its content never becomes
+// different.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	z := zstd.Compress(0)

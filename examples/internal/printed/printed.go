@@ -1,5 +1,5 @@
 // Package printed helps the tests of the examples. It records the output of a program and compares
-// it with the expected output. It makes no promises to other programs.
+// it with the expected output. Only these tests should use it.
 package printed
 
 import (

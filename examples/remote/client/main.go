@@ -1,4 +1,5 @@
-// Command client orders something from the shop. It has none of the code: a worker runs it.
+// Command client orders something from the shop. It has no code of the shop: a worker runs that
+// code.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package shop is what the worker and the client share: names and types, without any code.
+// Package shop has the names and types that the worker and the client share. It has no code.
 package shop
 
 import "github.com/perdure/perdure"
@@ -9,8 +9,8 @@ type Order struct {
 	Cents    int
 }
 
-// The contract of the two programs. The worker binds code to these names; the client only calls
-// them.
+// These are the contract between the two programs. The worker binds code to these names; the client
+// only calls them.
 var (
 	Checkout = perdure.DeclareWorkflow[Order, string]("checkout")
 	Charge   = perdure.DeclareActivity[Order, string]("charge")

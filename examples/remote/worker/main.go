@@ -1,4 +1,4 @@
-// Command worker has the code of the shop. It connects to a server, which gives it the work.
+// Command worker has the code of the shop. It connects to a server, and the server gives it work.
 //
 //	perdure dev                          # in one terminal
 //	go run ./examples/remote/worker      # in another one
@@ -44,8 +44,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return app.Wait(ctx)
 }
 
-// checkout charges a cheap order at once, and asks for an approval before it charges an expensive
-// one.
+// checkout charges a cheap order immediately. It asks for an approval before it charges an
+// expensive order.
 func checkout(ctx perdure.WorkflowCtx, o shop.Order) (string, error) {
 	if o.Cents > 10_000 {
 		by, err := shop.Approved.Receive(ctx)

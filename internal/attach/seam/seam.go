@@ -1,5 +1,5 @@
-// Package seam passes the constructor of package perdure to internal/attach, so that users do not
-// see it.
+// Package seam passes the constructor of package perdure to internal/attach. It exists so that
+// users do not see the constructor.
 //
 // Package perdure imports seam and calls Set once, when it is initialised. Package attach imports
 // both and calls Get. No other package uses seam. It has type parameters because it cannot import
@@ -21,29 +21,28 @@ import (
 )
 
 // Config says how to join an app with an engine. D is perdure.Definition, T is perdure.TaskConfig.
-// A zero field has the default that its comment names.
+// A zero field means the default in its comment.
 type Config[D, T any] struct {
-	// Backend is the engine that the app speaks to.
+	// Backend is the engine that the app uses.
 	Backend api.Backend
-	// Tenant is the tenant that the app works in. Every address that the app uses is in it. It must
-	// be set: the package that opens the backend knows it.
+	// Tenant is the tenant that the app works in. Every address that the app uses is in this
+	// tenant. It must be set: the package that opens the backend knows it.
 	Tenant string
-	// Served says that the engine itself runs the built-in workflows, such as schedules. Otherwise
-	// the app does.
+	// Served says that the engine itself runs the built-in workflows, such as schedules. If it is
+	// false, the app runs them.
 	Served bool
 	// Logger of the app. Nil logs nothing.
 	Logger *slog.Logger
-	// IdleAfter is how long a parked execution stays in memory; 5 s.
+	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000. It is also how many
-	// executions this process works on at once. Others go to another process, or wait with the
-	// reason no_slot. An execution that waits for a timer, a message, a child or a queued task does
-	// not count.
+	// MaxLoaded is how many executions this process keeps in memory, and works on, at the same
+	// time; 10,000. Further executions go to another process, or wait with the reason no_slot. An
+	// execution that waits for a timer, a message, a child or a queued task does not count.
 	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at once; 1,024.
+	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
-	// MaxCalls is how many keys of entities and services have calls that run at once in this
-	// process; 128. Calls of other keys go to another process, or wait with the reason no_slot.
+	// MaxCalls is for how many keys of entities and services this process runs calls at the same
+	// time; 128. Calls of further keys go to another process, or wait with the reason no_slot.
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
@@ -60,12 +59,13 @@ type Config[D, T any] struct {
 	// PruneSchedules deletes the schedules that an app of this Name applied and that this app does
 	// not define.
 	PruneSchedules bool
-	// Meter counts what the app does, and Tracer creates spans for it. Nil counts and traces
-	// nothing.
+	// Meter counts what the app does, and Tracer creates spans for it. If they are nil, the app
+	// counts nothing and creates no spans.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Process describes this process, and ProcessGone reports whether a described process is
-	// provably gone. Singletons use them. Without them, only leases count.
+	// Process describes this process. ProcessGone reports whether a described process is provably
+	// gone. Singletons use them. Without them, a singleton waits until the lease of a dead process
+	// ends.
 	Process     string
 	ProcessGone func(process string) bool
 	// OnClosing runs when Close is called, before the workers leave.
@@ -86,8 +86,8 @@ type Connect = func(ctx context.Context, address string) (net.Conn, error)
 type Constructors[A, D, T any] struct {
 	// Open builds an app from a backend and definitions.
 	Open func(ctx context.Context, cfg Config[D, T], defs ...D) (A, error)
-	// Dial is perdure.Dial with the settings of cfg, over connections that connect opens. OnClose
-	// runs after the connection is closed.
+	// Dial does the same as perdure.Dial, with the settings of cfg and over connections that
+	// connect opens. OnClose runs after the connection is closed.
 	Dial func(ctx context.Context, cfg Config[D, T], url string, connect Connect, defs ...D) (A, error)
 	// Replay runs the code of definitions against an exported history.
 	Replay func(ctx context.Context, cfg Config[D, T], history io.Reader, defs ...D) error
@@ -99,6 +99,6 @@ var constructors any
 // Set stores the constructors.
 func Set[A, D, T any](c Constructors[A, D, T]) { constructors = c }
 
-// Get returns the constructors. It panics when the type parameters differ from those given to Set,
-// which would be a mistake in package attach.
+// Get returns the constructors. It panics if the type parameters differ from the type parameters of
+// Set, which would be a mistake in package attach.
 func Get[A, D, T any]() Constructors[A, D, T] { return constructors.(Constructors[A, D, T]) }
