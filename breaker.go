@@ -43,12 +43,12 @@ func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
 
-// Reset closes a circuit breaker, and ends a pause of it.
+// Reset closes a circuit breaker. If it is paused, Reset ends the pause.
 func (b Breakers) Reset(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.ResetBreaker(ctx, b.app.host.tenant, name))
 }
 
-// Pause stops all tasks at a circuit breaker until the time until. A time in the past ends the
+// Pause stops all tasks at a circuit breaker until the given time. A time in the past ends the
 // pause. Like Trip, Pause returns ErrNotFound for an unknown name.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
@@ -68,7 +68,7 @@ func (b Breakers) Rules(ctx context.Context) ([]BreakerRule, error) {
 	return rules, public(err)
 }
 
-// SetRule creates a rule for circuit breakers, or changes the one of that name.
+// SetRule creates a rule for circuit breakers, or changes the rule of that name.
 func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
 	return public(b.app.cfg.Backend.SetBreaker(ctx, b.app.host.tenant, api.Breaker(r)))
 }

@@ -21,7 +21,7 @@ func Cron(line, zone string) Cadence { return Cadence{cron: line, zone: zone} }
 // hour. The shortest interval is a second.
 func Every(d time.Duration) Cadence {
 	if d == 0 {
-		d = -1 // no interval at all is 0; Open reports -1 as a mistake
+		d = -1 // 0 would mean that no interval is set; Open refuses -1
 	}
 	return Cadence{every: d}
 }

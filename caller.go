@@ -10,9 +10,9 @@ import (
 // EntityCtx and a transaction (App.InTx, InPgx) are Senders.
 type Sender interface{ sender() outlet }
 
-// Caller can also wait for an answer. Client and WorkflowCtx are Callers. A transaction is not one,
-// because nothing happens before it commits. An EntityCtx is not one, because an entity that waits
-// would block its other calls.
+// Caller can also wait for an answer. Client and WorkflowCtx are Callers. A transaction is not a
+// Caller, because nothing happens before it commits. An EntityCtx is not a Caller, because an
+// entity that waits would block its other calls.
 type Caller interface {
 	Sender
 	caller() inlet

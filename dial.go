@@ -16,15 +16,15 @@ import (
 )
 
 // Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server
-// on this machine. A zero field has the default that its comment names.
+// on this machine. A zero field means the default in its comment.
 type Dialer struct {
 	// Token is the key with which this program authenticates. Leave it empty for a server that
 	// needs no key, such as perdure dev. Dial refuses to send the token in plain text to another
 	// machine.
 	Token string
-	// TLS of the connection. Nil trusts the roots of the system.
+	// TLS has the TLS settings of the connection. Nil trusts the roots of the system.
 	TLS *tls.Config
-	// PlainText turns off TLS, also for servers on other machines. Other machines in the network
+	// PlainText turns off TLS, even for servers on other machines. Other machines in the network
 	// can then read everything, so use it only in networks that you trust.
 	PlainText bool
 	// Tenant chooses the tenant. Only an admin key may choose; every other key belongs to one
@@ -52,8 +52,9 @@ type Dialer struct {
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
-	// MaxCalls is for how many keys of entities and services this process runs calls at the same
-	// time; 128. Calls of further keys go to another process, or wait with the reason no_slot.
+	// MaxCalls is how many keys of entities and services may have running calls in this process at
+	// the same time; 128. Calls of further keys go to another process, or wait with the reason
+	// no_slot.
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own.
 	MaxPayload int
@@ -62,7 +63,7 @@ type Dialer struct {
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
-	// Tasks is how this process executes tasks, if it has the code of activities with a queue.
+	// Tasks says how this process executes tasks, if it has the code of activities with a queue.
 	Tasks TaskConfig
 	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
 	// processes of the version that started an execution continue it.

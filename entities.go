@@ -36,9 +36,11 @@ type EntityFilter struct {
 	// Expired selects only entities whose state has expired but is not removed yet. Without
 	// Expired, Find leaves these entities out.
 	Expired bool
-	// The last change was at ChangedFrom or later, and before ChangedTo.
+	// ChangedFrom and ChangedTo select entities whose last change was at ChangedFrom or later, and
+	// before ChangedTo.
 	ChangedFrom, ChangedTo time.Time
-	// The number of changes is at least MinVersion and at most MaxVersion.
+	// MinVersion and MaxVersion select entities that have changed at least MinVersion times and at
+	// most MaxVersion times.
 	MinVersion, MaxVersion int64
 }
 
@@ -58,7 +60,8 @@ func (e Entities) Find(ctx context.Context, f EntityFilter) iter.Seq2[EntityInfo
 }
 
 // Describe returns the committed state of an entity, its lock and its waiting calls. It does not
-// wait for operations or locks. For an entity that does not exist, it returns no error.
+// wait for operations or locks. For an entity that does not exist, it returns an EntityInfo without
+// a state, and no error.
 func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo, err error) {
 	defer publish(&err)
 	to, err := ref.address(e.app.host.tenant)

@@ -12,7 +12,7 @@ type Execution[O any] struct{ Ref Ref }
 
 func (e Execution[O]) target() Ref { return e.Ref }
 
-// String is the text form of the Ref.
+// String returns the text form of the Ref.
 func (e Execution[O]) String() string { return e.Ref.String() }
 
 // Result waits until the execution ends and returns its result or its error. If the Ref names a
@@ -95,7 +95,7 @@ type Outcome[O any] struct {
 	Reason string // why it makes no progress, while it is open
 }
 
-// String is for people.
+// String returns a short text for people.
 func (o Outcome[O]) String() string {
 	switch {
 	case o.Err != nil:

@@ -34,7 +34,7 @@ func HashKey[K any](v K) Key {
 	return hashJSON(data)
 }
 
-// String is the text of the key.
+// String returns the text of the key.
 func (k Key) String() string { return k.id }
 
 func (k Key) applyStart(o *startOptions) {
@@ -114,7 +114,7 @@ func numbers(v any) any {
 }
 
 // number returns the value of a JSON number: an integer if possible, otherwise a float. If both
-// would lose digits, it returns the digits as text. Otherwise two different keys could become one.
+// would lose digits, it returns the digits as text, so that two different keys cannot become one.
 func number(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {

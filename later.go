@@ -11,16 +11,16 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// SendLater is Send at a later time, given by StartDelay or StartAt. It returns when the call is
-// durable. Until that time the call is an execution of the built-in workflow perdure.send. Cancel
-// of the returned execution withdraws the call, unless the call has already been sent. Result
-// reports what happened: it returns ErrCanceled if the operation will never run, and nil if the
-// call is in the mailbox or has run.
+// SendLater stores a call and sends it at a later time, given by StartDelay or StartAt. It returns
+// when the call is durable. Until the call is sent, it is an execution of the built-in workflow
+// perdure.send. Cancel of the returned execution withdraws the call, unless the call has already
+// been sent. Result reports what happened: it returns ErrCanceled if the operation will never run,
+// and nil if the call is in the mailbox or has run.
 //
 // A Key names the call: a second SendLater under the same key is the same call, and LaterCall(key)
 // finds it. A RequestID does the same for one entity and operation. Without a Key and a RequestID,
 // every SendLater is a new call. From a workflow SendLater is a step, and the engine makes the call
-// even if the workflow ends before that time.
+// even if the workflow ends before the call is sent.
 //
 // If the mailbox of the entity is full, the call waits and tries again. If the engine refuses the
 // call for another reason, the execution fails with that reason.
@@ -28,8 +28,8 @@ func (o *Operation[I, O]) SendLater(s Sender, key string, in I, opts ...StartOpt
 	return sendLater(s, laterCall{&o.to, key, opts}, in)
 }
 
-// SendLater is Send at a later time, as for operations. The engine stores the call even if the RPC
-// is not Persisted.
+// SendLater stores a call and sends it at a later time, as for operations. The engine stores the
+// call even if the RPC is not Persisted.
 func (r *RPC[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (Execution[Void], error) {
 	return sendLater(s, laterCall{&r.to, key, opts}, in)
 }

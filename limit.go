@@ -100,8 +100,8 @@ type LimitInfo struct {
 	// limit without keys has one use without a key. A process that does not answer within seconds
 	// is left out.
 	Uses []LimitUse
-	// Others counts the keys that Uses leaves out. Uses has at most a thousand keys: the keys that
-	// most tasks wait for.
+	// Others counts the keys that Uses leaves out. Uses has at most a thousand keys: the keys with
+	// the most waiting tasks.
 	Others OtherKeys
 }
 

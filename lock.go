@@ -32,10 +32,10 @@ type LockSet []EntityRef
 // engine locks the entities of every set in the same order, so executions that lock several
 // entities never deadlock.
 //
-// The locks end when fn returns, fails or panics, and at the latest with the run, in the same
-// commit. A crash does not end them. If the deadline of ctx or a cancellation ends the wait for the
-// locks, Lock returns the error of ctx, fn does not run, and nothing stays locked. Otherwise Lock
-// returns the error of fn. If fn fails, the engine undoes nothing.
+// The locks end when fn returns, fails or panics. If the run ends before that, they end in the same
+// commit as the run. A crash does not end them. If the deadline of ctx or a cancellation ends the
+// wait for the locks, Lock returns the error of ctx, fn does not run, and nothing stays locked.
+// Otherwise Lock returns the error of fn. If fn fails, the engine undoes nothing.
 //
 // Inside fn, these return ErrInvalid and record nothing: another Lock; a call of an entity that is
 // not in the set; a Send to an entity in the set; a second call of an entity before the first is

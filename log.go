@@ -59,7 +59,7 @@ var attributes = slog.HandlerOptions{
 
 func (l *taskLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelDebug }
 
-// Handle writes every line to its own buffer. A value may produce its text with code of the user,
+// Handle uses a separate buffer for every line, because user code may produce the text of a value,
 // and that code may log too.
 func (l *taskLog) Handle(ctx context.Context, r slog.Record) error {
 	item := model.TaskItem{Kind: model.ItemLog, Level: int16(max(min(r.Level, 1000), -1000))}

@@ -7,20 +7,21 @@ package perdure
 // replay. So they must depend only on the input, the events and the fields of the machine. A panic
 // fails the execution.
 type Machine interface {
-	// OnStart is called first.
+	// The engine calls OnStart first.
 	OnStart() Actions
-	// OnActivityCompleted is called when a scheduled activity has completed.
+	// The engine calls OnActivityCompleted when a scheduled activity has completed.
 	OnActivityCompleted(ActivityCompleted) Actions
-	// OnActivityFailed is called when a scheduled activity has failed and has no further attempts.
+	// The engine calls OnActivityFailed when a scheduled activity has failed and has no further
+	// attempts.
 	OnActivityFailed(ActivityFailed) Actions
-	// OnTimerFired is called when a timer fires.
+	// The engine calls OnTimerFired when a timer fires.
 	OnTimerFired(TimerFired) Actions
-	// OnSignal is called for every signal of any name.
+	// The engine calls OnSignal for every signal, whatever its name.
 	OnSignal(SignalReceived) Actions
-	// OnChildClosed is called when a child has ended in any way.
+	// The engine calls OnChildClosed when a child has ended, whether it completed or not.
 	OnChildClosed(ChildClosed) Actions
-	// OnCancel is called at most once, when a caller cancels the execution. Pending activities,
-	// timers and children continue. The machine may undo what it did and end with
+	// The engine calls OnCancel at most once, when a caller cancels the execution. Pending
+	// activities, timers and children continue. The machine may undo what it did and end with
 	// Fail(ErrCanceled), or it may continue.
 	OnCancel(reason string) Actions
 }

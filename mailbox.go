@@ -73,8 +73,8 @@ func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (cal
 	return calls, err
 }
 
-// ErrInterrupted is the error of a call that an operator interrupted, and the cause of the end of
-// its context. The operation has changed nothing.
+// ErrInterrupted is the error of a call that an operator interrupted, and the cause with which its
+// context ended. The operation has changed nothing.
 var ErrInterrupted = entity.ErrInterrupted
 
 // ErrDropped is the error of a call that an operator dropped from the mailbox of its entity. The

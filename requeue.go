@@ -113,7 +113,7 @@ func WithInput[I any](in I) RequeueOption {
 	})
 }
 
-// RequeueAgain also requeues a task that was requeued before, if the task of that requeue has
+// RequeueAgain also requeues a task that was requeued before, if the earlier requeued task has
 // ended.
 func RequeueAgain() RequeueOption {
 	return requeueOption(func(o *requeueOptions) { o.request.Again = true })

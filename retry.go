@@ -23,8 +23,8 @@ type RetryPolicy struct {
 	MaxAttempts int
 	// Initial is the pause after the first attempt (1 s). Max is the longest pause (1 min).
 	Initial, Max time.Duration
-	// Coefficient multiplies the pause after each attempt (2). Jitter varies the pause by up to
-	// that share in both directions, from 0 to 1 (0).
+	// Coefficient multiplies the pause after each attempt (2). Jitter, from 0 to 1, is the share by
+	// which a pause may be longer or shorter (0).
 	Coefficient, Jitter float64
 	// Except selects errors after which no attempt follows, as if they were Permanent.
 	Except []ErrorKind

@@ -68,7 +68,7 @@ func (s *Schedule) Delete(c Caller) error {
 	return err
 }
 
-// Next returns the n fire times of the definition that follow the time after. It does not read the
+// Next returns the first n fire times of the definition after the given time. It does not read the
 // store.
 func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	spec := s.opts.spec
@@ -136,8 +136,8 @@ func (p Overlap) applySchedule(o *scheduleOptions) {
 }
 
 // CatchUp is how late a fire time may still fire, for example because no process was running; 24 h
-// by default. A fire time that is later than that does not fire; ScheduleInfo.Missed counts it. If
-// several fire times are late, the newest ones fire: as many as Overlap allows, and at most 100.
+// by default. A fire time that is too late does not fire; ScheduleInfo.Missed counts it. If several
+// fire times are late, the newest ones fire: as many as Overlap allows, and at most 100.
 func CatchUp(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) {
 		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
@@ -147,7 +147,7 @@ func CatchUp(d time.Duration) ScheduleOption {
 }
 
 // Jitter delays each fire time by up to d, so that many schedules do not start at the same moment.
-// The delay of one fire time is always the same. The default is 0.
+// A given fire time always has the same delay. The default is 0.
 func Jitter(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.spec.Jitter = schedule.Duration(d) })
 }

@@ -31,7 +31,7 @@ func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 type ScheduleInfo struct {
 	Name    string
 	When    string // the cron line and its zone, or the interval
-	Job     string // name of the workflow
+	Job     string // name of the workflow or activity
 	Overlap string
 	CatchUp time.Duration
 	Jitter  time.Duration

@@ -31,7 +31,7 @@ type StreamItem struct {
 	Text string
 	// Share is the progress of the task, from 0 to 1.
 	Share float64
-	// Value is JSON, whatever the kind. It is nil when the value is stored in another form that
+	// Value is JSON for every kind of item. It is nil when the value is stored in another form that
 	// this app cannot decode.
 	Value []byte
 	// ValueIs says how the value is stored.

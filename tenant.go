@@ -33,12 +33,13 @@ func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 // Allowance is how much of the system a tenant may use. A zero field sets no bound. See
 // docs/tenants.md.
 type Allowance struct {
-	// OpenExecutions is how many executions may be open when a client starts another one. If more
-	// are open, the start returns ErrExhausted.
+	// OpenExecutions is how many executions may be open when a client starts another one. If that
+	// many are open, the start returns ErrExhausted.
 	OpenExecutions int64
 	// StartsPerSecond is how many executions clients may start per second on each node.
 	StartsPerSecond int64
-	// Weight is the share among tenants whose tasks wait for the same workers. Zero means 1.
+	// Weight is the share of this tenant, relative to other tenants whose tasks wait for the same
+	// workers. Zero means 1.
 	Weight int
 	// Retention is how long the engine keeps closed executions whose workflow has no Retain. Zero
 	// means the setting of the node.

@@ -8,11 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// TxSource begins transactions of type T on a database of the user. SQL or Pgx makes one. The
-// database may be that of the engine or another one.
+// TxSource begins transactions of type T on a database of the user. SQL or Pgx makes one. It may be
+// the database of the engine or another database.
 type TxSource[T any] struct{ db *userdb.Database }
 
-// SQL uses a database/sql pool of PostgreSQL or SQLite. Open finds out which one it is.
+// SQL uses a database/sql pool of PostgreSQL or SQLite. Open finds out which of the two it is.
 func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	if db == nil {
 		return TxSource[*sql.Tx]{}

@@ -59,7 +59,7 @@ func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 }
 
 // DropAll drops the signals of a name that the code of an execution has not received, oldest first,
-// and returns how many it dropped. It may not drop signals that arrive during the call. The history
+// and returns how many it dropped. Signals that arrive during the call may remain. The history
 // keeps the reason. DropAll works page by page. If it returns an error, the signals that it has
 // counted are gone, and you can call it again for the others. Like Skip, it may return ErrConflict.
 func (s Signals) DropAll(ctx context.Context, t Target, name, reason string) (dropped int, err error) {

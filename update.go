@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Update is the typed name of a request to the code of an execution. The code can validate it and
-// answers it, and the engine stores it.
+// Update is the typed name of a request to the code of an execution. The code can validate the
+// request and answers it, and the engine stores it.
 type Update[I, O any] struct{ name string }
 
 // NewUpdate names an update.

@@ -83,7 +83,7 @@ func (a *App) Watch(ctx context.Context, q WatchQuery) iter.Seq2[Change, error] 
 
 // WatchQuery selects changes. All conditions must hold; a zero field sets no condition.
 type WatchQuery struct {
-	// Classes of changes: execution, task, entity, worker, setting.
+	// Classes selects classes of changes: execution, task, entity, worker, setting.
 	Classes []string
 	// Workflows selects executions of these workflows and their tasks. "task:" and the name of an
 	// activity selects the tasks of that activity. "entity:" and the name of an entity selects the
@@ -143,7 +143,7 @@ type Change struct {
 	Status Status
 	// Reason is the code of the reason why an execution waits or is blocked.
 	Reason string
-	// Locked says that a section holds the lock of an entity.
+	// Locked says that a workflow holds the lock of an entity.
 	Locked bool
 	// Seq is the position of the last event of the execution; 0 if the change does not say it.
 	Seq  int64

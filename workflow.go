@@ -48,7 +48,7 @@ func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	return &c
 }
 
-// Bind joins a declared workflow with its code, for Open.
+// Bind joins a declared workflow with its code. Pass the Binding to Open.
 func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 	return Binding{w.definition(fn, true, callerPosition())}
 }

@@ -23,7 +23,7 @@ func (ctx WorkflowCtx) Self() Ref {
 	return Ref{Workflow: a.Type, Key: a.Key, Run: run.String()}
 }
 
-// Sleep waits until d has passed or the scope ends. The timer is durable: time also counts while no
+// Sleep waits until d has passed or the scope ends. The timer is durable: it also runs while no
 // process runs.
 func (ctx WorkflowCtx) Sleep(d time.Duration) error { return remote(ctx.x.Sleep(d)) }
 
@@ -84,8 +84,8 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 }
 
 // WaitUpdates waits until the handlers of all updates have answered, including updates that arrive
-// while it waits. Call it in the workflow function before it returns or continues as new, because
-// at that point the engine refuses updates whose handlers still run. Handlers must not call it,
+// while it waits. Call it in the workflow function before the function returns or continues as new,
+// because the engine then refuses updates whose handlers still run. Handlers must not call it,
 // because two of them would wait for each other.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 

@@ -65,8 +65,9 @@ type Config struct {
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
-	// MaxCalls is for how many keys of entities and services this process runs calls at the same
-	// time; 128. Calls of further keys go to another process, or wait with the reason no_slot.
+	// MaxCalls is how many keys of entities and services may have running calls in this process at
+	// the same time; 128. Calls of further keys go to another process, or wait with the reason
+	// no_slot.
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
@@ -88,7 +89,7 @@ type Config struct {
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
-	// Tasks is how this process executes tasks, if it has the code of activities with a queue.
+	// Tasks says how this process executes tasks, if it has the code of activities with a queue.
 	Tasks perdure.TaskConfig
 	// Retention is how long the engine keeps an execution after its end, unless its workflow has
 	// perdure.Retain; 30 days, at least a minute, or perdure.Forever. When the execution is

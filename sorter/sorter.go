@@ -224,7 +224,7 @@ func (f *Sender) find(number int64) (int, bool) {
 	return slices.BinarySearchFunc(f.Waiting, number, func(h Held, n int64) int { return cmp.Compare(h.Number, n) })
 }
 
-// hold puts a message among the waiting ones.
+// hold adds a message to the waiting messages.
 func (f *Sender) hold(h Held) {
 	i, _ := f.find(h.Number)
 	f.Waiting = slices.Insert(f.Waiting, i, h)

@@ -41,8 +41,9 @@ type Config[D, T any] struct {
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
-	// MaxCalls is for how many keys of entities and services this process runs calls at the same
-	// time; 128. Calls of further keys go to another process, or wait with the reason no_slot.
+	// MaxCalls is how many keys of entities and services may have running calls in this process at
+	// the same time; 128. Calls of further keys go to another process, or wait with the reason
+	// no_slot.
 	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
