@@ -30,7 +30,7 @@ import (
 //   - "missed": changes were missed, because the loop was too slow, the cursor too old, or because
 //     executions have moved between processes. Read the list again.
 //   - "partial": other processes own some executions, and the feed does not have their changes. A
-//     change of the kind "complete" says when that is over.
+//     change of the kind "complete" follows when the feed has all changes again.
 //
 // A slow loop does not slow down the engine or other watchers.
 func (a *App) Watch(ctx context.Context, q WatchQuery) iter.Seq2[Change, error] {

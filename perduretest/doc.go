@@ -31,10 +31,10 @@
 //
 //   - Code that is not deterministic. The package executes the code twice from its first line up to
 //     every point at which it can only wait or start a step, and executions do not stay in memory
-//     while they wait. Both times, the code must ask for the same.
+//     while they wait. Both times, the code must ask for the same steps.
 //   - Durable calls from other goroutines, and inside steps.
 //   - A step that is repeated in a loop without a StepKey.
-//   - Code that blocks in another way than by a durable call.
+//   - Code that blocks without a durable call, for example on a channel.
 //
 // A test that waits for something that can never happen ends with the reasons of all open
 // executions.
