@@ -171,8 +171,8 @@ func TestOperationStartsAndSignals(t *testing.T) {
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := b.deposit.Call(c, "rich", cents{2000_00})
 		want(t, got, err, 2000_00)
-		// Start attaches if the execution already exists, because the start message may not have
-		// arrived yet.
+		// The start message may not have arrived yet. In that case this Start starts the execution,
+		// otherwise it attaches.
 		run, err := b.review.Start(c, "rich", perdure.RawKey("rich"))
 		if err != nil {
 			t.Fatal(err)

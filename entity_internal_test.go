@@ -24,7 +24,7 @@ type desk struct {
 	api.Backend
 	worker  api.EntityWorker
 	offer   model.EntityOffer
-	refuse  error // to join
+	refuse  error // the error of every join
 	reports chan model.Operated
 
 	mu    sync.Mutex

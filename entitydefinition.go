@@ -128,7 +128,7 @@ func (r *registry) checkEntity(d *entityDefinition) {
 	}
 	d.opts.checkMigrations(wrong, d.kind, state)
 	if len(d.calls) == 0 {
-		r.wrong("%s %s has no %s: define one, or do not pass it where its code is not (%s)", d.kind.word, d.name, d.kind.call, d.at)
+		r.wrong("%s %s has no %s: define one, or pass it only where its code is (%s)", d.kind.word, d.name, d.kind.call, d.at)
 	}
 
 	defined := map[string]string{}

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// This example sets each field of a policy. The policy says which errors to retry with Except and
-// If; the code of an activity says it with Permanent and RetryAfter.
+// This example sets each field of a policy. Except and If say in the policy which errors to retry.
+// The code of an activity can decide that too, with Permanent and RetryAfter.
 func ExampleRetryPolicy() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		if perdure.Attempt(ctx) < 3 {

@@ -490,7 +490,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		synctest.Wait()
 		behind, err := one.SubmitMany(c, numbers(4))
 		must(t, err)
-		// Cancel removes the first of the tasks behind from the queue.
+		// Cancel removes behind[0] from the queue.
 		must(t, behind[0].Cancel(c, "not needed"))
 		must(t, app.Queues().Pause(t.Context(), "slow", ""))
 		synctest.Wait()

@@ -68,7 +68,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 			if got, err := x.Poll(c); err != nil || !got.Status.Open() {
 				break
 			}
-			time.Sleep(time.Minute) // of the bubble: the run leaves memory
+			time.Sleep(time.Minute) // in virtual time; the run leaves memory
 			_ = tick.Send(c, x, 1)  // it may have ended
 		}
 

@@ -310,7 +310,7 @@ func TestUpdateInsideOfLock(t *testing.T) {
 			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "inside Lock") {
 				return "", perdure.Permanent(fmt.Errorf("the update inside of the lock: %w", err))
 			}
-			left, err := spend.Call(ctx, to, 5) // outside of the section it works
+			left, err := spend.Call(ctx, to, 5) // outside Lock, the update works
 			return fmt.Sprint("refused, then ", left), err
 		})
 

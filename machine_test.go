@@ -250,7 +250,7 @@ func TestDeadlineIsMoved(t *testing.T) {
 		return s
 	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
 		for range 3 {
-			time.Sleep(50 * time.Minute) // of the bubble
+			time.Sleep(50 * time.Minute) // in virtual time
 			if err := note.Send(c, x, "wait"); err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ func FuzzPlainValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) == 0 {
-			return // decode handles an empty value before it calls readPlain
+			return // unmarshal never passes an empty value to readPlain
 		}
 		comparePlain[int](t, data)
 		comparePlain[int64](t, data)

@@ -292,7 +292,7 @@ func TestStepsAndErrors(t *testing.T) {
 		if err != nil || len(key) != 32 {
 			return "", fmt.Errorf("%q, %w", key, err)
 		}
-		// 1 s and 2 s
+		// The policy pauses 1 s and 2 s.
 		if took := ctx.Now().Sub(start); took < 3*time.Second || took > 4*time.Second {
 			return "", fmt.Errorf("took %s", took)
 		}

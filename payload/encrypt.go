@@ -54,7 +54,7 @@ func (e encryption) Seal(ctx context.Context, m Meta, data []byte) ([]byte, bool
 
 func (e encryption) Open(ctx context.Context, m Meta, sealed []byte) ([]byte, error) {
 	if len(sealed) < 2 || sealed[0] != sealVersion || len(sealed) < 2+int(sealed[1])+saltSize {
-		return nil, fmt.Errorf("%w: not what encryption makes", ErrDamaged)
+		return nil, fmt.Errorf("%w: it does not have the form of an encrypted payload", ErrDamaged)
 	}
 	n := 2 + int(sealed[1])
 	id := string(sealed[2:n])

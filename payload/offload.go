@@ -123,7 +123,7 @@ func (o offload) Open(ctx context.Context, _ Meta, sealed []byte) ([]byte, error
 		return nil, fmt.Errorf("%w: blob %s has %d bytes, not %s", ErrDamaged, key, len(data), parts[1])
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != parts[2] {
-		return nil, fmt.Errorf("%w: blob %s has another content than was put", ErrDamaged, key)
+		return nil, fmt.Errorf("%w: the content of blob %s has changed", ErrDamaged, key)
 	}
 
 	return data, nil

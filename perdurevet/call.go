@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// durable reports whether the journal records a call. That is a verb of package perdure that is
-// called on, or receives, a workflow context, or a function that receives a workflow context and
-// may make such a call.
+// durable reports whether the journal records a call. It records verbs of package perdure that are
+// called on, or receive, a workflow context. A function that receives a workflow context and may
+// make such a call is durable too.
 func (p *program) durable(call *ast.CallExpr) bool {
 	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false

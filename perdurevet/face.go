@@ -63,7 +63,8 @@ var (
 	derivers = set("Workflow.KeyedBy", "Activity.StepKeyedBy")
 )
 
-// names are the parameter names of the face for stored names. A stored name must never change.
+// names are the names of parameters in the face whose argument is stored. A stored name must never
+// change.
 var names = set("name", "change")
 
 // pools are types that bypass the transaction of a transactional activity.

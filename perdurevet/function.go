@@ -24,13 +24,15 @@ const (
 	roleRead    // answers a query or validates: must not change anything
 )
 
-// isReplayed roles run again on replay and must behave the same.
+// isReplayed reports whether code with this role runs again on replay. Such code must behave the
+// same each time.
 func (r role) isReplayed() bool { return r == roleWorkflow || r == roleKey || r == roleMachine }
 
-// isStep roles do not run on replay.
+// isStep reports whether the role is the code of a step. Such code does not run on replay.
 func (r role) isStep() bool { return r == roleStep || r == roleTx }
 
-// isHandler roles answer a call of a key. They do not run on replay either.
+// isHandler reports whether code with this role answers a call of a key. Such code does not run on
+// replay either.
 func (r role) isHandler() bool { return r == roleEntity || r == roleService }
 
 // where names the role in a finding.

@@ -24,7 +24,7 @@ type tickerState struct {
 
 // ticker is a singleton: one node counts seconds in a row of a table. Every write has the epoch of
 // its runner, and the row refuses lower epochs. So if a node was paused for longer than its lease
-// and does not know yet that it has lost it, its writes change nothing.
+// and does not know yet that it has lost the lease, its writes change nothing.
 type ticker struct {
 	pool      *pgxpool.Pool
 	runner    string

@@ -43,8 +43,8 @@ const mostErrorLines = 100
 type Config struct {
 	Meter *telemetry.Meter
 	Log   *slog.Logger
-	// Every is n to log one of n successful requests, and all failed requests. 0 logs only requests
-	// that failed because of the server.
+	// Every says which requests the journal logs. With n, it logs one of n successful requests and
+	// all failed requests. With 0, it logs only requests that failed because of the server.
 	Every int
 }
 

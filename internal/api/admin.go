@@ -109,7 +109,7 @@ type KeyInfo struct {
 	Roles []string
 	// Expires is when the key ends by itself; zero for never.
 	Expires model.Time
-	// Used is about when a server last accepted the key, to within some minutes; zero for never.
+	// Used is roughly when a server last accepted the key (to within some minutes); zero for never.
 	Used model.Time
 }
 
@@ -147,7 +147,8 @@ type Setting struct {
 	At      model.Time
 	// Body is JSON. It is empty for settings that nodes write in another encoding.
 	Body []byte
-	// Fixed means that nodes, or calls of their own, write the setting. SetSetting refuses it.
+	// Fixed means that nodes write the setting, or that another call than SetSetting does.
+	// SetSetting refuses it.
 	Fixed bool
 }
 
@@ -169,7 +170,7 @@ type NodeInfo struct {
 	Version string
 	// Since is when the node started, by its own clock.
 	Since model.Time
-	// Expires is when the lease of the node ends. Live says whether it has not ended yet.
+	// Expires is when the lease of the node ends. Live says that the lease has not ended.
 	Expires  model.Time
 	Live     bool
 	Draining bool

@@ -6,8 +6,8 @@ import "github.com/perdure/perdure/internal/model"
 const (
 	// AuditDone means that the action succeeded.
 	AuditDone = "done"
-	// AuditFailed means that the action returned an error. It may still have changed something, if
-	// only its answer was lost.
+	// AuditFailed means that the action returned an error. It may still have changed something, for
+	// example if only its answer was lost.
 	AuditFailed = "failed"
 	// AuditDenied means that the caller may not take the action. Nothing was changed.
 	AuditDenied = "denied"

@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// longTogether is how long a worker runs calls for one commit. Quick calls share a commit. A slow
-// call ends the shared commit, so that the earlier callers do not wait for later calls, and the
-// work of their calls is not at risk.
+// longTogether is how long a worker runs calls for one commit. Quick calls share a commit. After a
+// slow call, the worker reports and starts no further call, so that earlier callers do not wait for
+// later calls and their results are not at risk.
 const longTogether = 20 * time.Millisecond
 
 // handover is a set of Operations while the worker runs their calls.

@@ -27,7 +27,7 @@ type Config struct {
 	// Streams is how many streams run at the same time. The default is DefaultStreams.
 	Streams int
 	// Base is the root of the contexts of all calls. The default is context.Background().
-	Base context.Context //nolint:containedctx // it is one
+	Base context.Context //nolint:containedctx // it is a root context
 }
 
 // Worker executes calls of entities and services. It implements api.EntityWorker.

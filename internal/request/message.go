@@ -107,7 +107,7 @@ func (l Limits) Call(r *api.CallRequest) (*model.Message, error) {
 	switch {
 	case r.RequestID == "":
 	case r.Brief:
-		v.Wrong("nothing is remembered of a call that is kept in memory only: it takes no request id")
+		v.Wrong("a call that is kept in memory only takes no request id, because the engine does not remember it")
 	default:
 		m.RequestID = model.CallIDs + r.RequestID
 	}

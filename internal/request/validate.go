@@ -210,7 +210,7 @@ func (v *Validator) Terms(r *api.StartRequest) {
 		return
 	}
 	if r.Task != nil {
-		v.Wrong("a task has its own times, and no terms of an execution")
+		v.Wrong("a task has its own times and takes no terms of an execution")
 	}
 	if t.Retry != nil {
 		for _, name := range t.Retry.Final {

@@ -48,7 +48,7 @@ func (c *compression) Seal(_ context.Context, _ payload.Meta, data []byte) ([]by
 
 func (c *compression) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
-		return nil, fmt.Errorf("%w: zstd: nothing is there", payload.ErrDamaged)
+		return nil, fmt.Errorf("%w: zstd: the data is empty", payload.ErrDamaged)
 	}
 	data, err := c.dec.DecodeAll(sealed, nil)
 	if err != nil {
