@@ -215,7 +215,7 @@ func TestEntityRequestsAreChecked(t *testing.T) {
 		"the name of the service has":                  entity(func(a *model.Address) { a.Type = "service:" + strings.Repeat("x", 193) }),
 		"the key is empty":                             entity(func(a *model.Address) { a.Key = "" }),
 		"the name of the operation is empty":           call(func(r *api.CallRequest) { r.Name = "" }),
-		"it takes no request id":                       call(func(r *api.CallRequest) { r.Brief = true }),
+		"takes no request id":                          call(func(r *api.CallRequest) { r.Brief = true }),
 		"the epoch -1 is below zero":                   s.Unlock(t.Context(), api.UnlockRequest{Address: account("a"), Epoch: -1}),
 	} {
 		wantKind(t, want, err, fault.Invalid)

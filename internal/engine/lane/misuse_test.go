@@ -116,7 +116,7 @@ func TestMisusedRequestID(t *testing.T) {
 						r.settle()
 						if got := r.storedRefusal(a, row); got == nil && r.inboxCount() == 0 {
 							if first := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}); first == nil {
-								t.Error("the second request was neither refused nor is the first one remembered for its sender to compare")
+								t.Error("the engine has not refused the second request, and does not remember the first one, so the sender cannot compare them")
 							}
 						} else if got == nil || got.Failure == nil || got.Failure.Type != model.FailureMisused {
 							t.Errorf("the second request was answered %+v", got)
@@ -284,7 +284,7 @@ func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	r.settle()
 	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}
 	if got := r.rememberedAnswer(k); got == nil || got.For == nil || got.For.Name != "x" {
-		t.Fatalf("remembered %+v, want what it is for", got)
+		t.Fatalf("remembered %+v, want the name of the request that it answers", got)
 	}
 
 	sealed := request(a, "y", "req-2")
