@@ -120,10 +120,10 @@ const (
 	maxUnreadable = 10 * time.Minute
 )
 
-// unreadableAfter returns how long a task waits after this worker could not read its payloads,
-// because it lacks a key or a blob store that another worker may have. The pause grows with the age
-// of the task. Every attempt is an event, so with short pauses a workflow that waits for a thousand
-// such tasks would fill its history within minutes and fail.
+// unreadableAfter returns how long a task waits after this worker could not read its payloads.
+// Another worker may have the key or the blob store that this worker lacks. The pause grows with
+// the age of the task. Every attempt is an event, so with short pauses a workflow that waits for a
+// thousand such tasks would fill its history within minutes and fail.
 func unreadableAfter(c *model.Claim) time.Duration {
 	return min(max(c.Claimed.Sub(c.Scheduled)/2, minUnreadable), maxUnreadable)
 }

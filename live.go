@@ -41,9 +41,9 @@ var jsonNumber = reflect.TypeFor[json.Number]()
 // exactTypes remembers the answers of isExact.
 var exactTypes sync.Map // reflect.Type to bool
 
-// isExact reports whether every value of a type equals the value that is decoded from its JSON, and
-// contains no memory that other code could change. That is true for strings, numbers, booleans, and
-// structs of them.
+// isExact reports whether a type is exact. A value of an exact type equals the value that is
+// decoded from its JSON, and shares no memory that other code could change. That is true for
+// strings, numbers, booleans, and structs of them.
 func isExact(t reflect.Type) bool {
 	if known, ok := exactTypes.Load(t); ok {
 		return known.(bool)

@@ -40,9 +40,9 @@ type LockSet []EntityRef
 // Inside fn, these return ErrInvalid and record nothing: another Lock; a call of an entity that is
 // not in the set; a Send to an entity in the set; a second call of an entity before the first is
 // answered; a wait for another execution, which may need the same locks. fn may wait for
-// activities, timers, signals and promises, call services, and start executions. An entity that
-// this execution has locked in another coroutine cannot be called either, because the call would
-// wait for its own execution.
+// activities, timers, signals and promises, call services, and start executions. fn cannot call an
+// entity that another coroutine of this execution has locked, because the execution would wait for
+// itself.
 func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	if fn == nil {
 		return fault.New(fault.Invalid, "the function of Lock is nil")

@@ -33,9 +33,9 @@ func TestStoredPolicy(t *testing.T) {
 
 var errUnknown = Permanent(ErrTimeout)
 
-// TestUnreadableAfter counts how often a task with an unreadable input is tried. It must not be so
-// often that the history grows too large, but the task must start soon after an operator has
-// restored the key.
+// TestUnreadableAfter counts how often a task with an unreadable input is tried. Too many attempts
+// would make the history too large, but the task must start soon after an operator has restored the
+// key.
 func TestUnreadableAfter(t *testing.T) {
 	t.Parallel()
 	c := &model.Claim{Scheduled: 1, Claimed: 1}

@@ -54,12 +54,13 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 // sweepOnce uses the clock of the database or wall, the clock of this process, whichever is behind.
 // A clock that is days ahead would remove outcomes that are still needed.
 //
-// The time at which a run was closed comes from the clock of the engine. It is safe to compare it
-// with the clock of the database, no matter how far the two clocks are apart. The database refuses
-// an attempt once its clock is more than a day past the time, by the engine's clock, at which the
-// owner of the run last confirmed the attempt. The owner did that before the run was closed. So the
-// database refuses attempts long before the sweep removes the outcome, unless its clock is set back
-// by days in between. If one of the two clocks is ahead for a while, the other one holds the sweep
+// The time at which a run was closed comes from the clock of the engine, and the sweep compares it
+// with the clock of the database. That is safe, no matter how far the two clocks are apart. Each
+// attempt has the time, by the clock of the engine, at which the owner of the run last confirmed
+// it. The database refuses the attempt when its own clock is more than a day past that time. The
+// owner confirms an attempt only before the run is closed. So the database refuses attempts long
+// before the sweep removes the outcome, unless its clock is set back by days in between. If the
+// clock of the database or of this process is ahead for a while, the other one holds the sweep
 // back.
 func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time) (int64, error) {
 	now, err := db.Now(ctx)

@@ -44,9 +44,9 @@ func (s Signals) Describe(ctx context.Context, t Target, id string) (UnreadSigna
 }
 
 // Skip moves a signal behind the other unread signals of its name and returns it with its new ID.
-// The history keeps the reason. Code that runs may be about to receive the signal, so Skip gives
-// the code a few seconds to reach a wait, and then returns ErrConflict. For a signal that the code
-// has already received, it returns ErrNotFound.
+// The history keeps the reason. While the code runs, it may be about to receive the signal. So Skip
+// waits a few seconds until the code waits. If the code still runs after that, Skip returns
+// ErrConflict. For a signal that the code has already received, it returns ErrNotFound.
 func (s Signals) Skip(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
 	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
 }

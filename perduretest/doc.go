@@ -29,9 +29,9 @@
 // Some mistakes show in a program only after the next crash or deploy. Here they fail the test,
 // with the place and the history:
 //
-//   - Code that is not deterministic. The package executes the code twice from its first line up to
-//     every point at which it can only wait or start a step, and executions do not stay in memory
-//     while they wait. Both times, the code must ask for the same steps.
+//   - Code that is not deterministic. Whenever the code can only wait or start a step, the package
+//     executes it a second time from its first line. Both times, the code must ask for the same
+//     steps. Executions do not stay in memory while they wait.
 //   - Durable calls from other goroutines, and inside steps.
 //   - A step that is repeated in a loop without a StepKey.
 //   - Code that blocks without a durable call, for example on a channel.

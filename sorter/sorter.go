@@ -76,9 +76,9 @@ type Held struct {
 // size returns how many bytes of Limits.Bytes the message uses.
 func (h *Held) size() int { return 32 + len(h.Body) }
 
-// Receive accepts a message and returns the messages to handle now, in order. It returns an empty
-// list if the message waits for its predecessors. It also does so if it drops the message, because
-// the message was delivered before, was skipped, or belongs to an earlier epoch. The list starts
+// Receive accepts a message and returns the messages to handle now, in order. The message is not in
+// the list if it waits for its predecessors. It is not in the list either if Receive drops it,
+// because it was delivered before, was skipped, or belongs to an earlier epoch. The list starts
 // with messages of any sender whose window is over. If Receive returns an error, it has not
 // accepted the message, and the list has only the messages whose window is over.
 func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) {

@@ -1,5 +1,6 @@
-// Command observe shows what an operator sees of a program. It prints the spans of an order, from
-// the request that placed it to the mail that a task sent, and the metrics for Prometheus.
+// Command observe shows what an operator sees of a program. It prints the metrics for Prometheus
+// and the spans of an order. The spans go from the request that placed the order to the mail that a
+// task sent.
 //
 //	go run ./examples/observe [store URL]
 package main

@@ -28,8 +28,8 @@ type Worker interface {
 	// must change neither a nor the events, because the engine shares them.
 	Activate(a *Activation)
 	// Deliver brings the next committed events: news from outside, and the outcomes that the worker
-	// itself reported. The worker answers news (model.EventKind.News) with a turn that has seen it,
-	// unless an earlier turn already assumed this news.
+	// itself reported. News is an event for which model.EventKind.News is true. The worker answers
+	// it with a turn that has seen it, unless an earlier turn already assumed this event.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)

@@ -1,9 +1,9 @@
 // Package codec turns values into payloads and back, according to the settings of an app (package
 // payload).
 //
-// A payload is the bytes that the format produces, changed by every transform of the chain that
-// applies, together with the names of the format and of these transforms. A reader uses these names
-// to decode the payload. Errors never contain the encoded content.
+// A payload has bytes and names. The bytes are the output of the format, changed by every transform
+// of the chain that applies. The names are the name of the format and the names of these
+// transforms. A reader uses them to decode the payload. Errors never contain the encoded content.
 //
 // An error of kind fault.Blocked says that an operator must change something (a key, a setting)
 // before the payload can be read or written. An error of kind fault.Unavailable says that another
