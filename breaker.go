@@ -82,9 +82,9 @@ func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 // BreakerRule says when a circuit breaker opens and how it closes again. A zero field means its
 // default.
 type BreakerRule struct {
-	// Name is the name of a breaker, as activities give it with the option Breaker. "activity:" in
-	// front of the name of an activity gives that activity a breaker without an option. A * at the
-	// end matches every name that starts with the text before it.
+	// Name is the name of a breaker, as activities give it with the option Breaker. A rule named
+	// "activity:mail" gives the activity mail a breaker, even if it has no Breaker option. A * at
+	// the end matches every name that starts with the text before it.
 	Name string
 	// Failures is how many failures within Window (1 min) open the breaker. If Failures and Ratio
 	// are both zero, Failures is 5. Ratio is the share of failures that opens the breaker, from 0

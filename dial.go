@@ -68,7 +68,7 @@ type Dialer struct {
 	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
 	// processes of the version that started an execution continue it.
 	Version string
-	// Name is the name of the app. Schedules remember which app applied them by this name.
+	// Name is the name of the app. A schedule stores this name, to remember which app applied it.
 	Name string
 	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
 	// among the definitions. It needs a Name.

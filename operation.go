@@ -62,8 +62,8 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 }
 
 // Call runs the operation and waits for its reply. Calls with the same RequestID are one call. From
-// a workflow it is a step: the journal makes it happen once, so it takes no RequestID. The call
-// waits while no process has the code of the entity.
+// a workflow, the call is a step: the journal makes it happen once, so it takes no RequestID. The
+// call waits while no process has the code of the entity.
 func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
 	return invoke[I, O](c, invocation{&o.to, key, opts}, in)
 }

@@ -52,7 +52,7 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 }
 
 // Call sends the update and waits for its answer. Calls with the same RequestID are one update.
-// From a workflow it is a step: the journal makes it happen once, so it takes no RequestID.
+// From a workflow, the call is a step: the journal makes it happen once, so it takes no RequestID.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
 	defer publish(&err)
 	from, o := c.caller(), callOptions(opts)

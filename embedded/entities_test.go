@@ -95,7 +95,8 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 }
 
-// The metrics count a lock when it is granted and when it ends. Code or an operator may end it.
+// The metrics count a lock when an execution gets it and when it ends, whether the code or an
+// operator ends it.
 func TestLocksAreCounted(t *testing.T) {
 	t.Parallel()
 	rooms := perdure.NewEntity[int]("room")

@@ -37,7 +37,7 @@ type ExplainedNode struct {
 	Status model.Status
 	// Reasons say why it makes no progress, the main reason first.
 	Reasons []model.Reason
-	// Unknown says why the engine could not read more about it; empty if it could.
+	// Unknown says why the engine could not read this node; empty if it could.
 	Unknown string
 }
 

@@ -31,7 +31,7 @@ type Config[D, T any] struct {
 	// Served says that the engine itself runs the built-in workflows, such as schedules. If it is
 	// false, the app runs them.
 	Served bool
-	// Logger of the app. Nil logs nothing.
+	// Logger is the logger of the app. Nil logs nothing.
 	Logger *slog.Logger
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
@@ -53,9 +53,9 @@ type Config[D, T any] struct {
 	DrainTimeout time.Duration
 	// Tasks configures how the app executes tasks.
 	Tasks T
-	// Version of the program, for workflows that are Pinned.
+	// Version is the version of the program, for workflows that are Pinned.
 	Version string
-	// Name of the app. Schedules remember which app applied them by this name.
+	// Name is the name of the app. A schedule stores this name, to remember which app applied it.
 	Name string
 	// PruneSchedules deletes the schedules that an app of this Name applied and that this app does
 	// not define.
