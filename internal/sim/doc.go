@@ -41,23 +41,24 @@
 //     each other about claims by messages that get lost, arrive late or arrive twice (asking). In
 //     half of these seeds nodes lend each other slots of their workers (lend), with the machines of
 //     engine/loan.
-//   - One seed in three is young: it has the features that were added last. In these seeds, closed
-//     runs and dead tasks leave by age (retention): runs after the retention of the lanes or their
-//     own, dead tasks by the sweep of their owner. Half of the young seeds have tasks, also
-//     submitted many at a time. Users requeue dead tasks, some with another input, undo that, and
-//     purge them (dead). These seeds also have limits, rates, breakers and paused queues (flow,
-//     settings, gate). Users set, trip, pause and reset them from any node while tasks run. In most
-//     of these seeds all nodes share limits and breakers. Package engine/flow is the production
-//     code, with the gates, the ledger and the breakers. It writes settings by compare-and-set: the
-//     writes fail, get lost on the way there or back, or land late, and nodes die between two of
-//     them (flow, share). In some of these seeds nodes lend workers too.
+//   - One seed in three is young: it has the features that were added last. In these seeds, the
+//     nodes delete closed runs and dead tasks by age (retention). A run leaves after its own
+//     retention or after the retention of its lane, and the sweep of its owner removes a dead task.
+//     Half of the young seeds have tasks, and users also submit many tasks in one request. Users
+//     requeue dead tasks, some with another input, undo that, and purge them (dead). These seeds
+//     also have limits, rates, breakers and paused queues (flow, settings, gate). Users set, trip,
+//     pause and reset them from any node while tasks run. In most of these seeds all nodes share
+//     limits and breakers. Package engine/flow is the production code, with the gates, the ledger
+//     and the breakers. It writes settings by compare-and-set: the writes fail, get lost on the way
+//     there or back, or land late, and nodes die between two of them (flow, share). In some of
+//     these seeds nodes lend workers too.
 //   - About one seed in four has entities: accounts and desks (account). Clients, workflows and the
 //     entities themselves call them, with and without waiting. Entities send, start and signal.
 //     Their workers (teller) come and go, hang, make only the first calls, and report twice.
-//     Programs lock up to four accounts at once, call them, and unlock them, are canceled or
-//     terminated, or end inside the section (section). Operators take locks away. The ledger knows
-//     for every state which hand-over produced it (holding), and follows each deed from its caller
-//     to its answer.
+//     Programs lock up to four accounts together, call them, and unlock them. Some programs are
+//     canceled or terminated inside the section, or end there (section). Operators take locks away.
+//     The ledger knows for every state which hand-over produced it (holding), and follows each deed
+//     from its caller to its answer.
 //   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
 //     that repeats failed runs.
 //   - In some seeds operators drop and skip signals that programs have not taken (drop).
@@ -71,9 +72,9 @@
 //   - In some seeds states of accounts expire (expire).
 //   - In some seeds users are clients of servers: they draw request ids in the eras of lanes (ids).
 //     Eras are short, and late copies of requests come when a lane gets a shard back. In some of
-//     them users confirm the answers, and servers remove these.
+//     these seeds users confirm that they have an answer, and the server removes it.
 //   - In some seeds users make calls of entities that kill the process that makes them (killer).
-//     Such a call is set aside after a few deaths, and no other call is set aside too early.
+//     The owner sets such a call aside after a few deaths. It does not set a call aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //   - In some seeds messages between shards, dead tasks, remembered answers and settings are
@@ -81,19 +82,20 @@
 //
 // Two seeds in three have faults that last or that come from outside (hardship). Commits above a
 // number of bytes time out or are refused (size). The store refuses rows of an address until
-// everything else has ended (lasting). A lane gets more input at once than it has room for, and
-// reports as large as its budget (bounds). The store's clock jumps, and machines are suspended
-// (clockwork). Rows cannot be read by any build, or not by the older of two builds (rows). Users
-// use a request id twice, and nodes forget old ids (ids). A live node is declared dead (death).
-// Other executions have to end while rows are refused, and lanes have to keep within their bytes.
+// everything else has ended (lasting). A lane gets more input at the same time than it has room
+// for, and reports as large as its budget (bounds). The store's clock jumps, and machines are
+// suspended (clockwork). No build can read a row, or only the newer of two builds can (rows). Users
+// use a request id twice, and nodes forget old ids (ids). A node believes wrongly that another node
+// has died (death). Other executions have to end while rows are refused, and lanes have to keep
+// within their bytes.
 //
-// The simulator also applies every accepted commit to a ledger, which checks the invariants at
-// once, each under its number. The numbers E1 … are in internal/archtest/testdata/invariants.txt,
-// and so are L1 … where they concern entities; other numbers of lanes are in package lane. The
-// simulator checks every effect (an answer, a call to a worker, mail) against the ledger: its cause
-// must be durable. After a while all faults end, and everything that is open must end in bounded
-// virtual time. Then the simulator compares the store with the ledger. Everything that was
-// acknowledged must be there.
+// The simulator also applies every accepted commit to a ledger, which checks the invariants
+// immediately, each under its number. The file internal/archtest/testdata/invariants.txt has the
+// numbers E1 … and those numbers L1 … that concern entities. Package lane has the other numbers L.
+// The simulator checks every effect (an answer, a call to a worker, mail) against the ledger: its
+// cause must be durable. After a while all faults end, and everything that is open must end in
+// bounded virtual time. Then the simulator compares the store with the ledger. Everything that a
+// node has acknowledged must be in the store.
 //
 // The same seed gives the same trace, byte for byte. SIM_SEED=n go test ./internal/sim -run
 // TestSeeds -v prints it. Package scenario has the table of features; -features=list prints it, and

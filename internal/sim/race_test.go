@@ -2,6 +2,6 @@
 
 package sim
 
-// underRace says whether the race detector is on. With it everything takes ten times as long, and
-// it finds little, because a simulation has one goroutine.
+// underRace says whether the race detector is on. The race detector makes everything ten times as
+// slow and finds little, because a simulation has one goroutine.
 const underRace = true

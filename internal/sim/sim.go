@@ -25,7 +25,7 @@ type Result struct {
 	Trace string
 }
 
-// Run simulates one seed. The error says which promise was broken.
+// Run simulates one seed. The error says which invariant was broken.
 func Run(seed uint64, o Options) (r Result, err error) {
 	s := workload.New(cluster.New(oracle.New(scenario.New(seed, o))))
 	defer s.Abandon()

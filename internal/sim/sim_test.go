@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestSeeds simulates many seeds. No seed may break a promise, and every kind of operation and
+// TestSeeds simulates many seeds. No seed may break an invariant, and every kind of operation and
 // fault must occur in some seed.
 func TestSeeds(t *testing.T) {
 	if *features == "list" {
@@ -96,8 +96,8 @@ func forced(t *testing.T) scenario.Features {
 // again selects the seeds that run a second time, to check that they give the same trace.
 const again = 50
 
-// runSeeds simulates seeds on all cores. Besides the statistics it returns one number for all
-// traces, so that two builds can be compared over many seeds, and the number of failed seeds.
+// runSeeds simulates seeds on all cores. It returns the statistics, a hash of all traces, with
+// which two builds can be compared over many seeds, and the number of failed seeds.
 func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, failures int) {
 	t.Helper()
 	o := Options{Features: forced(t)}
@@ -153,44 +153,45 @@ func fewer(n uint64) uint64 {
 	return n
 }
 
-// TestKnownSeeds repeats seeds that have found a bug. The comment at each seed says which one.
+// TestKnownSeeds repeats seeds that have found a bug. The comment at each seed describes the bug.
 func TestKnownSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		// a fork on a node whose clock is behind the clock of the node that wrote the past: time
-		// went back
+		// the time in a history went back: a fork ran on a node whose clock was behind the clock of
+		// the node that wrote the past
 		3237,
 		346,  // a report was written for a shard that had been freed
-		649,  // a worker got the answer that the report of a terminated task counts
+		649,  // a worker got the answer that the report of a terminated task had taken effect
 		2974, // a task was forgotten when a proposal for it came too late
 		// a lane decided a time-out, undid it, and applied it again although the worker had sent a
-		// heartbeat in between
+		// heartbeat after the first decision
 		4309,
-		// the claim of a worker that had left was given back to a lane that no longer owned it
+		// a node gave the claim of a worker that had left back to a lane that no longer owned the
+		// run
 		4690,
 		29356,  // a run was read while it was quarantined, and the proposal of its task got lost
 		30985,  // a worker left before its report was settled, and another node waited for it
 		51103,  // a run that was imported with its end had open tasks
-		126049, // a run was handed over with the history of the one that was terminated before it
+		126049, // a worker got a run with the history of the run that was terminated before it
 		// a shard moved with the claim of a worker that had left; no node could write the claim,
 		// and the next owner never stopped waiting for it
 		600595,
 
 		// limits and breakers
-		185, // a node wanted permits on a page, and did not know that it did
-		// a node whose life had ended overwrote a page that other nodes had written since
+		185, // a page said that a node wanted permits, and the node did not know it
+		// a node whose life had ended overwrote a newer page of another node
 		1937,
 		3029,  // a probe passed a breaker that its node knew to be open again
 		3899,  // a breaker had no probe left, and the task that waited for one was never notified
 		4973,  // a node made a claim for a task that had left the board and come back
 		12821, // a body continued, and the node mistook its permit for a permit of the next attempt
 		16313, // a node undid a claim and made it again without its permit
-		// a time-out could not be written and was undone, and no node counted the body that
+		// the store refused a time-out, and the lane undid it: no node counted the body that
 		// continued
 		4385,
-		28235, // the same, and the run moved at that time
-		// a run was paused when its worker released it and a back-off ended, and no worker
-		// continued it after that
+		28235, // the same, while the run moved to another node
+		// a worker released a paused run while a back-off ended, and after that no worker continued
+		// the run
 		3054177,
 	} {
 		if _, err := Run(seed, Options{Plain: true}); err != nil {
@@ -203,7 +204,7 @@ func TestKnownSeeds(t *testing.T) {
 func TestKnownSeedsOfRefusals(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		// a message and another input of its run were refused together again and again
+		// the store refused a message and another input of its run together, again and again
 		25777,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Together}}); err != nil {
@@ -234,11 +235,11 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// a node forgot an owner because of an old view, and numbered its polls from 1 again: the
 		// owner dropped them
 		42658,
-		// a node that was fenced and did not know it refused the report of a claim that the next
+		// a node that did not know that it was fenced refused the report of a claim that the next
 		// owner had made
 		84928, 200032,
-		// a worker had left, and came back to the board when another node returned a slot of it:
-		// a claim that it never got waited for it
+		// a worker had left, and the board listed it again when another node returned one of its
+		// slots: a claim waited for this worker, which never got it
 		12268,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
@@ -251,35 +252,36 @@ func TestKnownSeedsOfLending(t *testing.T) {
 func TestKnownSeedsOfHardships(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		5296, // the simulated clock of a node kept the time of the machine
+		5296, // the simulated clock of a node did not take over the time of the store
 		6384, // the oracle mistook a request that was refused twice for one with two answers
 		// the oracle believed that calls of an entity were durable after the node had undone them
 		4971,
-		15542, // a lane only delayed a flood, and another address starved
-		23572, // deadlines of two tasks met in each batch, and the store refused one
+		15542, // a lane delayed a flood of inputs and refused none, and another address starved
+		23572, // each batch had the deadlines of two tasks, and the store refused one of them
 		16406, // a node that had been paused during a small jump fenced a live one
-		899,   // a lane handed over an expired claim, and its permit had gone to the next task
-		28654, // the claim of a task met the claim of a poisoned one in each batch
+		899,   // a lane handed over an expired claim whose permit had gone to the next task
+		28654, // each batch had the claim of a task together with the claim of a poisoned task
 		12865, // a lane missed a run because of a refused start
 
 		// the oracle knew only the last jump of the clock, and a node had joined after an earlier
 		// one
 		55346,
-		// the batch had only the request id of a one-way delete, and the oracle did not see it
+		// the batch had only the request id of a one-way delete, and the oracle did not see the
+		// delete
 		70794,
 		// a time-out was undone, and the claim was handed over although another task had its permit
 		88703,
-		// a node took the page of a dead one, which had no tokens left, and did not wake the tasks
-		// that waited for tokens
+		// a node took over a page of a dead node that had no tokens left, and did not wake the
+		// tasks that waited for tokens
 		39485,
 		// a commit took long, and claims of one task timed out again and again before they were
 		// durable
 		66967,
-		// a signal took effect, and its answer was remembered as a refusal, because a refusal of it
-		// had been undone
+		// a signal took effect after a refusal of it had been undone, and the store remembered the
+		// refusal as its answer
 		127005,
-		145984, // deadlines of two tasks met in each batch, and the store did not take two in time
-		// the loss of a worker ended a claim that another worker had made again
+		145984, // each batch had two deadlines, and the store did not commit two in time
+		// the loss of a worker ended a claim that the lane had made again for another worker
 		128855,
 		// a batch was applied again: the lane served a request that it had postponed before, and
 		// then served the same request a second time because of an older lookup
@@ -297,8 +299,8 @@ func TestKnownSeedsOfLimits(t *testing.T) {
 	t.Parallel()
 	f := scenario.Features{On: scenario.Gates | scenario.LargeCommits | scenario.Tasks | scenario.Retention, Off: scenario.SharedGates | scenario.Poison | scenario.ClockJumps | scenario.Drains | scenario.Together}
 	for _, seed := range []uint64{
-		// the oracle went by the clock of a node that was behind the clock of the node that had
-		// used the breaker before
+		// the oracle used the clock of a node that was behind the clock of the node that had used
+		// the breaker before
 		1005246, 1005439,
 	} {
 		if _, err := Run(seed, Options{Features: f}); err != nil {
@@ -308,7 +310,7 @@ func TestKnownSeedsOfLimits(t *testing.T) {
 }
 
 // TestKnownSeedsOfPermits repeats seeds that have found a bug in the permits of claims whose end
-// cannot be stored, and in other claims at the same time.
+// the store refuses, or of other claims during that time.
 func TestKnownSeedsOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
@@ -321,8 +323,8 @@ func TestKnownSeedsOfPermits(t *testing.T) {
 		// the time of a claim was over and the store refused the time-out, while the report of the
 		// claim was in the inbox because the shard had moved: the claim kept its permit
 		99521,
-		// an owner stopped a claim that the store had not taken, made it again under the same
-		// number, and the lender did not take it, again and again
+		// an owner stopped a claim that the store had refused, and made it again under the same
+		// number; the lender refused the repeated claim, again and again
 		56302,
 		// the owner of a run decided that the claim of a dead node was lost; the decision was
 		// undone, and the oracle counted the claim in addition to the task that had its permit by
@@ -339,12 +341,12 @@ func TestKnownSeedsOfPermits(t *testing.T) {
 func TestKnownSeedsOfStartOptions(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		// the oracle ran the program of a run that was imported with its end, and the run that it
-		// was copied from had been canceled before its start time
+		// the oracle ran the program of a run that was imported after its end, although the source
+		// of the import had been canceled before its start time
 		12347, 17846, 24112,
 		// the oracle expected another attempt of a run that was canceled in the batch of its end
 		60564,
-		// the oracle did not wait for the next owner of a shard before runs had to leave it
+		// the oracle expected that runs leave a shard before the shard had its next owner
 		75488,
 		83, // a worker got a run before the store had recorded that its start time had come
 		// a run was reset after the store's clock had gone back, and waited for its start time
@@ -362,9 +364,9 @@ func TestKnownSeedsOfStartOptions(t *testing.T) {
 func TestKnownSeedsOfOutliving(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		165,  // a lane read a run for any worker that it kept for one
+		165,  // a lane kept a run for one worker, and read it for any worker
 		25,   // a start found a run before the lane had listed what the last owner left
-		2121, // a start assumed that there was no run, and the lane passed over it in the list
+		2121, // a start assumed that there was no run, and the lane skipped the run in the list
 		// the oracle did not know a state that a call saw before the entity was deleted
 		5358,
 		// the oracle did not expect that a read that was sent twice waits in a mailbox twice
@@ -383,8 +385,8 @@ func TestKnownSeedsOfOutliving(t *testing.T) {
 func TestKnownSeedsOfDrains(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		// a run blocked before the lane had listed what the last owner left, and the lane forgot it
-		// when it read the run for a message
+		// a run became blocked before the lane had listed what the last owner left, and the lane
+		// forgot that when it read the run for a message
 		197213,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
@@ -399,7 +401,7 @@ func TestKnownSeedsOfSignalOrders(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
 		// an operator dropped a signal of a new run whose start was not stored, and a worker got
-		// the run with it
+		// the run with the signal
 		61567, 82692,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Drains | scenario.Together}}); err != nil {
@@ -413,7 +415,7 @@ func TestKnownSeedsOfExpiring(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
 		// a state expired in the batch that wrote it, and the oracle believed that it had expired
-		// before
+		// in an earlier batch
 		40506,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Together}}); err != nil {
@@ -433,8 +435,8 @@ func TestCalm(t *testing.T) {
 }
 
 // TestSameSeedSameTrace runs seeds with and without a readable trace, which must not change the
-// hash. TestSeeds runs every 50th of its seeds twice, because randomness outside the seed, such as
-// the order of a map, must not change it either.
+// hash. The hash must not depend on randomness outside the seed either, such as the order of a map,
+// so TestSeeds runs every 50th of its seeds twice.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
 	for seed := range fewer(30) {

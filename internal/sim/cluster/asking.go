@@ -6,12 +6,12 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// A node may take over a run with a claim of a worker of another live node. The node has to wait,
-// because only that worker knows how the claim ends. But perhaps no worker has the claim: the claim
-// was stored and never handed over, or its worker left while the history could not be written. So
-// the owner asks the other node, as engine/loan/debtor.go does, and gives the claim back if that
-// node does not have it. Questions and answers are messages that get lost, arrive late or arrive
-// twice.
+// A node may take over a run with a task that a worker of another live node has claimed. The new
+// owner has to wait, because only that worker knows how the claim ends. But perhaps no worker has
+// the claim: the claim was stored and never handed over, or its worker left while the history could
+// not be written. So the new owner asks the other node, as engine/loan/debtor.go does, and gives
+// the claim back if that node does not have it. Questions and answers are messages that get lost,
+// arrive late or arrive twice.
 
 // unheard is a claim of a worker of another node about which the owner of the run has no news.
 type unheard struct {

@@ -51,7 +51,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, b.names[id], ok
 }
 
-// leaveGate removes a task that has not started from all waiting lines.
+// leaveGate removes a task from all waiting lines of the gate. The task has not started.
 func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if b.keeper == nil {
 		return
@@ -146,7 +146,7 @@ func (b *board) HasProposal(id queue.WorkerID, ref model.TaskRef) bool {
 // Overdue implements lane.Board.
 func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 
-// Hold is for lanes.
+// Hold implements lane.Board.
 //
 //arch:parameters the interface of the board that lanes use
 func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
@@ -192,7 +192,8 @@ func (b *board) Quarantine(now model.Time, a model.Address) {
 	}
 }
 
-// letGo frees the permits that are counted for workers of other nodes that are done or gone.
+// letGo frees the permits of tasks that workers of other nodes executed, if these workers are done
+// or gone.
 func (b *board) letGo() {
 	if now := b.inc.p.Now(); b.keeper != nil && b.keeper.letGo(now) {
 		b.settle(now)
@@ -200,7 +201,7 @@ func (b *board) letGo() {
 	}
 }
 
-// freeSlot records that a worker has reported a claim.
+// freeSlot records that a worker has reported the end of a claim.
 func (b *board) freeSlot(id queue.WorkerID, r *model.TaskReport) {
 	now := b.inc.p.Now()
 	b.moved = b.b.MarkReported(now, id, r.Ref) || b.moved

@@ -6,12 +6,12 @@ import (
 )
 
 // In some simulations users send more than a lane has room for: many large signals to one address
-// at once. Tasks report large outputs, also to runs whose rows are refused. What must hold: the
-// memory of a lane stays within its budget plus a small slack, and the lane continues all other
-// work.
+// at the same time. Tasks report large outputs, also to runs whose rows are refused. What must
+// hold: the memory of a lane stays within its budget plus a small slack, and the lane continues all
+// other work.
 
 // slack is how much memory a lane may use beyond its budget. A lane always accepts results of reads
-// and commits and, while it has room, one input of any size (heaviest).
+// and commits and, while it has room, one input of any size.
 const slack = 6 << 10
 
 // checkBounds checks that a lane stays within its memory limits. A lane does not change between
@@ -63,7 +63,7 @@ func (sh *shell) checkUsage() {
 	}
 }
 
-// mails records mail that a lane gets from the store or from another lane. It arrives in pages,
+// mails records mail that a lane gets from the store or from another lane. Mail arrives in pages,
 // even if the lane has no room.
 func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
 	if !sh.s.Has(scenario.Flood | scenario.LargeReports) {

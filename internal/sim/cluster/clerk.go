@@ -245,7 +245,8 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 	last := func() bool { return asked.Drawn && sole() }
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last, sole: sole})
 	id := k.p.Cluster.NewRun()
-	// when the owner has no room for it, or the id belongs to another request
+	// The owner answers under this key if it has no room for the request, or if the request id
+	// belongs to another request.
 	key.ID = model.RefusedIDs + id.String()
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last, sole: sole})
 
@@ -259,8 +260,8 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 	k.poll()
 }
 
-// put stores a request for the owner of an address and wakes it. It reports to stored
-// whether the first attempt succeeded, and sets again when it makes another one.
+// put stores a request for the owner of an address and wakes it. It calls stored with the outcome;
+// first says whether the first attempt succeeded. It sets again when it makes another attempt.
 func (k *clerk) put(id model.RunID, m *model.Message, again *bool, stored func(first bool, err error)) {
 	s, first := k.p.Cluster, true
 	if k.p.Inc != nil {

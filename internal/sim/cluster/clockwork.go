@@ -27,8 +27,8 @@ func (p *Proc) Suspend(d int64) {
 	})
 }
 
-// askAtOnce sends reads to a process that wakes from a suspend, about data that it owned before.
-// The process has had no chance to look at the time.
+// askAtOnce sends reads to a process in the moment in which it wakes from a suspend, before it can
+// look at the time. The reads are about data that it owned before the suspend.
 func (p *Proc) askAtOnce() {
 	if p.Inc != nil {
 		p.Inc.wakesUp()
@@ -94,7 +94,7 @@ func (p *Proc) Now() model.Time {
 func (p *Proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 	s := p.Cluster
 	got := p.mono()
-	if !p.Timed { // the first reading counts as the time at which it was requested
+	if !p.Timed { // the clock takes the first reading as the time at which the process asked for it
 		p.Timed = true
 		s.Tripped = max(s.Tripped, (got - sent).Microseconds())
 	}
@@ -159,9 +159,9 @@ func (inc *incarnation) mayServe() bool {
 	return inc.member.IsServing(inc.p.own(inc.p.Cluster.Now)) && !inc.betrayed()
 }
 
-// deceived reports whether a node that fences another one had no way to know that the clock of the
-// store has jumped, because it had not seen the leases of others before the jump. Any recent jump
-// counts, not only the latest one.
+// deceived reports whether a node that fences another one could not know that the clock of the
+// store has jumped, because it had not seen the leases of others before the jump. It considers all
+// recent jumps, not only the latest one.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.Cluster
 	return slices.ContainsFunc(s.Jumped, func(at int64) bool { return inc.looked > at && s.Now < at+2*s.Plan.Ttl.Microseconds() })

@@ -25,14 +25,14 @@ type Cluster struct {
 	lives   map[model.NodeID]*incarnation // all that have begun
 	hands   map[string]*hand              // all that ever existed, by name
 	remotes []*worker.Worker              // all that ever existed, if workers outlive processes
-	seekers map[*worker.Worker]bool       // those of them that look for a process
+	seekers map[*worker.Worker]bool       // the remotes that look for a process
 }
 
 // New returns a cluster without processes. Its store has the settings of the scenario.
 func New(o *oracle.Oracle) *Cluster {
 	s := &Cluster{Oracle: o, Disk: disk.New(o), nodeIDs: map[string]model.NodeID{}, lives: map[model.NodeID]*incarnation{}, hands: map[string]*hand{}, seekers: map[*worker.Worker]bool{}}
 	for i := range s.Settings {
-		// there may be one already
+		// fails if the setting exists already
 		_, _ = s.Disk.Mem.PutSetting(context.Background(), s.Settings[i], 0)
 	}
 	return s

@@ -89,9 +89,9 @@ func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 	sh.Lane.GiveUp(now, shards)
 }
 
-// checkTaken checks that no lane takes a run from its worker while the worker runs a step: nothing
-// has crashed, and the body would run again. Only a shard that has waited long enough may still
-// move.
+// checkTaken checks that no lane takes a run from its worker while the worker runs a step.
+// Otherwise the body would run again although nothing has crashed. The exception is a shard that
+// has waited long enough: it may move.
 func (sh *shell) checkTaken(c *lane.Call, r *oracle.Run) {
 	w := sh.inc.p.worker(c.Worker)
 	orderly := c.Reason == "the shard moves" || c.Reason == "the worker leaves" || strings.Contains(c.Reason, "paused")

@@ -19,15 +19,15 @@ import (
 )
 
 // Package engine/flow of production stores the settings of users and makes nodes agree on them.
-// This file has the node, the life and the store that it needs. Its code waits, so it runs as
-// threads. Writes of settings fail, get lost on the way there or back, or land late, and nodes die
-// between them.
+// This file implements the node, the life and the store that engine/flow needs. The code of
+// engine/flow blocks, so the simulator runs it as threads. Writes of settings fail, get lost on the
+// way there or back, or land late, and nodes die between two writes.
 
 func newFlow(p *Proc) *flow.Flow {
 	return flow.New(flow.Config{Store: &connection{Store: p.Cluster.Disk.Mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p}, Timeout: time.Hour})
 }
 
-// readSettings registers the process once it has read the settings.
+// readSettings reads the settings and then registers the process.
 func (p *Proc) readSettings() {
 	p.Spawn(func() {
 		for p.Flow.Load(context.Background(), math.MaxInt64) != nil {
@@ -143,8 +143,8 @@ func (inc *incarnation) applyView(v *store.View) {
 	}
 }
 
-// complaints receives the log of a flow. It writes the log to the trace. An error fails the
-// simulation.
+// complaints receives the log of a flow. It writes each line to the trace. A line at level error
+// fails the simulation.
 type complaints struct{ p *Proc }
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool {

@@ -61,7 +61,7 @@ type watched struct {
 	since    model.Time
 	barred   model.Time // nothing passes before this time
 	failures []model.Time
-	before   int // failures in an adopted state; some of them may still count
+	before   int // failures in an adopted state; the breaker may still count some
 	// clock is the latest time that the breaker has seen. It may be ahead of the clock of the node:
 	// a node whose clock is ahead may have used the breaker before. No time of a breaker goes back,
 	// so it counts by this clock until the node has caught up.
@@ -252,7 +252,7 @@ func (k *keeper) Hold(now model.Time, it *queue.Item, maker string) {
 	k.holds(it)
 }
 
-// holds records an existing claim, which holds what it needs.
+// holds records that the task of an existing claim holds the permits that it needs.
 func (k *keeper) holds(it *queue.Item) (news bool) {
 	if k.let[it.Ref] != nil || !k.g.IsAdmitted(it.Ref) {
 		return false
@@ -266,7 +266,7 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 // Give implements queue.Gate. A claim may keep its permits.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
-	if k.g.Book != nil && how != queue.Forgotten { // it forgets tasks of shards that move
+	if k.g.Book != nil && how != queue.Forgotten { // the board forgets tasks of shards that move
 		k.freeLost(it.Ref)
 	}
 	if p == nil || p.Breaker.IsZero() || k.g.Book != nil {
@@ -303,8 +303,8 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	}
 }
 
-// recordGiven records that the board has given a task up. The task then holds nothing, or still
-// holds everything for its worker.
+// recordGiven records that the board has given a task up. Either the gate has freed everything that
+// the task held, or the task still holds all of it because its worker may still run.
 func (k *keeper) recordGiven(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.Cluster
 	if k.g.IsAdmitted(ref) {

@@ -27,7 +27,8 @@ type hand struct {
 	Reported map[model.ClaimRef]*model.TaskReport // but not settled
 	abroad   loan.Abroad                          // if nodes lend slots
 	most     int                                  // the most slots that it has had
-	// additional claims that it may have: they arrived late, or because a shard moved
+	// how many claims it may have in addition to its slots: they arrived late, or because a shard
+	// moved
 	over    int
 	leaving bool
 	gone    bool
@@ -134,7 +135,7 @@ func (p *Proc) callTasks(sh *shell, calls []lane.TaskCall) {
 		sh.checkTaskCall(c, gone)
 
 		if gone {
-			if c.Kind == lane.TaskExecute { // it left while the claim was in flight to the store
+			if c.Kind == lane.TaskExecute { // the worker left before the store had the claim
 				p.Cluster.Did(scenario.OpExecuteGone)
 				p.giveBack(c.Ref)
 			}
@@ -340,7 +341,7 @@ func (h *hand) takeSettled(ref model.ClaimRef, err error) {
 		if later {
 			wait = 5 * kernel.Second
 		}
-		if r != nil { // otherwise it repeats a report that has been settled
+		if r != nil { // nil if the error is for a repetition of a settled report
 			s.After(s.Between(0, wait), h.p.Process, func() { h.resend(r) })
 		}
 		return
@@ -376,8 +377,8 @@ func (h *hand) vanish() {
 	}
 }
 
-// Leave takes a hand out of its process, as TaskSession.Leave does. It gets nothing new, and after
-// a while gives back its claims.
+// Leave takes a hand out of its process, as TaskSession.Leave does. The hand gets no new claims.
+// After a while it gives back the claims that it has.
 func (h *hand) Leave() {
 	s, p := h.p.Cluster, h.p
 	if h.leaving {

@@ -10,11 +10,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds users are clients of servers, which draw the ids of their requests in eras, as
-// internal/remote does. A lane does not look for the answer to an id that is new in its era. What
-// must hold is what holds for all request ids: a request takes effect once, however often and
-// through whichever nodes it is sent. In some of these seeds users also send receipts, after which
-// the server removes the answer; in the others answers are forgotten by their age alone.
+// In some seeds users are clients of servers. Such clients draw their request ids, as
+// internal/remote does, and each id names an era: the time during which one lane owns the address.
+// A lane does not look for a stored answer to an id that is new in its era. What must hold is what
+// holds for all request ids: a request takes effect once, however often and through whichever nodes
+// it is sent. In some of these seeds users also send receipts, after which the server removes the
+// answer; in the others the server forgets answers only by their age.
 
 // Era returns the era in which clients of the process draw request ids for an address, as
 // Engine.eraOf does; empty if no lane of the process owns the address.
@@ -37,8 +38,9 @@ func (p *Proc) noteEra(m *model.Message) {
 	}
 }
 
-// fillReceipt keeps how to remove the answer to a request under a drawn id, as Engine.fillReceipt
-// does. sole says that there is an answer, and that no other copy of the request can arrive.
+// fillReceipt remembers how to remove the answer to a request under a drawn id, as
+// Engine.fillReceipt does. sole says that there is an answer, and that no other copy of the request
+// can arrive.
 func (p *Proc) fillReceipt(m *model.Message, sole bool) {
 	s := p.Cluster
 	if s.Has(scenario.Receipts) && sole && model.IsDrawnID(m.RequestID) {
@@ -46,7 +48,8 @@ func (p *Proc) fillReceipt(m *model.Message, sole bool) {
 	}
 }
 
-// TakeReceipt takes the receipt of a client: it has the answer to a request that it has sent once.
+// TakeReceipt handles a receipt of a client. The receipt says that the client has the answer to a
+// request, and that it sent the request only once.
 func (p *Proc) TakeReceipt(id string) {
 	key, ok := p.forgets[id]
 	if !ok {

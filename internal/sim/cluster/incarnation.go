@@ -42,11 +42,11 @@ type incarnation struct {
 	tickAt   int64                        // when it is due
 	swept    store.DeadPlace
 	looked   int64 // when it first saw the other nodes
-	keeps    bool  // its lanes must delete nothing because of its age
+	keeps    bool  // its lanes must not delete rows because of their age
 
 	reunion []model.Time // by lane: until when it keeps runs for the workers of the last owner
 
-	// its member of the nodes that share limits; nil if there are no settings
+	// participant takes part in the shared limits for this node; nil if there are no settings
 	participant *flow.Participant
 }
 
@@ -61,7 +61,7 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Longest: s.Plan.Ttl, Gone: p.gone,
 	}, reg.Epoch, sent)
 	if first.Change == storeclock.Adopted && first.By.Abs() > s.Plan.Ttl/2 {
-		// as the engine does: the clocks differ, and the store's may have jumped
+		// The engine does this too: the clocks differ, and the store's clock may have jumped.
 		inc.member.Distrust(sent)
 	}
 	p.Inc = inc
@@ -438,7 +438,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 				for i := range got {
 					got[i].Foreign = p.foreign[got[i].Shard] || inc.isForeign(got[i].Shard)
 					got[i].Crashed = s.Has(scenario.Killers) && (p.orphans[got[i].Shard] || inc.isOrphaned(got[i].Shard))
-					// until the process learns of it
+					// The process keeps this until it has received the answer.
 					p.foreign[got[i].Shard], p.orphans[got[i].Shard] = got[i].Foreign, got[i].Crashed
 				}
 				s.Ledger.CheckAcquired(inc.self.ID, got)
@@ -488,7 +488,8 @@ func (inc *incarnation) takeShards(got []store.AcquiredShard, err error) {
 }
 
 // knock sends a start of an existing run while the node still loads the shard. Before that it sends
-// a late copy of a request that another node may have served in between.
+// a late copy of a request. Another node may have served the request before this node got the
+// shard.
 func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.Cluster
 	if s.Has(scenario.DrawnIDs) && !s.Healed && !s.Opts.Calm {

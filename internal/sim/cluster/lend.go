@@ -59,8 +59,8 @@ func (u *purse) after(d time.Duration, do func()) {
 	})
 }
 
-// begin tells the workers that what they hold from the life before belongs to other owners, until
-// this node owns its shard.
+// begin tells the workers that other owners have the claims that they hold from the previous life
+// of the node. That changes for each shard that this node acquires.
 func (u *purse) begin() {
 	all := make([]model.ShardID, len(u.inc.Owner))
 	for i := range all {
@@ -82,7 +82,7 @@ func (u *purse) serve() {
 	u.inc.loop()
 }
 
-// applyView applies a view, after a renewal.
+// applyView applies the view of the membership that a renewal returned.
 func (u *purse) applyView(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
 	gone := u.debtor.SetMembers(v, u.others)
@@ -102,7 +102,7 @@ func (u *purse) applyView(v *store.View) {
 	loan.Regain(u.creditor.SetMembers(v))
 }
 
-// end gives all slots back to the workers: they outlive the life of the node.
+// end gives all slots back to the workers, because workers outlive the life of the node.
 func (u *purse) end() {
 	for len(u.polls) > 0 {
 		u.failPoll(u.polls[0])

@@ -162,7 +162,7 @@ func (p *Proc) ask(q *ask, try int, reply func(*lane.Answer, attempt)) {
 	}
 
 	// The connection may break: the request or the reply is lost, or the request waits in front of
-	// the lane and takes effect later. The sender notices that at some time of its own.
+	// the lane and takes effect later. The sender notices the loss after a random time.
 	late, arrives, returns := int64(0), true, true
 	if !s.Healed && s.Chance(0.2) {
 		returns = false
@@ -296,7 +296,8 @@ func (inc *incarnation) judge(kind askKind, a *lane.Answer) told {
 	return told{answer: *a}
 }
 
-// isEnding reports whether an error does not concern the next owner.
+// isEnding reports whether an error says only that this owner is ending. The next owner can still
+// serve the request.
 func isEnding(err error) bool {
 	return fault.Is(err, fault.Unavailable) && !errors.Is(err, lane.ErrInterrupted) && !errors.Is(err, lane.ErrAskAgain) && !errors.Is(err, lane.ErrLater)
 }
@@ -316,7 +317,7 @@ func (inc *incarnation) note(row *store.MessageRow) bool {
 	m := *row
 	s.After(s.Disk.Latency(), other.p.Process, func() {
 		if other.p.Inc != other || !other.Owner[m.To] {
-			return // its next owner reads it
+			return // the next owner of the shard reads the message from the store
 		}
 		sh := other.Shells[int(m.To)%len(other.Shells)]
 		sh.put(nil, func(model.Time) {

@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds workers outlive the processes that serve them. They join any other process, or the
-// next one in the same slot, and say what they hold. What must hold (W1): while the owner of a run
-// waits for the workers of the last owner, and after such a worker has come back in time, no other
-// worker begins a body that this one still runs.
+// In some seeds workers outlive the processes that serve them. They join another process, or the
+// next process in the same slot, and report the runs that they hold. What must hold (W1): if a
+// worker of the last owner still runs a body, no other worker begins that body while the new owner
+// waits for the workers of the last owner. The same holds after that worker has come back in time.
 //
-// In half of these seeds an owner knows when all workers have come back and ends its wait at once.
-// Servers that name their workers in the store do the same.
+// In half of these seeds an owner knows when all workers have come back and ends its wait
+// immediately. Servers that name their workers in the store do the same.
 
 // disperse lets the workers of a process that has ended look for another one.
 func (p *Proc) disperse() {

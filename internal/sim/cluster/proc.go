@@ -52,7 +52,7 @@ func (inc *incarnation) betrayed() bool {
 	return s.Now < s.Ledger.Nodes[inc.self.ID].Betrayed
 }
 
-// living reports whether the process of a node is there.
+// living reports whether the process of a node is alive.
 func (s *Cluster) living(id model.NodeID) bool {
 	inc := s.lives[id]
 	return inc != nil && !inc.p.Dead && !inc.ended
@@ -70,9 +70,10 @@ type Proc struct {
 
 	// foreign has the shards that it took from another process, until it has news about them.
 	foreign map[model.ShardID]bool
-	// orphans has those of them whose last owner has died.
+	// orphans has the foreign shards whose last owner has died.
 	orphans map[model.ShardID]bool
-	// forgets has the answers to drawn ids that it removes after a receipt.
+	// forgets has answers by drawn request id. The process removes an answer when the client sends
+	// a receipt.
 	forgets map[string]store.RequestKey
 
 	drained   bool  // an operator has drained it
@@ -106,12 +107,12 @@ type Proc struct {
 // visitor makes requests at moments that are interesting for a node. The users of the workload
 // implement it.
 type visitor interface {
-	// ask reads the state of an address through a process, at once.
+	// Ask reads the state of an address through a process, immediately.
 	Ask(p *Proc, a model.Address)
-	// knock sends a message through a process, in a moment.
+	// Knock sends a message through a process, a moment later.
 	Knock(p *Proc, m model.Message)
-	// repeat sends a late copy of a request through a process, in a moment. The request was served
-	// under an id of the era of the process, at one of the addresses.
+	// Repeat sends a late copy of a request through a process, a moment later. The request was
+	// served under an id of the era of the process, at one of the addresses.
 	Repeat(p *Proc, at func(model.Address) bool)
 }
 
@@ -228,7 +229,7 @@ func (p *Proc) register() {
 	})
 }
 
-// Crash ends the process at once. Its calls in flight may or may not arrive.
+// Crash ends the process immediately. Its calls in flight may or may not arrive.
 func (p *Proc) Crash() {
 	s := p.Cluster
 	p.Dead, p.Cut = true, s.Chance(0.4)
@@ -284,7 +285,8 @@ func (p *Proc) Leave() {
 	}
 }
 
-// end stores what is left after its node has ended in good order, and exits.
+// end runs after the node of the process has shut down in good order. It lets the flow store what
+// it still has in memory, and then removes the process.
 func (p *Proc) end() {
 	p.parting = nil
 	if p.Flow == nil {

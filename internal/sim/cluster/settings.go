@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// disagreeing returns where a node has other settings than the store, or uses another state of a
-// breaker.
+// disagreeing describes a node whose settings or breaker states differ from the store. It returns
+// an empty string if there is none.
 func (s *Cluster) disagreeing() string {
 	for _, p := range s.Procs {
 		if p == nil || p.Inc == nil {

@@ -24,8 +24,8 @@ func (p *Proc) counting() *keeper {
 	return p.Inc.board.keeper
 }
 
-// takenBy lists the holders of a limit: tasks that a live node has let through, and claims of dead
-// nodes that their workers received.
+// takenBy lists the holders of a limit: tasks that a live node has let through, and tasks that
+// workers claimed at a node that is dead now.
 func (s *Cluster) takenBy(r rule.Resource) (list []string) {
 	lives := map[model.NodeID]bool{}
 	for _, p := range s.Procs {
@@ -109,8 +109,8 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 	}
 }
 
-// executing checks that a body that starts does not exceed a limit. The bodies of all workers count
-// if a live node made their claims, also if other nodes own the runs by now.
+// executing checks that a body that starts does not exceed a limit. It counts every body whose
+// claim a live node made, even if another node owns the run by now.
 func (s *Cluster) executing(ref model.ClaimRef) {
 	for _, res := range s.Claims[ref].Permits {
 		var list []string
@@ -133,15 +133,15 @@ func (s *Cluster) executing(ref model.ClaimRef) {
 	}
 }
 
-// decided reports whether the node of a claim has decided that the claim has ended, and the same
-// node has made the claim that starts. One lane of a node may stop a body after another lane has
-// started the next one, as a worker may need a moment to stop.
+// decided reports whether one node has made both a claim and the next claim, and has decided that
+// the first claim has ended. Then two bodies may overlap: one lane of the node may stop the first
+// body after another lane has started the next one, and a worker may need a moment to stop.
 func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
 }
 
-// checkProbe checks that a task that passes a breaker that is not closed has a probe that no other
-// task has, and that there are not too many probes.
+// checkProbe checks a task that passes a breaker that is not closed: the task has a probe that no
+// other task has, and there are not too many probes.
 func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID, p *oracle.Pass) {
 	s := k.b.inc.p.Cluster
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {
@@ -175,7 +175,8 @@ func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID
 	x.Probes = append(x.Probes, p)
 }
 
-// unsettled returns what nodes still hold or want of shared limits after everything has ended.
+// unsettled describes permits of shared limits that nodes still hold or want after everything has
+// ended.
 func (s *Cluster) unsettled() string {
 	places := map[limit.Place]*keeper{}
 	for _, p := range s.Procs {

@@ -40,7 +40,8 @@ type shell struct {
 
 	unsure bool // a refence got no answer, so the fence may have moved
 	mailed int  // bytes of mail since the lane last had room
-	// wakes a caller that waits for what the lane knows, also when the lane has stopped
+	// asked wakes a caller that has asked the lane a question. The shell also calls it when the
+	// lane has stopped.
 	asked func()
 }
 
@@ -128,7 +129,7 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 
 	for i, o := range ops {
 		if i > 0 && sh.Lane.Full() {
-			sh.ops = append(slices.Clip(ops[i:]), sh.ops...) // they wait for the next round
+			sh.ops = append(slices.Clip(ops[i:]), sh.ops...) // these inputs wait for the next round
 			break
 		}
 		o.do(now)

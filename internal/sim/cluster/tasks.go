@@ -26,7 +26,8 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.Fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.Attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		// a guest receives it only if its owner still serves, and a worker that has left does not
+		// Guests are exempt, because a guest receives the call only if its owner still serves. A
+		// worker that has left does not receive it.
 		if g := sh.inc.board.guests[c.Worker]; g == nil && !gone && !c.Canceled && s.Current(c.Ref) {
 			s.Fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
@@ -37,9 +38,9 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	}
 }
 
-// Away returns a worker whose slots are lent or taken by claims of other owners, or for which the
-// node that made a claim still counts permits; an empty string if there is none. That node learns
-// from the next poll that the worker is done.
+// Away describes a worker that is not yet back home, or returns an empty string. Such a worker has
+// slots that are lent or that claims of other owners use, or the node that made its claim still
+// counts permits for it. That node learns from the next poll that the worker is done.
 func (s *Cluster) Away() string {
 	for _, p := range s.Procs {
 		if p == nil {
@@ -63,7 +64,7 @@ func (s *Cluster) checkBoards() {
 		s.Fail("E43: everything has ended, and %s are lent, or taken by other owners", what)
 	}
 	for _, p := range s.Procs {
-		// it has not noticed that it was fenced
+		// a node without a lease has not noticed yet that it was fenced
 		if p.Inc.board == nil || !s.Ledger.Nodes[p.Inc.self.ID].Alive {
 			continue
 		}

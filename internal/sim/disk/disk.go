@@ -17,9 +17,9 @@ import (
 type Disk struct {
 	s   *oracle.Oracle
 	Mem *memory.Store
-	// away is until when no call reaches the store.
+	// No call reaches the store before Away.
 	Away int64
-	// poison has addresses whose rows the store refuses. corrupt has addresses whose runs cannot be
+	// Poison has addresses whose rows the store refuses. Corrupt has addresses whose runs cannot be
 	// read.
 	Poison, Corrupt map[model.Address]bool
 	Lasting         map[model.Address]bool // refused until everything else has ended

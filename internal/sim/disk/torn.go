@@ -54,7 +54,7 @@ func (t *TornStore) LoadRun(ctx context.Context, shard model.ShardID, a model.Ad
 	return store.LoadRunByParts(ctx, t, shard, a, run, limit, maxBytes)
 }
 
-// LoadRuns reads the runs in parts too.
+// LoadRuns reads the runs in parts too, so that a read can stop between two parts.
 func (t *TornStore) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) ([]store.Run, error) {
 	return store.LoadRunsByParts(ctx, t, keys, limit, maxBytes)
 }

@@ -17,7 +17,7 @@ const (
 	Second      = 1000 * Millisecond
 )
 
-// Violation is a broken promise.
+// Violation is the error of a simulation in which an invariant does not hold.
 type Violation struct{ text string }
 
 func (v Violation) Error() string { return v.text }

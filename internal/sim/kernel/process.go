@@ -19,7 +19,7 @@ func (s *Kernel) NewProcess(label string) *Process { return &Process{k: s, Label
 // Name returns the name of the process in the trace.
 func (p *Process) Name() string { return p.Label }
 
-// Pause makes the events of the process wait until resume.
+// Pause makes the events of the process wait until Resume.
 func (p *Process) Pause() { p.Paused = true }
 
 // Resume lets the process continue: it now handles every event that arrived during the pause.

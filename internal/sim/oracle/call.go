@@ -43,7 +43,7 @@ func (l *ledger) note(m *model.Message) {
 		l.released[lockOf{m.From, m.To}] = true
 	case model.MessageSignal, model.MessageUpdate, model.MessageCall:
 		if m.From.ID == "" {
-			return // a call of an entity, which does not wait for the answer
+			return // an entity made the call, and entities do not wait for answers
 		}
 		if l.sends[m.From] != nil {
 			l.Fail("I16: step %s of %s sends a second time", m.From.ID, scenario.Short(m.From.Run))

@@ -6,7 +6,7 @@ import (
 )
 
 // FairTime is the latest time that a node may assume: the clock of the store, without jumps that
-// did not last.
+// were undone.
 func (s *Oracle) FairTime() model.Time {
 	return model.Time(kernel.Epoch + s.Now + max(s.Shift-s.passing(), s.Lasting) + s.skew())
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Users requeue dead tasks, with the same input or another one, requeue them again, undo that, and
-// purge them. What must hold (E38): one order at a time changes a dead task, and the changes are
-// counted. Every requeue that counts starts one run, with the options and the input of the dead
-// task or of the order. A requeue that is undone never starts, and the dead task is as before. A
-// purged dead task never comes back. Only an order or its retention purges a dead task. Together
-// with E37: every task has completed, was called off, is a dead task, or was one and was purged.
+// Users requeue dead tasks, with the same input or another one. They requeue them again, undo a
+// requeue, and purge dead tasks. What must hold (E38): one order at a time changes a dead task, and
+// the dead task counts its changes. Every requeue that is not undone starts one run, with the
+// options and the input of the dead task or of the order. A requeue that is undone never starts a
+// task, and the dead task is as before. A purged dead task never comes back. A dead task is purged
+// only by an order or after its retention. Together with E37: every task has completed, was called
+// off, is a dead task, or was one and was purged.
 
 // DeadTask is a dead task as the store has it.
 type DeadTask struct {
@@ -32,7 +33,7 @@ type requeued struct {
 	dead   *DeadTask
 	run    model.RunID
 	to     model.Address
-	told   int // how many users got the answer that the requeue is theirs
+	told   int // how many users got the answer that their order made the requeue
 	undone bool
 }
 
@@ -230,7 +231,7 @@ func (s *Oracle) CheckDead() {
 		if r == nil {
 			s.Fail("E38: the dead task of %s was requeued as %s, which never began", q.dead.Ref, scenario.Short(q.run))
 		}
-		// otherwise it was requeued again before it received the undo
+		// the last condition fails if the task was requeued again before it received the undo
 		if undone(r) != q.undone && !q.dead.Purged && q.dead.Body.Requeued.Run == q.run {
 			s.Fail("E38: the requeue as %s was taken back, and its dead task is not as it was", scenario.Short(q.run))
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 // In some seeds operators drop signals that the code has not taken, or skip them: a skipped signal
-// comes again behind all others. What must hold (I11): a signal is dropped once, because an
-// operator has asked for it, and only if its code has not taken it. The code never takes it after
-// that. The simulator does not change histories in these seeds.
+// comes again behind all others. What must hold (I11): a signal is dropped at most once, only on
+// the order of an operator, and only if the code has not taken it. The code never takes a dropped
+// signal. The simulator does not change histories in these seeds.
 
 // Unread returns the signals of a run that its code has not taken and no operator has dropped.
 func (r *Run) Unread() (list []model.Event) {
@@ -66,7 +66,7 @@ func (l *ledger) skipped(r *Run, e *model.Event) bool {
 	return false
 }
 
-// checkDrop checks that an order about a signal that was accepted is in a history.
+// checkDrop checks that an accepted order about a signal is in a history.
 func (s *Oracle) checkDrop(o *Op, r *Run) {
 	done := slices.ContainsFunc(r.Events, func(e model.Event) bool {
 		return e.Kind == model.EventSignalDropped && model.SignalID(r.ID, &r.Events[e.Ref-1]) == o.Message.ID

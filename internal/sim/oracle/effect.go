@@ -26,7 +26,7 @@ func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 	case m.Name == scenario.DoRead:
 		stamp := scenario.StampIn(a.Output)
 		at := n.Seen(stamp, o.Since)
-		expired := stamp == 0 && n.Row.Expired(s.FairTime()) // so there is no state to show
+		expired := stamp == 0 && n.Row.Expired(s.FairTime()) // a view sees no state after that
 		if at < 0 && !expired {
 			s.Fail("L10: %s is shown state %d, which is not in the store, or older than what a caller was shown before", o, stamp)
 		}

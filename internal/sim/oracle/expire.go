@@ -8,9 +8,9 @@ import (
 
 // In some seeds states of accounts expire. What must hold (X1): a state leaves the store only by an
 // operation or after its time, no operation gets it after its time, and it leaves the store in the
-// end. The timer of the row is the one that the store has.
+// end. The timer that the row names is the timer in the store.
 
-// stateEnd stands for the end of a state among the hand-overs of a path.
+// stateEnd returns the entry for the end of a state in a path, which otherwise has hand-overs.
 func stateEnd(of *scenario.Account) *scenario.Handover { return &scenario.Handover{Base: of} }
 
 func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }

@@ -59,7 +59,7 @@ func starts(b *store.Batch, id model.RunID) bool {
 	return false
 }
 
-// fact checks one event against earlier events of the same thing.
+// fact checks an event against the earlier events of the same step, signal or update.
 func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 	if r.Tasks != nil || e.Kind == model.EventTaskScheduled {
 		if l.taskFact(b, r, e) {
@@ -359,7 +359,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	a := l.Address(m.To)
 	r := a.Current
 	if r != nil && m.Kind != model.MessageStart && m.Kind != model.MessageClosed && starts(b, r.ID) {
-		return // perhaps there was no run before
+		return // the batch starts the run, so there may have been no run for the message
 	}
 
 	switch m.Kind {

@@ -50,11 +50,11 @@ func (s *Oracle) CheckProgram(r *Run) {
 	case m.Broken != nil:
 		s.Fail("I13: history of %s: %v", scenario.Short(r.ID), m.Broken)
 	case r.outcome.Status == model.Terminated:
-		return // at any place of its program
+		return // a run can be terminated at any place of its program
 	case r.outcome.Status == model.Continued && r.outcome.Failure != nil:
 		return // a reset ended it at any place of its program
 	case r.unbegun || timedOut(&r.outcome):
-		return // before its program began, or at any place of it
+		return // the run ended before its program began, or at any place of its program
 	case m.End == nil:
 		s.Fail("I13: %s is %s, and its program has not ended", scenario.Short(r.ID), r.outcome.Status)
 	case m.End.Status != r.outcome.Status || string(m.End.Output.Data) != string(r.outcome.Output.Data):
@@ -141,7 +141,7 @@ func (s *Oracle) isRepeated(o *Op) bool {
 
 // checkOrder checks that signals of one user to one address arrive in order: a signal that was
 // accepted before the user sent another one comes before it. A late copy says nothing about the
-// order: the first one may have been received long before.
+// order, because the owner may have received the first copy long before.
 func (s *Oracle) checkOrder() {
 	type sent struct {
 		o     *Op

@@ -14,14 +14,14 @@ import (
 type Pass struct {
 	Spec    *model.TaskSpec
 	Input   *model.Payload
-	Found   bool // the claim existed before, and holds what it holds
+	Found   bool // the claim existed before, and keeps what it held
 	Breaker rule.BreakerID
-	Era     int  // of the breaker; 0 if the outcome does not count
+	Era     int  // of the breaker; 0 if the breaker ignores the outcome
 	Probe   bool // through a half-open breaker
 	Lease   model.Time
 
-	// These are for nodes that share limits and breakers: when the task started, the limits that it
-	// has permits of, its probe, and whether it has been given back.
+	// These are for nodes that share limits and breakers: when the task started, the limits whose
+	// permits it holds, its probe, and whether it has given everything back.
 	Since   int64
 	Permits []rule.Resource
 	Permit  breaker.Permit
@@ -55,8 +55,8 @@ type begun struct {
 	ref model.TaskRef
 }
 
-// checkLimits checks the limits of all tasks that start in a batch: by durable state, none has too
-// many holders.
+// checkLimits checks the limits of all tasks that start in a batch. According to the durable state,
+// no limit has too many holders.
 func (l *ledger) checkLimits(b *store.Batch) {
 	for _, x := range l.begun {
 		if !x.t.Held || x.t.Over || !x.r.Open() {
@@ -84,13 +84,13 @@ func (l *ledger) checkLimits(b *store.Batch) {
 	l.begun = l.begun[:0]
 }
 
-// holding counts the holders of a limit of a node by durable state. The node counts by its
-// decisions, and the decisions of one lane may be stored before the decisions of another. So only
-// tasks of the same lane count here. Tasks that the lane no longer knows, or knows in another
-// state, do not count either: tasks of shards that have moved or are about to, and of addresses
-// with rows that cannot be written. A batch that is refused or split may exchange the order of a
-// report and the next claim. No worker executes the first task then. That holds only for reports
-// and time-outs from before the lane last applied inputs again.
+// holding counts the holders of a limit of a node according to the durable state. The node itself
+// counts its decisions, and the store may receive the decisions of one lane before those of another
+// lane. So holding counts only tasks of the lane that commits. It leaves out tasks that the lane no
+// longer knows, or knows in another state: tasks of shards that have moved or are about to move,
+// and tasks of addresses whose rows cannot be written. It also leaves out a task whose report comes
+// after the next claim because a batch was refused or split: no worker executes that task. This
+// applies only to reports and time-outs from before the lane last applied inputs again.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.Order {
 		if !r.Open() {
@@ -122,14 +122,14 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 	return n
 }
 
-// claims reports whether the batch makes a claim. Nothing can have been decided about it before.
+// claims reports whether the batch makes a claim. No earlier decision can be about such a claim.
 func claims(b *store.Batch, ref model.ClaimRef) bool {
 	return starts(b, ref.Run) || slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return e.Run == ref.Run && e.Event.Seq == ref.Claim })
 }
 
-// outOfTime reports whether a claim had no time left at a time and no worker has begun it. Its
-// time-out was decided and undone, and its permit went to another task. A worker that begins it
-// after all breaks a promise (G2).
+// outOfTime reports whether a claim had no time left at the given time, and no worker has begun it.
+// The lane has decided the time-out and undone the decision, and the permit went to another task.
+// If a worker begins the claim nevertheless, that breaks G2.
 func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
 	known, closes, silent := s.Claims[ref], t.spec.ToClose, t.spec.Silence
 	late := closes > 0 && now > t.since.Add(closes) || silent > 0 && now > t.since.Add(silent)

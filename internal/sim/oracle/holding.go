@@ -10,10 +10,10 @@ import (
 )
 
 // What must hold for entities, by the numbers in internal/archtest/testdata/invariants.txt: each
-// deed is applied once (L3), on the state that the one before it has left (L2), in the order of its
-// sender (L4), and the same commit stores the answer to the caller (L6). A failed deed has changed
-// nothing (L5). Views see committed state, and never less than before (L10). Only the commit that
-// handles a mailbox item takes it.
+// deed (a call of an entity, with its own id) is applied once (L3), on the state that the previous
+// deed has left (L2), in the order in which its sender made it (L4), and the same commit stores the
+// answer to the caller (L6). A failed deed has changed nothing (L5). Views see committed state, and
+// never an older state than before (L10). Only the commit that handles a mailbox item removes it.
 
 // holding is the expected content of the store for an entity.
 type holding struct {
@@ -23,7 +23,7 @@ type holding struct {
 	Box     []model.MailboxItem
 	hands   []*scenario.Handover // reported by workers
 	states  []uint64             // stamps of the committed states, in order; zero for no state
-	Shown   int                  // the last one of them that a caller has seen
+	Shown   int                  // the index of the last state that a caller has seen
 	epoch   int64                // of the last granted lock
 	owner   model.Link           // the section that holds the lock
 	forced  int64                // the epoch of the last lock that an operator has taken away
@@ -49,9 +49,9 @@ type doing struct {
 	output  model.Payload
 	refused bool // it was refused or has failed, and must never be applied
 
-	kept  bool    // it is or was in the store
-	sent  custody // since then
-	since custody // since it was in the mailbox
+	kept  bool    // the call is or was in the store
+	sent  custody // how owners had lost the shard when the call was stored
+	since custody // likewise, when the call was in the mailbox
 	kills int     // how many processes it has killed while it was in the store
 	aside bool    // it was set aside
 }
@@ -126,7 +126,7 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 		if x := l.answers(m); x != nil {
 			note(store.EntityKey{Shard: l.s.ShardOf(x.message.To), Address: x.message.To})
 		}
-		// an entity may be locked and released again, and then has no other row
+		// a batch that locks and releases an entity has no other row of it
 		if m.Kind == model.MessageGrant {
 			note(store.EntityKey{Shard: l.s.ShardOf(m.From.Address), Address: m.From.Address})
 		}
@@ -164,7 +164,7 @@ func (l *ledger) entities(b *store.Batch) {
 			l.Fail("L7: a batch writes the row of %s %d times", n.Address.Name, rows)
 		}
 
-		// an entity that was created and removed leaves no row
+		// an entity that the batch creates and removes has no row
 		if n.Row.Version == before.Version && n.state == nil {
 			t.rowless = true
 			path, _ := search{l: l, n: n, t: t}.path(nil, nil, nil)
@@ -254,7 +254,8 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 	return ids
 }
 
-// mailbox applies the items of an entity that a batch stores and takes. It returns the taken ones.
+// mailbox applies the mailbox items of an entity that a batch stores or removes. It returns the
+// removed items.
 func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
 	var marked []int64
 	for _, k := range b.Taken {
@@ -298,7 +299,7 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 // change applies a row of an entity.
 func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *traces) {
 	next := row.Entity
-	// the entity may have been deleted in between
+	// The new version may be lower than the old one: versions start again at 1 after a delete.
 	if row.Prev != n.Row.Version || next.Version < 1 {
 		l.Fail("L2: %s goes from version %d to %d, and stands at %d", n.Address.Name, row.Prev, next.Version, n.Row.Version)
 	}
@@ -323,9 +324,10 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 }
 
-// pathTo finds the hand-overs that lead to the state of a row. It lets states expire only if no
-// path exists otherwise. It first tries the stored state, if its time is over, then states that the
-// store never had, and at last the stored state before its time, which breaks a promise.
+// pathTo finds the hand-overs that lead to the state of a row. It first looks for a path without
+// expired states. If there is none, it lets the stored state expire if its time is over, and then
+// also states that the store never had. Last, it lets the stored state expire before its time,
+// which breaks an invariant.
 func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenario.Account) (path []*scenario.Handover, ok bool) {
 	find := search{l: l, n: n, t: t, mayEnd: stateEnds{stored: n.mayEnd(next, l.s.FairTime())}}
 	path, ok = find.path(n.state, state, nil)
@@ -340,8 +342,8 @@ func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenar
 	return path, ok
 }
 
-// lacks reports whether a batch answers a call, or takes a one-way call from the mailbox, that is
-// not on the path. Such a call led to a state that expired in the batch that wrote it.
+// lacks reports whether a batch answers a call that is not on the path, or takes such a one-way
+// call from the mailbox. Such a call led to a state that expired in the batch that wrote it.
 func (l *ledger) lacks(path []*scenario.Handover, t *traces) bool {
 	isMissing := func(id uint64, oneWay bool) bool {
 		d := l.Doings[id]
@@ -372,7 +374,8 @@ func (l *ledger) follow(b *store.Batch, n *holding, path []*scenario.Handover, t
 		for i := range h.Calls {
 			l.recordCall(b, n, h, &h.Calls[i], t)
 		}
-		// a call behind a change has seen it, even if the last call deletes the entity
+		// a later call of the hand-over has seen the change, even if the last call deletes the
+		// entity
 		if slices.ContainsFunc(h.Calls, func(c scenario.Made) bool { return c.Changed && c.Name != scenario.DoDelete }) {
 			n.reaches(h.Stamp)
 		}
@@ -400,8 +403,9 @@ type search struct {
 	mayEnd stateEnds
 }
 
-// path finds the hand-overs that lead from one state to another, after those before: the longest
-// path on which the batch has an answer for every call with a waiting caller.
+// path finds the hand-overs that lead from one state to another and that follow the hand-overs in
+// before. It returns the longest path on which the batch has an answer for every call with a
+// waiting caller.
 func (s search) path(from, to *scenario.Account, before []*scenario.Handover) (best []*scenario.Handover, ok bool) {
 	ok = scenario.StampOf(from) == scenario.StampOf(to)
 	for _, h := range s.n.hands {
@@ -453,9 +457,9 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		}
 		a, answered := t.answers[c.ID]
 		if d.oneWay || d.brief {
-			// A client's call that went straight to its owner and was made at once may leave only
-			// its request id in the batch, or nothing if the call has no id. Any other call that
-			// leaves nothing was undone.
+			// A client's call that went straight to its owner and was made immediately may leave
+			// only its request id in the batch, or nothing if the call has no id. Any other call
+			// that leaves nothing was undone.
 			traced := answered || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
 			if c.Changed && !traced && (d.named || !d.sender.IsZero()) {
 				return false

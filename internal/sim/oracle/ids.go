@@ -14,12 +14,12 @@ import (
 // In some simulations users misuse request ids: they send another signal under the id of an
 // accepted one. What must hold: the owner refuses the signal, whichever node it comes through, and
 // the signal is in no history. As in production, nodes forget request ids after a certain time.
-// They forget none earlier, and in the end all of them.
+// They forget no id earlier, and in the end they have forgotten all ids.
 
 // SweepEvery is how often nodes forget request ids.
 const SweepEvery = 100 * kernel.Millisecond
 
-// CheckMisuse fails if a request is accepted under an id that belongs to another one.
+// CheckMisuse fails if a request is accepted under an id that belongs to another request.
 func (s *Oracle) CheckMisuse(o *Op) {
 	if o.Misuses && !s.IsForgotten(o) {
 		s.Fail("A1: %s was accepted, and its id belongs to another request", o)

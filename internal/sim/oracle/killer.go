@@ -8,13 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds users make calls that kill the process that makes them. What must hold: no call is
-// set aside before two owners have died while they made it alone (K1). And a call that is in the
-// store does not kill an unlimited number of processes (K2). The first owner makes the call without
-// a mark, perhaps before its commit, so that the call is still in the inbox. The second owner
-// stores the call first, and the two owners after it mark the call. An owner that gives the shard
-// up in order does not count, and its successor does not know what happened before, which costs up
-// to two more processes.
+// In some seeds users make calls that kill the process that executes them. What must hold: no owner
+// sets a call aside before two owners have died while they executed only this call (K1). And a call
+// in the store kills at most four processes (K2): the first owner executes the call without a mark,
+// perhaps before its commit, so that the call is still in the inbox. The second owner stores the
+// call before it executes it. The two owners after it mark the call before they execute it. An
+// owner that gives the shard up in good order is not counted as dead, and its successor does not
+// know what happened before. That costs up to two more processes.
 
 const (
 	loneDeaths = 2 // owners that must have died before a call is set aside
@@ -74,7 +74,7 @@ func (l *ledger) CheckKill(a model.Address, deed uint64) {
 	l.s.Did(scenario.OpKilled)
 	n, d := l.HoldingOf(a), l.Doings[deed]
 	if n.Address.Sick || !l.isKept(n, deed) {
-		return // otherwise nothing makes it again
+		return // no owner executes again a call that is not in the store
 	}
 	d.kills++
 	if most := mostKills + 2*(l.custody[n.Address.Shard].gaveUp-d.sent.gaveUp); d.kills > most {

@@ -58,7 +58,7 @@ type ledger struct {
 // Member is a node as the store knows it.
 type Member struct {
 	Alive bool
-	// betrayed is until when the node may trust its lease although it was declared dead while it
+	// Until Betrayed the node may trust its lease, although other nodes declared it dead while it
 	// lived.
 	Betrayed int64
 	Epoch    int64
@@ -74,7 +74,7 @@ type Address struct {
 	Current *Run
 	Runs    []*Run
 	Sick    bool // its rows were poisoned or corrupt at some time, so a quarantine is allowed
-	// quarantined is true from a quarantine until the next write.
+	// quarantined is true from the start of a quarantine until the next write.
 	quarantined bool
 }
 
@@ -113,7 +113,7 @@ type Run struct {
 // Open reports whether the run has not ended.
 func (r *Run) Open() bool { return !r.outcome.Status.Closed() }
 
-// history is the recorded state of one ask.
+// history is the recorded state of one ask (a request of a program).
 type history struct {
 	outcome, withdrawn, started, sent, answered, taken, fired, closed, noted bool
 	Attempts                                                                 int
@@ -413,8 +413,8 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.Open++
 }
 
-// carriedOver checks that a run that continues another one has exactly its unread signals (I7 of
-// the core).
+// carriedOver checks that a run that continues another run starts with exactly the unread signals
+// of that run (I7 of the core).
 func (l *ledger) carriedOver(b *store.Batch, old, next *Run) {
 	if old == nil || old.ID != next.Start.Previous || old.outcome.Status != model.Continued || old.outcome.Next != next.ID {
 		l.Fail("I3: %s does not continue the run before it", next.ID)
@@ -484,7 +484,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 			l.s.Did(scenario.OpQuarantined)
 			r.Address.quarantined = true
 		case model.WaitStuck:
-			// how workers of the simulation report that they cannot run a workflow
+			// this is how workers of the simulation report that they cannot run a workflow
 			l.s.Did(scenario.OpBlocked)
 		default:
 			l.Fail("run %s of %s is blocked: %s", row.Run, r.Address.Name, row.Blocked)
@@ -549,7 +549,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 
 		told := func(k model.MessageKind, to model.Address, id string) bool {
 			return sendsAny(b, func(m *model.Message) bool {
-				// the message names an earlier run
+				// a cancel names an earlier run
 				by := m.From.Run == r.ID || k == model.MessageCancel && m.From.Address == r.Address.Name
 				return m.Kind == k && m.To == to && m.ID == id && by
 			})

@@ -15,18 +15,19 @@ type Life struct {
 
 // LaneLog is what the checks know about a lane besides its rows.
 type LaneLog struct {
-	// when the lane last applied inputs again: the store refused a batch, or the lane split one
-	// that never finished in time. Clock is the time of the node then.
+	// Undone is when the lane last applied inputs again, because the store refused a batch, or
+	// because the lane split a batch that never finished in time. Clock is the time of the node at
+	// that moment.
 	Undone int64
 	Clock  model.Time
-	// moving has the shards that the lane is giving up, and since when.
+	// Moving has the shards that the lane is giving up, and since when.
 	Moving map[model.ShardID]model.Time
 }
 
 // Admissions counts the tasks that the gate of a node has let through.
 type Admissions struct {
-	// passes counts how often a task got a pass since it last started. under is the rule set of
-	// its last pass.
+	// Passes counts how often a task got a pass since it last started. Under is the rule set of its
+	// last pass.
 	Passes map[model.TaskRef]int
 	Under  map[model.TaskRef]int
 	Sets   []*rule.Set // that the board has used
@@ -34,10 +35,10 @@ type Admissions struct {
 
 // taskWorker is a worker of tasks, as the checks see it.
 type taskWorker interface {
-	// offers returns the kinds and queues that the worker offered when it started.
+	// Offers returns the kinds and queues that the worker offered when it started.
 	Offers() *model.TaskOffer
-	// executes reports whether the worker has a claim, in a process that lives.
+	// Executes reports whether the worker has a claim, in a process that lives.
 	Executes(ref model.ClaimRef) bool
-	// node returns the node of the worker's process, or zero if it has none now.
+	// Node returns the node of the worker's process, or zero if the process has none now.
 	Node() model.NodeID
 }

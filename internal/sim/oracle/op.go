@@ -26,9 +26,9 @@ type Op struct {
 	Misuses bool                  // its request id belongs to another request
 	Shadow  *Op                   // the op that this one repeats with the same request id
 	Copied  bool                  // another request has its request id
-	// a server has learned, or will learn, that the user has the answer
+	// Received says that a server has learned, or will learn, that the user has the answer.
 	Received bool
-	// the state of the entity that a caller had seen before this request
+	// Since is the newest state of the entity that a caller had seen before this request.
 	Since int
 	Reads int // how often it has read the history again
 

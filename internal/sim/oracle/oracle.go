@@ -20,12 +20,12 @@ type Oracle struct {
 	Copies []model.Address // where forks and imports went
 
 	Shift   int64   // how far the clock of the store has jumped
-	Lasting int64   // the largest part of it that has lasted
+	Lasting int64   // the largest shift that has lasted
 	Jumping int64   // when it jumps back
 	Jumped  []int64 // when it jumped
 	Stepped int64   // when it last jumped permanently
 	Slewed  bool    // it jumped by so little that nodes follow
-	// the longest duration of the call that gave a node its first time of the store
+	// Tripped is the duration of the slowest call with which a node first read the store's clock.
 	Tripped int64
 	Behind  int64 // the most that the clock of a node was behind the store's
 

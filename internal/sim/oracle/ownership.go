@@ -24,7 +24,7 @@ func (l *ledger) Fenced(id model.NodeID, unregistered bool) bool {
 	return true
 }
 
-// CheckAcquired checks that shards that a node gets belong to no live node (I1).
+// CheckAcquired checks that no live node owns the shards that a node gets (I1).
 func (l *ledger) CheckAcquired(id model.NodeID, got []store.AcquiredShard) {
 	for _, g := range got {
 		old := l.Owner[g.Shard]

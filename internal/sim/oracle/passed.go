@@ -9,12 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A message between two shards of a lane may take effect in the batch that sends it. Then it has no
-// row. What must hold: the lane owns both shards, no earlier message between them is on its way,
-// and the effects are in the same batch. No call begins before the batch that sends it is durable.
-// If the call has waited for a lock, the batch that releases the lock must be durable too.
+// A message between two shards of a lane may take effect in the batch that sends it. Such a message
+// is called passed, and it has no row. What must hold: the lane owns both shards, no earlier
+// message between them is on its way, and the effects are in the same batch. No call begins before
+// the batch that sends it is durable. If the call has waited for a lock, the batch that releases
+// the lock must be durable too.
 
-// sentIn returns the messages that a batch sends: those without a row first, then the rows.
+// sentIn returns the messages that a batch sends: first the passed messages, then the messages with
+// a row.
 func sentIn(b *store.Batch) (all []*model.Message) {
 	for i := range b.Passed {
 		all = append(all, b.Passed[i].Message)
@@ -25,7 +27,7 @@ func sentIn(b *store.Batch) (all []*model.Message) {
 	return all
 }
 
-// sendsAny reports whether a batch sends such a message.
+// sendsAny reports whether a batch sends a message for which is returns true.
 func sendsAny(b *store.Batch, is func(*model.Message) bool) bool {
 	return slices.ContainsFunc(sentIn(b), is)
 }
@@ -95,7 +97,7 @@ func (s *Oracle) CheckBegun(node model.NodeID, entity model.Address, c *model.Op
 		s.Fail("L2: deed %x (%s) of %s begins, and no caller is durable that has asked for it", x.ID, c.Name, entity)
 	}
 	if l.Owner[s.ShardOf(entity)] != node {
-		return // it was stopped past its lease, and commits nothing
+		return // the node was paused past its lease, and commits nothing
 	}
 	n := l.HoldingOf(entity)
 	if d.Section == "" && c.Name != scenario.DoRead && n.Row.Locked() && !l.released[lockOf{n.Row.Holder, entity}] && !s.unlocking(entity) {

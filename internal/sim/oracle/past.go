@@ -13,9 +13,9 @@ import (
 
 // Users also change histories: they fork, import, retry, reset and delete runs. What must hold: a
 // run with a past has exactly the events that its source had up to the cut, except for what
-// docs/histories.md leaves out. Messages that were accepted after the cut are there. No caller gets
-// two answers, or an answer from a copy. No caller sees a run that was deleted before the caller
-// asked.
+// docs/histories.md leaves out. The new run also has the messages that were accepted after the cut.
+// No caller gets two answers, or an answer from a copy. No caller sees a run that was deleted
+// before the caller asked.
 
 // edited is the result that an edit puts in place of a recorded one.
 var edited = model.TextPayload("edited")
@@ -148,7 +148,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	l.owns(b, key.Shard)
 	r := l.Runs[key.Run]
 	if r == nil || r.Deleted != 0 {
-		return // this is allowed
+		return // deleting twice is allowed
 	}
 	if r.Open() {
 		l.Fail("I21: %s is deleted while it is open", r.ID)
@@ -279,8 +279,8 @@ func mustBeBlank(e *model.Event) bool {
 	return e.Kind == model.EventWatched && !e.Blank() || e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventAttemptFailed && e.Due != 0
 }
 
-// checkAdded checks what a run has in addition to the events of its source: messages that were
-// accepted after the cut, and waiting callers.
+// checkAdded checks what a run adds to the events of its source: messages that were accepted after
+// the cut, and waiting callers.
 //
 //arch:parameters the batch, both runs, and how the copy was made
 func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gaveWay bool) {

@@ -8,11 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Closed runs and dead tasks leave after a while: the lanes remove runs, and the sweep of their
-// owner removes dead tasks. What must hold (R1): without a request, nothing leaves before its time;
-// an open run never leaves; a dead task does not leave while the task that it was requeued as is
-// open; and a retention that a run states at its end counts. And (R2) everything leaves: when
-// nothing else happens, within its time plus two sweeps.
+// Closed runs and dead tasks leave the store after a while: the lanes remove runs, and the sweep of
+// their owner removes dead tasks. What must hold (R1): nothing leaves before its time, unless a
+// user asks for it. An open run never leaves. A requeued dead task stays until the new task has
+// ended. A retention that a run states at its end applies to that run. And (R2): everything leaves
+// in the end. If nothing else happens, it leaves within its time plus two sweeps.
 
 // leaves returns when a closed run may be removed. ever is false for a run that stays.
 func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
@@ -22,12 +22,12 @@ func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
 	return max(r.outcome.At, r.Start.At).Add(s.Plan.Lane.Retention), s.Plan.Lane.Retention > 0
 }
 
-// checkLeaves checks that the retention in the end of a run is the one of its program.
+// checkLeaves checks that a run states the retention of its program at its end.
 func (l *ledger) checkLeaves(b *store.Batch, r *Run) {
 	program, _, _, ok := scenario.ParseInput(r.Start.Input)
 	byCode := ok && r.Start.Task == nil && r.outcome.Status != model.Terminated && !r.unbegun && !timedOut(&r.outcome)
 	if r.outcome.Status == model.Continued && r.outcome.Failure != nil {
-		byCode = repeats(b, r) // otherwise a reset ended it
+		byCode = repeats(b, r) // false if a reset ended the run
 	}
 	want := model.Time(0)
 	if byCode && l.s.Programs[program].Retain != 0 {
@@ -101,7 +101,7 @@ func (s *Oracle) Staying() string {
 	}
 	if s.Plan.KeepDead > 0 {
 		for _, x := range s.Ledger.DeadOrder {
-			// the start of its requeue may be in flight
+			// r is nil while the message that starts the requeued task is in flight
 			if r := s.Ledger.Runs[x.Body.Requeued.Run]; !x.Purged && (r == nil || r.Deleted == 0) && !s.KnowsDamage(x) {
 				return "the dead task of " + x.Ref.String()
 			}

@@ -12,8 +12,8 @@ import (
 // keeps the lock until it releases it (L22, L24, L29). A section asks the entities one after the
 // other, in an order that is the same for all sections (L25), and entities grant in the order of
 // the requests (L27). The fencing tokens grow (L37). Between grant and release the entity runs only
-// calls of the section, and it runs them only then (L24, L36). The commit that ends a section, or
-// its run, releases everything that the section asked for (L28, L32).
+// calls of the section. It runs calls of the section at no other time (L24, L36). The commit that
+// ends a section, or its run, releases everything that the section asked for (L28, L32).
 
 // locking is a section in the ledger.
 type locking struct {
@@ -22,7 +22,8 @@ type locking struct {
 	over    bool
 }
 
-// asked returns the entities that hold a lock for the section, or may grant one.
+// asked returns the entities that have granted a lock to the section, and the next one, which may
+// grant it.
 func (x *locking) asked() []model.Address { return x.locks[:min(x.granted+1, len(x.locks))] }
 
 func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.Link) bool {
@@ -55,7 +56,7 @@ func (r *Run) link(id string) model.Link {
 	return model.Link{Address: r.Address.Name, Run: r.ID, ID: id}
 }
 
-// lockGranted checks that a section holds the lock that its history grants.
+// lockGranted checks that a section holds the lock if its history says that it was granted.
 func (l *ledger) lockGranted(b *store.Batch, r *Run, e *model.Event) {
 	x := r.sections[e.ID]
 	if x == nil || x.over || x.granted == len(x.locks) || x.locks[x.granted] != e.Target {

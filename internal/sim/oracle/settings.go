@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// PageStored counts shares of dead nodes that have become free.
+// PageStored records a page of the ledger, and counts the shares of dead nodes that it no longer
+// has.
 func (s *Oracle) PageStored(x *store.Setting) {
 	list, sole, err := limits.Read(x.Body)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 // know whether their writes landed:
 //
 //   - Over all nodes, a limit never has more holders than permits (D1). This holds for the tasks
-//     that nodes have let through and still count, including tasks of dead nodes, and for running
-//     bodies. Tasks never start faster than its rate allows.
+//     that nodes have let through and still count, including tasks of dead nodes. It also holds for
+//     running bodies. Tasks never start faster than the rate of the limit allows.
 //   - No permit is lost (D2): every task gets its turn. When everything has ended, pages name no
-//     dead node, no node wants or holds anything, and each node has what its lease says. When all
-//     nodes have left, nothing is leased.
+//     dead node, no node wants or holds permits, and each node has leased as many permits as its
+//     page says. When all nodes have left, nothing is leased.
 //   - A breaker opens only if enough calls have failed, each counted once (E33). It never has more
-//     probes in flight than allowed, and one task uses each (E35).
+//     probes in flight than allowed, and only one task uses each probe (E35).
 //
 // While users change the numbers, nodes use different ones for a moment, and pages use the numbers
 // of the last writer. The checks use the largest numbers that any node has used.
@@ -62,14 +62,14 @@ func (s *Oracle) Spent(now model.Time, ref model.TaskRef, r rule.Resource, n lim
 	s.began[r] = at
 }
 
-// Lag is the largest difference between clocks of nodes that has mattered so far, including forward
+// Lag is the largest difference between the clocks of two nodes so far, including forward
 // corrections.
 func (s *Oracle) Lag() int64 { return s.Behind + 2*s.skew() }
 
 // sharedBreaker is what all nodes together have done with a breaker.
 type sharedBreaker struct {
 	state breaker.State
-	// since when it is closed: the last time that another state was stored
+	// closed is when the breaker last closed: the last time that another state was stored
 	closed int64
 	failed []int64 // the start times of failed calls
 	Probes []*Pass

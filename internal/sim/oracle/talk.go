@@ -12,8 +12,8 @@ import (
 
 // This file has the requests of users to executions, the answers of the programs, and their checks.
 // What must hold: every accepted update is in one history and is answered once, with one value,
-// however often the user asks. An answer to a query is made from durable state, and never from less
-// than an earlier answer. No lane hands out work of a paused run. A terminated run is over.
+// however often the user asks. Code answers a query from durable state, and never from an older
+// state than an earlier answer. No lane hands out work of a paused run. A terminated run is over.
 
 // update is an accepted update.
 type update struct {
@@ -57,8 +57,8 @@ func (s *Oracle) checkTalk(o *Op, a *model.Answer, r *Run) {
 	}
 }
 
-// CheckRefused checks that an update was not answered if it was refused because its execution had
-// ended.
+// CheckRefused checks an update that was refused because its execution had ended: the code has not
+// answered it.
 func (s *Oracle) CheckRefused(o *Op) {
 	if u := s.Ledger.updates[o.Message.RequestID]; o.Message.Kind == model.MessageUpdate && o.Message.RequestID != "" && u != nil && u.answered {
 		s.Fail("I16: %s was refused, and its history says that it was answered", o)
@@ -191,7 +191,7 @@ func unanswered(events []model.Event) (open []model.Event) {
 }
 
 // carriedTalk checks that the next run has the state, the unanswered updates and the pause of the
-// one before.
+// previous run.
 func (l *ledger) carriedTalk(b *store.Batch, old, next *Run) {
 	events := slices.Clone(old.Events)
 	for i := range b.Events {
@@ -209,7 +209,7 @@ func (l *ledger) carriedTalk(b *store.Batch, old, next *Run) {
 		l.Fail("I20: %s begins pinned, and may begin on any version", next.ID)
 	}
 	open := unanswered(events)
-	if next.Start.Attempt <= 1 { // another attempt starts all of them
+	if next.Start.Attempt <= 1 { // another attempt starts all updates again
 		open = slices.DeleteFunc(open, func(e model.Event) bool { return scenario.IsBegun(e.Input) && e.Seq <= old.outcome.Seen })
 	}
 	if !slices.EqualFunc(open, unanswered(next.Start.Carried), sameUpdate) {

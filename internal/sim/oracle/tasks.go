@@ -27,8 +27,9 @@ type claimed struct {
 	reported bool            // a report has ended it
 	Told     int64           // when its worker first reported; 0 if it has not
 	unsure   bool            // a report may have ended it: its task was being canceled
-	// An owner of its run has decided that it is lost with its node, and has freed its permits.
-	// They may belong to other tasks since, also if the decision was undone.
+	// Freed says that an owner of the run has decided that the claim is lost with its node, and has
+	// freed its permits. Other tasks may have these permits since, even if the owner has undone the
+	// decision.
 	Freed bool
 }
 
@@ -248,8 +249,8 @@ func (l *ledger) taskFailed(b *store.Batch, r *Run, id string, t *errandState, f
 	}
 }
 
-// checkLost checks that a claim that counts as lost, or as dropped, is not executing on a live
-// worker (E26).
+// checkLost checks a claim that the lane treats as lost or dropped: no live worker executes it
+// (E26).
 func (l *ledger) checkLost(b *store.Batch, r *Run, id string, t *errandState) {
 	if !t.Held {
 		l.Fail("E26: %s of %s is lost, although no worker had it", id, r.ID)
@@ -276,8 +277,8 @@ func (l *ledger) dies(r *Run, id string) {
 	l.dying = append(l.dying, store.DeadKey{RunKey: store.RunKey{Shard: r.Address.Shard, Run: r.ID}, Task: id})
 }
 
-// endTasks ends the tasks of a run: the task of a standalone run ends with the run, and a workflow
-// run ends its open tasks.
+// endTasks ends the tasks of a run that ends: the task of a standalone run, or the open tasks of a
+// workflow run.
 func (l *ledger) endTasks(b *store.Batch, r *Run) {
 	for _, t := range r.Tasks {
 		if r.Start.Task == nil {
@@ -324,8 +325,8 @@ func (l *ledger) endTasks(b *store.Batch, r *Run) {
 	l.ends(t, how)
 }
 
-// deadLetters checks that exactly the tasks that fail permanently in a batch become dead tasks in
-// it (E37).
+// deadLetters checks that a batch makes a dead task of every task that fails permanently in it, and
+// of no other task (E37).
 func (l *ledger) deadLetters(b *store.Batch) {
 	if len(b.Dead) != len(l.dying) {
 		l.Fail("E37: %d tasks fail finally, and there are %d dead tasks", len(l.dying), len(b.Dead))
@@ -380,7 +381,7 @@ func (s *Oracle) CheckSettled(ref model.ClaimRef, err error) {
 	case err == nil && !known.reported && !known.unsure:
 		s.Fail("E17: the report of claim %d of %s counts, and is not in the history", ref.Claim, ref.TaskRef)
 	case err != nil && known.reported && s.Ledger.Runs[ref.Run].Deleted == 0:
-		// otherwise the history is gone
+		// after a delete there is no history
 		s.Fail("E18: the report of claim %d of %s is in the history, and its worker hears that it does not count: %v", ref.Claim, ref.TaskRef, err)
 	case err != nil && s.Current(ref):
 		s.Fail("E17: the report of claim %d of %s does not count, and it is the current one: %v", ref.Claim, ref.TaskRef, err)

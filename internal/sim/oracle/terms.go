@@ -12,10 +12,10 @@ import (
 
 // Some starts have options: a delay, a time-out of the execution, a policy that repeats failed
 // runs. What must hold: no worker gets a run before its start time, and its code records nothing
-// before that (T1). An execution fails because of its time-out at that time or later, never
-// earlier, and does not continue after it. All runs of the execution share the time-out (T2). A
-// failed run is followed by another attempt with the same input until the policy ends, and by none
-// after that (T3).
+// before that (T1). An execution with a time-out fails at the time-out or later, never earlier, and
+// does not continue after it. All runs of the execution share the time-out (T2). A failed run is
+// followed by another attempt with the same input until the policy ends, and by none after that
+// (T3).
 
 // patienceAfterTimeout is how long an execution may continue after its time-out once all faults
 // have ended: a node may have to take over first.
@@ -159,8 +159,8 @@ func (l *ledger) stopBegin(b *store.Batch, r *Run, id string) {
 	}
 }
 
-// inTime checks that the code of a run records something neither before its start time nor long
-// after its time-out.
+// inTime checks that the code of a run records nothing before its start time and nothing long after
+// its time-out.
 func (l *ledger) inTime(b *store.Batch, r *Run, e *model.Event) {
 	if e.ID != "" && r.Waiting() && !stops(b, r.ID, beginTimer(&r.Start)) {
 		l.Fail("T1: event %d (%s) of %s, which begins at %s", e.Seq, e.Kind, r.ID, r.Start.Begins)

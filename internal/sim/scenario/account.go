@@ -38,14 +38,14 @@ func DeskAddress(i int) model.Address {
 const (
 	DoAdd  = "add"
 	DoFail = "fail"
-	// takes from this account, and sends the amount to another one without waiting
+	// DoPass takes an amount from this account and sends it to another account without waiting.
 	DoPass    = "pass"
 	DoSpawn   = "spawn" // starts a workflow and sends a signal to another
 	DoDelete  = "delete"
 	DoRead    = "read" // a view
 	DoEcho    = "echo"
 	DoForward = "forward" // adds to an account without waiting
-	DoKill    = "kill"    // kills the process, so that it never ends
+	DoKill    = "kill"    // kills the process, so that the call never ends
 )
 
 // deed is a call as its input encodes it. Every deed has its own id, and a repeated call has the
@@ -53,7 +53,8 @@ const (
 type deed struct {
 	ID     uint64
 	Amount int64
-	// for pass and forward the other account; for spawn the workflow to start and to signal
+	// target is the other account for pass and forward, and the workflow to start or signal for
+	// spawn.
 	target uint8
 	Source uint8 // which entity sent it, if an entity did
 }
@@ -154,11 +155,11 @@ type Made struct {
 	deed
 	Name   string
 	Result model.OperationResult
-	// changed says that the call changed the state.
+	// Changed says that the call changed the state.
 	Changed bool
 }
 
-// Handover is one run of operations by a worker, with its result.
+// Handover is a list of calls that a lane has handed to a worker, with the outcome.
 type Handover struct {
 	Entity    model.Address
 	Life      int64 // epoch of the node that has handed the operations over
@@ -262,8 +263,8 @@ func (s *Scenario) drawEntities() {
 	s.Plan.Overlap = kernel.OneOf(s, 0, 1, 2)
 	s.Plan.EntityMoves = s.Pick(5)
 	if s.Has(Expiring) {
-		// A life must be much longer than a commit, because the oracle does not know states that
-		// the store never had.
+		// A state must live much longer than a commit takes, because the oracle does not know
+		// states that the store never had.
 		life := kernel.Microseconds(s.Between(4000, 12_000) * kernel.Millisecond)
 		s.Plan.EntityTTL, s.Plan.EntityIdleTTL = kernel.OneOf(s, life, 0), life/2
 		if s.Plan.EntityTTL > 0 && s.Chance(0.5) {
@@ -272,8 +273,8 @@ func (s *Scenario) drawEntities() {
 	}
 }
 
-// NewDeed draws a deed for an account. A deed must not start a workflow that can cause the same
-// deed again.
+// NewDeed draws a deed for an account. With mayStart false the deed starts no workflow, because
+// that workflow could cause the same deed again.
 func (s *Scenario) NewDeed(mayStart bool) (name string, d deed) {
 	s.deeds++
 	d = deed{ID: s.deeds, Amount: s.Between(1, 100), target: uint8(s.Pick(s.Plan.Accounts))}

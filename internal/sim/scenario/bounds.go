@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/kernel"
 )
 
-// drawFlood decides how much input arrives at once.
+// drawFlood decides how much input arrives at the same time.
 func (s *Scenario) drawFlood() {
 	s.Plan.Lane.MaxBytes = kernel.OneOf(s, 2<<10, 4<<10, 8<<10)
 	if s.Has(Flood) {

@@ -10,8 +10,9 @@ import (
 // store's clock jumps: forward for a while and back again, by up to a month; forward permanently;
 // back permanently; or by an amount that nodes cannot distinguish from a slow answer. Machines are
 // suspended: a process does nothing for a while, and its own clock stops too. What must hold: a
-// jump that did not last fires no timer early and deletes nothing early; no timer stops; no node is
-// fenced while its lease is valid; and no node serves data from memory that another node owns.
+// jump that does not last fires no timer early and deletes nothing early. No timer stops. No node
+// is fenced while its lease is valid. No node answers from memory about data that another node
+// owns.
 
 // jumpPlan is the plan of a simulation for its clocks.
 type jumpPlan struct {

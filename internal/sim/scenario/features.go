@@ -22,19 +22,19 @@ const (
 	LargeCommits                     // commits above a size fail
 	Poison                           // the store refuses rows until everything else has ended
 	FalseDeath                       // a live node is declared dead
-	Flood                            // a lane gets more input at once than it has room for
+	Flood                            // a lane gets more input than it has room for
 	ClockJumps                       // the store's clock jumps, and machines are suspended
-	BadRows                          // rows cannot be read, some of them only by an older build
+	BadRows                          // no build, or no older build, can read some rows
 	RequestIDs                       // users misuse request ids, and nodes forget old ones
 	LargeReports                     // one report of a task is as large as the budget of a lane
 	StartOptions                     // starts have a delay, a time-out or a policy of retries
 	SignalOrders                     // operators drop and skip signals
 	Outliving                        // workers outlive the processes that serve them
-	Slots                            // workers take only so much at a time
+	Slots                            // workers take a limited number of runs or calls at a time
 	Links                            // nodes ask each other over connections
 	Drains                           // operators drain nodes, which have weights
 	Expiring                         // states of accounts expire
-	Together                         // nodes read several runs at once
+	Together                         // nodes read several runs in one call
 	DrawnIDs                         // users are clients of servers, and draw request ids in eras
 	Killers                          // some calls of entities kill the process that makes them
 	Receipts                         // clients of servers confirm that they have the answers
@@ -47,8 +47,8 @@ const (
 type row struct {
 	feature Feature
 	name    string // for -features
-	// The feature is on for seeds of one of these lots, if it has all that it needs and nothing
-	// that it excludes.
+	// The feature is on for the seeds of these lots that have the features it needs and none that
+	// it excludes.
 	lots     []lot
 	needs    Feature
 	excludes Feature
@@ -78,8 +78,8 @@ func (r *row) picks(seed uint64) bool {
 	return slices.ContainsFunc(r.lots, func(l lot) bool { return l.has(seed) })
 }
 
-// mix is the lot of the seeds that have several hardships together. Its modulus and that of the
-// other hardships shares no factor with the moduli that decide about the workload.
+// mix is the lot of the seeds that have several hardships together. The moduli of the hardships
+// share no factor with the moduli that decide about the workload.
 var mix = lot{of: 11, at: []uint64{10}, omits: 0.4}
 
 // eleventh is the lot of the seeds that have one kind of hardship.
@@ -190,7 +190,7 @@ var table = [allFeatures]row{
 		about: "users are clients of servers: they draw request ids in the eras of lanes, and eras are short",
 	},
 	{
-		// A server that keeps calls for the workers of the last owner suspects none of them.
+		// A server that waits for the workers of the last owner does not suspect their calls.
 		feature: Killers, name: "killers", lots: []lot{{of: 42, at: []uint64{12, 30}}, {of: 35, at: []uint64{1, 8}}}, needs: Entities, excludes: Outliving, late: true,
 		about: "users make calls of accounts that kill the process that makes them, also with other calls",
 	},
@@ -257,7 +257,7 @@ func (s *Scenario) turn(r *row, on bool) {
 	}
 }
 
-// Features are features that a caller forces. They count for every seed.
+// Features are features that a caller turns on or off in every seed.
 type Features struct{ On, Off Feature }
 
 // ParseFeatures parses names of features, separated by commas. A minus sign before a name turns the

@@ -8,15 +8,15 @@ import (
 // extraGroup is the additional shard group, in the simulations that have one.
 const extraGroup = "gpu"
 
-// groupedWorkflows are the types of workflows where the store has a shard group. The second type
-// belongs to the group. The third one names a group that the store does not have, so it belongs to
-// the default group. Children that only one run has are of the last two types.
+// groupedWorkflows are the types of workflows in simulations with a shard group. The second type
+// belongs to the group. The third type names a group that the store does not have, so it belongs to
+// the default group. The last two types are for children that only one run uses.
 var groupedWorkflows = [...]string{
 	Workflows[0], Workflows[1] + model.GroupEnding(extraGroup), Workflows[2] + model.GroupEnding("unknown"), Workflows[1], Workflows[2],
 }
 
 // drawGroups decides how many shards the group has, and which processes serve it. Each group has a
-// process that serves it, so everything can end when all processes live.
+// process that serves it, so everything can end while all processes are up.
 func (s *Scenario) drawGroups() {
 	p := &s.Plan
 	p.Groups = []model.Group{{Name: extraGroup, Shards: kernel.OneOf(s, 1, 2, 4)}}

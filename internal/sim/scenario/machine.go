@@ -10,11 +10,12 @@ import (
 // Ask is the state of one request of a program.
 type Ask struct {
 	Asked bool
-	// the history has that the child started, the message was sent or the signal was taken
+	// Recorded says that the history has the start of the child, the sent message or the taken
+	// signal.
 	Recorded  bool
 	Done      bool // the history has its outcome
 	Gone      bool // the program has abandoned it
-	Withdrawn bool // the history has that it was abandoned
+	Withdrawn bool // the history says that it was abandoned
 	Attempts  int  // failed attempts
 	Due       model.Time
 	Timer     model.Time // when its timer is due
@@ -64,8 +65,8 @@ func (s *Scenario) NewMachine(start *model.Start) Machine {
 }
 
 // Hide makes the program never see the signals that operators have dropped in a history. A program
-// takes a signal as soon as it can. So if it took the signal before the drop, its turn was lost,
-// and nothing in the history depends on that signal.
+// takes a signal as soon as it can. If it took a signal that was dropped later, the turn that took
+// the signal was lost. So nothing in the history depends on that signal.
 func (m *Machine) Hide(events []model.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == model.EventSignalDropped {
@@ -121,7 +122,7 @@ func (m *Machine) Feed(e *model.Event) {
 	case model.EventUpdateAnswered:
 		m.recordAnswer(e)
 	case model.EventStateSet:
-		if e.ID != "" { // otherwise the run before has set it
+		if e.ID != "" { // without an id, the previous run has set it
 			m.answer(e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
@@ -151,7 +152,7 @@ func (m *Machine) answer(e *model.Event) {
 
 	a := &m.Asks[b][i]
 	if e.Kind == model.EventUnlocked {
-		a = &m.Asks[b][AskUnlock] // the event has the name of its section
+		a = &m.Asks[b][AskUnlock] // the event has the id of its section
 	}
 
 	switch e.Kind {
@@ -320,8 +321,8 @@ func (m *Machine) finish() {
 	}
 }
 
-// Deadline reports whether the ask is the deadline of its block. A program stops a deadline and
-// withdraws other asks.
+// Deadline reports whether the ask is the deadline of its block. A program that abandons an ask
+// stops a deadline, and withdraws any other ask.
 func (b *Block) Deadline(i int) bool {
 	switch b.Kind {
 	case BlockSignal, BlockPromise, BlockChild, BlockWatch, BlockCall, BlockStep, BlockTask, BlockOperate, BlockSection:

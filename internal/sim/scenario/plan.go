@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/kernel"
 )
 
-// SickAddress draws an address whose rows are to be unwritable or unreadable.
+// SickAddress draws an address whose rows become unwritable or unreadable.
 func (s *Scenario) SickAddress() model.Address {
 	a := s.Address()
 	if s.Chance(0.2) {
@@ -31,7 +31,7 @@ func (s *Scenario) KeepIDs() time.Duration {
 	return kernel.Microseconds(4*s.Plan.Slow + 20*kernel.Second)
 }
 
-// plan has the decisions of a seed that are made at the start.
+// plan has the decisions that a seed makes at the start.
 type plan struct {
 	Shards, Lanes      int
 	Groups             []model.Group // in addition to the default one
@@ -47,7 +47,7 @@ type plan struct {
 	Patience    int64 // after that, until everything must have ended
 	Poll        int64 // of the clerk, for answers
 
-	Latency, Slow, LoopDelay int64 // of a call, of a slow one, of the loop of a lane: at most
+	Latency, Slow, LoopDelay int64 // maximum for a call, a slow call, the loop of a lane
 
 	// Probabilities.
 	CommitFails, CommitUnknown, CommitSlow float64
@@ -71,7 +71,7 @@ type plan struct {
 	Floods      int     // of large signals to one address
 	Heavy       int     // bytes that outputs of tasks have in addition to their data
 	Forgets     bool    // the simulation checks at the end that request ids are forgotten
-	Lies        int     // live nodes that are declared dead
+	Lies        int     // how often other nodes believe that a live node has died
 
 	Users, Actions int
 	Keys, children int
@@ -81,16 +81,17 @@ type plan struct {
 	Hires          int           // how often hands come and go
 	KeepDead       time.Duration // how long dead tasks are kept; 0 means forever
 
-	Accounts, Desks int // entities that there are
-	// how long idle entities stay in memory; 0 means the default
+	Accounts, Desks int // number of entities
+	// EntityIdle is how long idle entities stay in memory; 0 means the default.
 	EntityIdle time.Duration
-	// how long states of accounts live, and how long after their last operation; 0 means forever
+	// EntityTTL is how long states of accounts live, and EntityIdleTTL how long they live after
+	// their last operation; 0 means forever.
 	EntityTTL, EntityIdleTTL time.Duration
 
-	Overlap     int // calls of a desk that are made at once; 0 for any number
+	Overlap     int // calls of a desk that run at the same time; 0 for any number
 	EntityMoves int // how often tellers come and go
 
-	Drains int // how often an operator drains a node, or withdraws that
+	Drains int // how often an operator drains a node, or withdraws such an order
 }
 
 func (s *Scenario) drawPlan() {

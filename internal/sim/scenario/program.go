@@ -74,14 +74,14 @@ type Block struct {
 	Reuse    model.ReusePolicy
 	Errand   errand // of a task
 
-	Deeds    [2]deed          // of an entity, without their ids; the second one is of a section
-	Names    [2]string        // their operations
-	Targets  [2]model.Address // the entities that they call
+	Deeds    [2]deed          // calls of entities, without ids; only a section has two
+	Names    [2]string        // the operations of the deeds
+	Targets  [2]model.Address // the entities that the deeds call
 	Locks    []model.Address  // of a section
 	nap      int64            // between its two calls
-	together bool             // both calls at once
+	together bool             // both calls at the same time
 	keeps    bool             // the section ends with the run
-	tidy     bool             // the section ends first when the run is canceled in it
+	tidy     bool             // a cancel inside the section first ends the section
 }
 
 // program is a workflow as data. It ends by completing, failing or continuing as new.
@@ -91,7 +91,7 @@ type program struct {
 	cleanup bool // a step after a cancel request
 	fails   bool
 	Retain  time.Duration // its own retention; 0 means the retention of the lanes
-	// ids of the asks, by block and ask.
+	// Ids are the ids of the asks, by block and ask.
 	Ids [MaxBlocks + 1][MaxAsks]string
 }
 
@@ -142,8 +142,8 @@ func ParseInput(p model.Payload) (program, cans, count int, ok bool) {
 	return int(p.Data[0]), int(p.Data[1]), int(p.Data[2])<<8 | int(p.Data[3]), true
 }
 
-// drawPrograms makes the programs: the first ones for children, which do not wait for other
-// executions, the others for roots.
+// drawPrograms makes the programs. The first programs are for children, and do not wait for other
+// executions. The others are for roots: executions that users start.
 func (s *Scenario) drawPrograms() {
 	n := 3
 	for i := range n {
@@ -263,8 +263,8 @@ func (b *Block) Label() model.Label {
 	return model.Label{Name: b.Name, Value: b.Target.Key}
 }
 
-// ChildOf returns the target of a child block of a run: a shared child, or one that only this run
-// has.
+// ChildOf returns the child that a block of a run starts: a child that several runs share, or a
+// child that only this run has.
 func (b *Block) ChildOf(start *model.Start, index int) model.Address {
 	if !b.Target.IsZero() {
 		return b.Target

@@ -10,9 +10,9 @@ func (s *Scenario) drawRows() {
 	s.Plan.LateUpgrade = s.Plan.Upgrades && s.Chance(0.4)
 }
 
-// IsNew reports whether only a newer build can read a message. It depends only on the content of
-// the message, so it is the same wherever the message is stored. Reports of claims that hold
-// permits can always be read: other tasks wait for these permits.
+// IsNew reports whether only a newer build can read a message. The answer depends only on the
+// content of the message, so it is the same wherever the message is stored. Every build can read
+// reports of claims that may hold permits, because other tasks wait for these permits.
 func (s *Scenario) IsNew(m *model.Message) bool {
 	if !s.Plan.Upgrades || m.Kind == model.MessageNothing || m.Kind == model.MessageReport && s.Has(Gates) {
 		return false

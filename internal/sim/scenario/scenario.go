@@ -15,7 +15,7 @@ type Options struct {
 	// Plain leaves out lending and the faults that last. Older known seeds need it, because they
 	// were found before these faults existed.
 	Plain bool
-	// Features are turned on or off in every seed.
+	// Features are the features that are on or off in every seed.
 	Features Features
 }
 

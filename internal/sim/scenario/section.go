@@ -16,8 +16,8 @@ const (
 	askNap
 )
 
-// drawSection makes a block that locks some accounts and calls one or two of them. Then it releases
-// them, or leaves the release to the end of the run.
+// drawSection makes a block that locks some accounts and calls one or two of them. After that, the
+// block releases the accounts, or the end of the run does.
 func (s *Scenario) drawSection(b *Block, root bool, within int64) {
 	for range 1 + s.Pick(4) {
 		b.Locks = append(b.Locks, AccountAddress(s.Pick(s.Plan.Accounts)))
@@ -35,8 +35,8 @@ func (s *Scenario) drawSection(b *Block, root bool, within int64) {
 	}
 }
 
-// inSection continues a section as far as it can. It reports whether the program continues after
-// it.
+// inSection continues a section as far as possible. It reports whether the program continues with
+// the next block.
 func (m *Machine) inSection(b *Block, as *[MaxAsks]Ask) bool {
 	if !as[AskLock].Done {
 		return b.wait > 0 && as[askLate].Done

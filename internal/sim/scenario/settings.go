@@ -22,7 +22,7 @@ const (
 	SettingFound   = "limit_found"
 )
 
-// Uses reports whether a task needs a resource, by a set of rules.
+// Uses reports whether a set of rules says that a task needs a resource.
 func Uses(set *rule.Set, spec *model.TaskSpec, in *model.Payload, r rule.Resource) bool {
 	return slices.ContainsFunc(set.Resolve(Tenant, spec, in), func(u rule.Use) bool { return u.Resource == r })
 }
@@ -52,15 +52,15 @@ func (s *Scenario) DrawBreaker() rule.Breaker {
 		Failures: 1 + s.Pick(3), Window: kernel.Microseconds(s.Between(20, 400) * kernel.Millisecond), Successes: 1 + s.Pick(2), Probes: 1 + s.Pick(2),
 		Reset: kernel.Microseconds(s.Between(5, 150) * kernel.Millisecond), Lease: kernel.Microseconds(s.Between(20, 200) * kernel.Millisecond), MaxRetryAfter: kernel.Microseconds(s.Between(5, 60) * kernel.Millisecond),
 	}
-	// A task needs a probe and permits, and gets them one after the other, each with a write. With
-	// a shorter lease no task would have all of them at once.
+	// A task needs a probe and permits. It gets them one after the other, each with a write. With a
+	// shorter lease the first ones would expire before the task has all of them.
 	if s.Has(SharedGates) {
 		b.Config.Lease += 200 * time.Millisecond
 	}
 	return b
 }
 
-// BreakerNames are the breaker that tasks name, and the breaker of a kind.
+// BreakerNames are the names of two breakers: one that tasks name, and one for all tasks of a kind.
 var BreakerNames = [...]string{"b0", rule.KindBreaker(TaskKinds[1])}
 
 // NameOf returns the name of the breaker of a rule.

@@ -8,8 +8,8 @@ import (
 type narrow struct {
 	Most    int   // the largest size that passes, in bytes
 	Refuses bool  // the store refuses larger commits; otherwise they time out
-	From    int64 // when it starts
-	Until   int64 // when it ends; 0 for never
+	From    int64 // when large commits start to fail
+	Until   int64 // when they succeed again; 0 for never
 }
 
 func (s *Scenario) drawSize() {

@@ -85,8 +85,8 @@ const (
 	OpMoved    // a request over a connection to a node that was not the owner
 	OpRecalled // a run that had ended
 	OpPinned
-	OpStranded   // was seen waiting for a worker of its version
-	OpUnstranded // and continued
+	OpStranded   // a run was seen waiting for a worker of its version
+	OpUnstranded // such a run continued
 	OpUnpinned   // a pinned run continues with code that no longer pins it
 	OpForked
 	OpEdited // with an edited result
@@ -119,7 +119,7 @@ const (
 	OpTotal
 	OpSilence
 	OpLost
-	OpPoison // too rare to be demanded: three nodes have to go in a row
+	OpPoison // too rare to be demanded: it takes three lost nodes, one after the other
 	OpDead
 	OpStopped
 	OpReportMailed
@@ -140,7 +140,7 @@ const (
 	OpRequeueUndone
 	OpPurged
 	OpSet
-	OpSettingRace // another node has changed it in between
+	OpSettingRace // another node has changed the setting since it was read
 	OpStateSaved  // of a breaker
 	OpStateLost   // another node was faster
 	OpAdopted
@@ -154,10 +154,11 @@ const (
 	OpRetryAfter
 	OpQueuePaused
 	OpPage   // of the ledger was written
-	OpOrphan // a claim that a node still counts
-	// a worker reported such a claim, and its permits became free before its end was stored
+	OpOrphan // a node still counts a claim that its board has given up
+	// OpFreedEarly: a worker reported such a claim, and its permits became free before its end was
+	// stored.
 	OpFreedEarly
-	// a claim of a dead node that another node counts from now on; too rare to be demanded
+	// OpInherited: a node counts a claim of a dead node from now on; too rare to be demanded.
 	OpInherited
 	OpFound   // a node reported that it counts the tasks of dead nodes
 	OpCleaned // the share of a dead node is free
@@ -217,7 +218,7 @@ const (
 	OpBodyKept      // a body outlived its server, and the next activation took it over
 	OpEmptied       // a node that an operator had drained gave its last shard up
 	OpUndrained     // an operator let a node take shards again
-	OpTogether      // several runs were read at once
+	OpTogether      // several runs were read in one call
 	OpDrawn         // a request came under an id of the current era of its lane
 	OpLateCopy      // a request was sent again when the owner of that era got the shard back
 	OpKilled        // a call killed its process
@@ -272,9 +273,9 @@ const (
 	FaultCommitAway
 	FaultUnknownApplied
 	FaultUnknownLost
-	FaultLateLanded   // an orphan that landed after its caller had given up
-	FaultLateExcluded // an orphan that came after the fence had moved
-	FaultLateWaited   // an orphan that the fence had to wait for
+	FaultLateLanded   // a commit landed after its caller had given up
+	FaultLateExcluded // such a commit came after the fence had moved
+	FaultLateWaited   // the fence had to wait for such a commit
 	FaultCommitSlow
 	FaultPoison
 	FaultLoad

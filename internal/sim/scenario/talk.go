@@ -20,12 +20,13 @@ type openUpdate struct {
 	pc int
 }
 
-// Programs answer some updates late: when the program has continued from its place, and not at its
-// end. They start some of these at once, so that a next run must not start them again.
+// Programs answer some updates late: a program answers such an update after it has continued from
+// the place where it received the update, but not at its end. A program starts some of these
+// updates immediately, so that the next run must not start them again.
 
 func isSlow(p model.Payload) bool { return SignalID(p)&3 == 3 }
 
-// IsBegun reports whether the program starts a late update at once.
+// IsBegun reports whether the program starts an update immediately and answers it late.
 func IsBegun(p model.Payload) bool { return SignalID(p)&7 == 7 }
 
 // Answers reports whether the program answers an update now.

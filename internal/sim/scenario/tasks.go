@@ -22,10 +22,10 @@ func SplitWorker(name string) (worker, works, makes string) {
 
 // Users submit tasks and workflows schedule them. Hands (hand.go) execute them. What must hold
 // (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once. One worker holds it at a time, and at
-// most as many attempts start as allowed. Only the report of the holder counts, and it counts once.
-// No worker gets a task before its claim is durable, or a task that it does not offer. Only a
-// time-out takes a task from the worker that executes it. Exactly the tasks that failed permanently
-// are dead tasks. In the end no slot is in use.
+// most as many attempts start as allowed. Only the report of the holder takes effect, and it takes
+// effect once. No worker gets a task before its claim is durable, or a task that it does not offer.
+// Only a time-out takes a task from the worker that executes it. Exactly the tasks that failed
+// permanently are dead tasks. In the end no slot is in use.
 
 // Names that tasks have.
 var (
@@ -34,7 +34,7 @@ var (
 	TaskKeys   = [...]string{"t0", "t1", "t2", "t3", "t4"}
 )
 
-// Work describes how a task executes.
+// Work describes how a worker executes a task.
 type Work struct {
 	Fails     int // attempts that fail
 	Permanent bool
@@ -98,7 +98,7 @@ func (s *Scenario) drawErrand() errand {
 	if s.Chance(0.3) {
 		spec.ToClose = ms(100, 300)
 		if spec.Retry.MaxAttempts > 0 {
-			spec.ToClose = ms(2, 100) // otherwise it might never end
+			spec.ToClose = ms(2, 100) // without this time-out the task might never end
 		}
 	}
 

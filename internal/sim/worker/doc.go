@@ -1,7 +1,8 @@
 // Package worker runs programs and calls of entities, as the worker of an application does.
 //
-// A Worker holds runs (Hold) and a Teller makes the calls of entities. Both report late, twice, or
-// from an older life, leave, and come back. They know their process only through Host, so that they
-// cannot see more of a node than a worker of production sees. Task workers are in package cluster,
-// because they lend slots and are part of a node's board.
+// A Worker holds runs (Hold) and a Teller makes the calls of entities. Both report late, report
+// twice, report to a new life of a node what an older life gave them, leave, and come back. They
+// know their process only through Host, so that they cannot see more of a node than a worker of
+// production sees. Task workers are in package cluster, because they lend slots and are part of a
+// node's board.
 package worker

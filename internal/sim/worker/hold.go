@@ -26,15 +26,15 @@ type Hold struct {
 	thinking  bool
 	dropped   bool
 	lastWaits string
-	lastSeen  int64          // the last event that the last turn had seen or assumed
+	lastSeen  int64          // position of the last event that the last turn had seen or assumed
 	replied   map[int64]bool // positions of updates that were answered in this activation
 	pinning   bool           // has asked to be pinned
 	active    bool           // the code has something to do, or a body runs
 	turns     int            // that it has reported
 	answers   int            // that it got for turns without events
 
-	// While a step runs inline, the code is inside it. Commands before it are kept here, and new
-	// events wait in mail.
+	// While a step runs inline, the code of the workflow is inside the step. The commands before
+	// the step are kept here, and new events wait in mail.
 	inline bool
 	kept   []model.Command
 	mail   []model.Event
@@ -128,7 +128,7 @@ func (h *Hold) Deliver(events []model.Event) {
 				delete(h.replied, seq)
 			}
 			h.unacked -= h.ahead.eventful
-			h.closed, h.lastSeen = false, -1 // it has not reported that it has seen this event
+			h.closed, h.lastSeen = false, -1 // it has not yet reported that it has seen this event
 		}
 		h.ahead = nil
 	}
@@ -158,7 +158,7 @@ func (h *Hold) Answer() bool {
 	return h.answers <= h.turns
 }
 
-// awake notes that the run has something to do, which takes a slot of the worker.
+// awake notes that the run has something to do, so it needs a slot of the worker.
 func (h *Hold) awake() {
 	h.active = true
 	w, mine := h.w, 0
@@ -262,8 +262,8 @@ func (h *Hold) idles() int64 {
 	return s.Between(0, 30*kernel.Millisecond)
 }
 
-// restartTimer moves a timer from time to time: it stops the timer in one turn and starts it with
-// another due time in the next.
+// restartTimer sometimes moves a timer: it stops the timer in one turn, and starts it with another
+// due time in the next turn.
 func (h *Hold) restartTimer() {
 	s := h.w.Oracle
 	if s.Healed || !s.Chance(s.Plan.Restart) {
@@ -361,7 +361,8 @@ func (h *Hold) commands(m *scenario.Machine) (cs []model.Command, marks [scenari
 	return cs, marks, eventful
 }
 
-// startTimer asks for a timer, in a share of the cases by a delay from the time of the owner.
+// startTimer asks for a timer. In some cases it gives a delay, which the owner adds to its own
+// time.
 func startTimer(m *scenario.Machine, x *scenario.Ask) model.Command {
 	c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{Due: x.Timer}}
 	if wait := x.Timer.Sub(m.Last); x.Timer%4 == 0 && wait > 0 {

@@ -11,11 +11,11 @@ import (
 // In some seeds workers are processes of their own, and outlive the server that gives them runs, as
 // remote workers do. A worker that loses its server keeps the bodies that run, and the outcomes
 // that the server has not confirmed. When another server gives it the run again, a step takes over
-// what was kept instead of running again.
+// the kept body or outcome instead of running again.
 
 // body is an attempt of a step that a worker runs.
 type body struct {
-	hold    *Hold // nil since the worker lost its server
+	hold    *Hold // nil after the worker has lost its server
 	b, a    int   // the place of the step in the program
 	attempt int
 	done    bool // it has ended without a hold, or its outcome is not confirmed
@@ -117,7 +117,7 @@ func (w *Worker) HoldsAny(at func(model.Address) bool) bool {
 	return slices.ContainsFunc(w.Offer.Held, func(h model.HeldRun) bool { return at(h.Address) })
 }
 
-// Runs reports whether the worker runs an attempt of a step that it holds for the next server.
+// Runs reports whether the worker still runs an attempt of a step for the next server.
 func (w *Worker) Runs(run model.RunID, b, a, attempt int) bool {
 	return slices.ContainsFunc(w.kept[run], func(y *body) bool { return !y.done && y.b == b && y.a == a && y.attempt == attempt })
 }

@@ -21,12 +21,12 @@ type Teller struct {
 	ID      lane.WorkerID
 	Offer   model.EntityOffer
 	Held    []uint64 // generations of hand-overs that it has not reported
-	Kept    bool     // it has had something before it got a slot for it
+	Kept    bool     // it has had a call without a slot for it
 	leaving bool
 	gone    bool
 }
 
-// Leave takes a teller out of its process. The teller gets nothing new, and leaves when it has
+// Leave takes a teller out of its process. The teller gets no new calls, and leaves when it has
 // reported everything, or after a while.
 func (t *Teller) Leave() {
 	s := t.Oracle

@@ -38,7 +38,7 @@ func (h *Hold) pin(cs *[]model.Command, eventful *int) {
 	*cs = append(*cs, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: "pin", Name: h.w.Offer.Version}})
 }
 
-// retained adds the retention of its program to the end of a run.
+// retained adds the retention of the program to the end of a run.
 func (h *Hold) retained(end *model.Close) *model.Close {
 	if end == nil || h.m.Program.Retain == 0 {
 		return end
@@ -55,7 +55,7 @@ type Worker struct {
 	Host    host
 	ID      lane.WorkerID
 	Offer   model.Offer
-	Kept    bool // it has had something before it got a slot for it
+	Kept    bool // it has had a run or a call without a slot for it
 	Bad     bool // cannot run any program
 	Leaving bool
 	gone    bool
@@ -66,24 +66,24 @@ type Worker struct {
 
 // host is the process of a worker, as the worker sees it.
 type host interface {
-	// now is the process's estimate of store time.
+	// Now is the process's estimate of store time.
 	Now() model.Time
-	// serves reports whether the process has a node.
+	// Serves reports whether the process has a node.
 	Serves() bool
-	// lanes returns the number of lanes of the node, or 0 if there is no node.
+	// Lanes returns the number of lanes of the node, or 0 if there is no node.
 	Lanes() int
-	// post hands an input to the lane that gave out a generation. It returns false if that lane has
+	// Post hands an input to the lane that gave out a generation. It returns false if that lane has
 	// ended.
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
-	// tell hands an input to all lanes, if there is a node.
+	// Tell hands an input to all lanes, if there is a node.
 	Tell(do func(now model.Time, l *lane.Lane))
-	// begins checks that the body of a step may begin, in a run that was handed over at a time.
+	// Begins checks that the body of a step may begin; since is when the run was handed over.
 	Begins(run model.RunID, b, a, attempt int, since model.Time)
-	// dismiss removes a worker that has left.
+	// Dismiss removes a worker that has left.
 	Dismiss(w *Worker)
-	// kill ends the process because of a call of an entity.
+	// Kill ends the process because of a call of an entity.
 	Kill(a model.Address, deed uint64)
-	// dismissTeller removes a teller that has left.
+	// DismissTeller removes a teller that has left.
 	DismissTeller(t *Teller)
 }
 

@@ -226,7 +226,7 @@ func (s *Workload) provide() {
 				message = u.signalTo(r.Address.Name, name)
 			}
 		case r.Provided.Done:
-			// The run holds as many signals of other names as it may.
+			// The run is full of signals with other names, so it cannot take another one.
 			message = model.Message{Kind: model.MessageCancel, To: r.Address.Name, Failure: &model.Failure{Message: "cannot take the signal that it waits for"}}
 		default:
 			continue

@@ -15,7 +15,8 @@ func (s *Workload) jump() {
 		return
 	}
 
-	// a process that starts now would take the shifted time for the real one
+	// a process that reads the clock for the first time would take the shifted time for the real
+	// time
 	if slices.ContainsFunc(s.Procs[:], func(p *cluster.Proc) bool { return p != nil && !p.Timed }) {
 		s.After(20*kernel.Millisecond, nil, s.jump)
 		return
@@ -23,7 +24,7 @@ func (s *Workload) jump() {
 
 	by, lasts := int64(0), int64(0)
 	switch s.Pick(5) {
-	case 0, 1: // far and short: no node may follow
+	case 0, 1: // a long jump that lasts a short time: no node may follow it
 		by, lasts = kernel.OneOf(s, s.Between(2, 60)*kernel.Second, 24*3600*kernel.Second, 31*24*3600*kernel.Second), s.Between(20, s.Plan.Clock.Persist.Milliseconds()/2)*kernel.Millisecond
 	case 2:
 		by, lasts = -s.Between(2, 60)*kernel.Second, s.Between(20, s.Plan.Clock.Persist.Milliseconds()/2)*kernel.Millisecond

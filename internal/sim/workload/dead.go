@@ -31,7 +31,7 @@ func (u *user) drawLetter() *action {
 
 	switch n := s.Pick(10); {
 	case n < 3 && x.Count > 0, n < 8 && waits != nil && waits.Open() && waits.Tasks[model.TaskStep].Attempt == 0:
-		// perhaps no worker has started it
+		// perhaps before a worker has started it
 		o.Do, o.Count, o.Run, to = model.DeadTaskUndo, x.Count, x.Body.Requeued.Run, x.Body.Requeued.Address
 	case n < 4 && s.SettledDead(x):
 		o.Do, o.Count, o.Run = model.DeadTaskPurge, x.Count, x.Body.Requeued.Run
@@ -48,7 +48,7 @@ func (u *user) drawLetter() *action {
 	}
 
 	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &o})
-	// undo it as soon as the requeue is known, or ask twice
+	// Undo the requeue as soon as it is known, or order it twice.
 	if o.Do == model.DeadTaskRequeue && s.Chance(0.3) {
 		if s.Chance(0.5) {
 			again := o

@@ -37,7 +37,7 @@ func (s *Workload) deploy() {
 	s.After(s.Between(20, 800)*kernel.Millisecond, nil, func() { each(func(p *cluster.Proc) { p.Join(false, old) }) })
 }
 
-// lookForStranded asks the owners of pinned runs why these wait.
+// lookForStranded asks the owners of pinned runs why the runs wait.
 func (s *Workload) lookForStranded() {
 	for _, r := range s.Ledger.Order {
 		if !r.Open() || r.Pin == "" {

@@ -139,8 +139,9 @@ func (s *Workload) failStuck() {
 	s.Fail("E42: stuck %d s after everything has healed:%s", s.Plan.Patience/kernel.Second, t.String())
 }
 
-// comeToRest checks that lanes hold nothing in the end. A repeated report may wait for the end of a
-// quarantine, and a start whose caller has given up may start something that has to end too.
+// comeToRest waits until lanes hold nothing, and fails if that does not happen. A repeated report
+// may wait for the end of a quarantine. A start whose caller has given up may start an execution
+// that has to end too.
 func (s *Workload) comeToRest() {
 	s.RunUntil(s.Now+s.Plan.Patience, func() bool { return s.finished() && s.Holding() == "" && s.Away() == "" && s.Misplaced() == "" })
 	if !s.finished() {

@@ -11,12 +11,12 @@ import (
 
 // In some simulations the store refuses rows of an address until everything else has ended. What
 // must hold: all other executions continue and end during that time, except for executions that
-// wait for a refused address. Then the store accepts the rows again, and everything ends.
+// wait for a refused address. After that the store accepts the rows again, and everything ends.
 
 // sickenForGood makes the rows of an address unwritable until everything else has ended.
 func (s *Workload) sickenForGood() {
 	a := s.SickAddress()
-	// the task that executes now reports to a run that cannot store the report
+	// A task that executes now will report to a run that cannot store the report.
 	if busy := s.executed(); s.Chance(0.5) && len(busy) > 0 {
 		a = kernel.OneOf(s, busy...)
 	}
@@ -109,7 +109,7 @@ func (s *Workload) others() string {
 		}
 	}
 
-	behind := map[int]bool{} // users that wait themselves
+	behind := map[int]bool{} // users that wait for a refused address
 	for _, o := range s.Ops {
 		switch {
 		case o.Done:
@@ -129,8 +129,8 @@ func (s *Workload) others() string {
 	return s.heldByOthers(waits)
 }
 
-// heldByOthers returns something that a worker holds for an address that does not wait for a
-// refused one.
+// heldByOthers returns something that a worker still holds for an address that does not wait for a
+// refused address.
 func (s *Workload) heldByOthers(waits map[model.Address]bool) string {
 	for _, p := range s.Procs {
 		if p == nil || p.Inc == nil {

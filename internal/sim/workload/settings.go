@@ -85,8 +85,8 @@ func (o *action) answerSetting(a *lane.Answer, again, end func()) {
 }
 
 // openGates removes every permanent obstacle once all faults have ended: it resumes queues, creates
-// the limits that tasks name, and sets a rule for the breaker that they name, whose numbers are
-// otherwise too long for a simulation.
+// the limits that tasks name, and sets a rule for the breaker that tasks name. Without a rule, the
+// breaker has the default times, which are too long for a simulation.
 func (s *Workload) openGates() {
 	if !s.Has(scenario.Gates) || s.opening != nil && !s.opening.Done {
 		return

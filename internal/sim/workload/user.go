@@ -43,8 +43,8 @@ func (u *user) misuse() *action {
 	return o
 }
 
-// readAgain repeats a reset with the current history if the run has continued since the user read
-// it, as the service does.
+// readAgain repeats a reset, as the service does, if the run has continued since the user read its
+// history. The repetition uses the current history.
 func (o *action) readAgain() bool {
 	s, m := o.u.s, &o.Message
 	if m.Past == nil || m.Past.Next == 0 || o.Shadow != nil || o.Reads == 3 {
@@ -76,10 +76,10 @@ type user struct {
 	left  int // actions to draw
 	busy  bool
 	sent  uint64
-	era   string // the last one that a server has told; empty for none
+	era   string // the last era that a server has sent; empty for none
 }
 
-// action is a request of a user, with everything that it takes to make it.
+// action is a request of a user and everything that is needed to make it.
 type action struct {
 	*oracle.Op
 
@@ -133,7 +133,7 @@ func (u *user) op(m model.Message) *action {
 }
 
 // requestID returns an id for a request. Clients of servers draw most ids themselves, in the last
-// era that a server has told them.
+// era that a server has sent them.
 func (u *user) requestID(index int) string {
 	id := fmt.Sprintf("req-%d", index)
 	if u.s.Has(scenario.DrawnIDs) && u.s.Chance(0.8) {
@@ -153,8 +153,8 @@ func (o *action) hearEra(p *cluster.Proc, a *lane.Answer) {
 }
 
 // confirm lets the server know that the user has the answer to a request under a drawn id, as
-// internal/remote does. The receipt may get lost. A request that was sent twice has none, because a
-// copy of it may still be on its way.
+// internal/remote does. The receipt may get lost. There is no receipt for a request that was sent
+// twice, because a copy of it may still be on its way.
 func (o *action) confirm(p *cluster.Proc, a *lane.Answer) {
 	s := o.u.s
 	if !s.Has(scenario.Receipts) || a.Err != nil || o.Tries > 1 || o.Shadow != nil || o.Copied || o.Misuses || !model.IsDrawnID(o.Message.RequestID) || s.Chance(0.2) {
@@ -382,8 +382,8 @@ func (o *action) perform(then func()) {
 		default:
 			m := o.Message
 			s.Heaviest = max(s.Heaviest, m.Size())
-			// Only the first time, because the execution may wait for the next request of this
-			// user.
+			// Await only in the first attempt, because the execution may wait for the next request
+			// of this user.
 			awaits := m.Kind == model.MessageStart && cluster.Repeatable(&m) && o.Tries == 1 && !s.Healed && s.Chance(0.3)
 			giveUp = p.Deliver(&m, awaits, reply)
 		}

@@ -4,14 +4,14 @@ import (
 	"github.com/perdure/perdure/internal/sim/cluster"
 )
 
-// Workload is what happens to a cluster from outside: the requests of users and operators, and the
-// faults.
+// Workload makes everything that happens to a cluster from outside: the requests of users and
+// operators, and the faults.
 type Workload struct {
 	*cluster.Cluster
 
 	users  []*user
 	helper *user // sends runs what they wait for, after the faults have ended
-	// the last operation that removes permanent obstacles
+	// opening is the last action that removed permanent obstacles.
 	opening *action
 }
 
