@@ -14,7 +14,8 @@ import (
 // read of an account and every history with these records.
 
 const (
-	// makes tellers work in this process, under this prefix, until SIGTERM
+	// envBank makes tellers work in this process until SIGTERM. Its value is the prefix of their
+	// deeds.
 	envBank     = "PERDURE_CHAOS_BANK"
 	envAccounts = "PERDURE_CHAOS_ACCOUNTS" // how many there are
 )
@@ -41,7 +42,7 @@ type order struct {
 // glance is one observation of an account.
 type glance struct {
 	N, Cents int    // the number of bookings, and their sum
-	Last     string // ID of the last one
+	Last     string // ID of the last booking
 }
 
 var errPoor = errors.New("insufficient funds")
@@ -78,7 +79,7 @@ func (a *account) cents(id string) (sum, times int) {
 var (
 	accounts = perdure.NewEntity[account]("account")
 	post     = perdure.NewOperation(accounts, "post", func(_ perdure.EntityCtx, a *account, o order) (int, error) { return a.post(o) })
-	// tell takes from this account, and sends another account the order to take it.
+	// tell takes an amount from this account, and sends it to another account.
 	tell = perdure.NewOperation(accounts, "tell", func(ctx perdure.EntityCtx, a *account, o order) (int, error) {
 		// The engine does not send this if a later statement fails.
 		if err := post.Send(ctx, o.To, order{ID: inID(o.ID), Cents: o.Cents}); err != nil {
@@ -133,7 +134,7 @@ const (
 	doPost = "post" // a call
 	doSend = "send" // a call whose sender does not wait for the reply
 	doTell = "tell" // a call of an account that calls another one
-	// a workflow that locks accounts, takes from the first and gives to the others
+	// doMove is a workflow that locks accounts, takes from the first and gives to the others.
 	doMove  = "move"
 	doAudit = "audit" // a workflow that locks accounts and looks at them
 )
@@ -145,8 +146,8 @@ type deed struct {
 	Do       string
 	Accounts []string
 	Cents    int
-	// These fields belong to moves: how another caller interferes with it and after what delay, its
-	// timeout, its pause between steps, and whether a cancellation also ends its calls.
+	// These fields belong to moves: how another caller interferes with the move and after what
+	// delay, its timeout, its pause between steps, and whether a cancellation also ends its calls.
 	Fate     string        `json:",omitempty"`
 	After    time.Duration `json:",omitempty"`
 	Patience time.Duration `json:",omitempty"`
@@ -167,8 +168,8 @@ func (d *deed) share(i int) int {
 	return d.Cents
 }
 
-// move takes from the first account and gives to the others while all are locked. If anything ends
-// it early, it undoes what it did or may have done.
+// move takes from the first account and gives to the others while all are locked. If the move ends
+// early, it undoes every booking that it has made or may have made.
 func move(ctx perdure.WorkflowCtx, d deed) (int, error) {
 	if d.Patience > 0 {
 		ctx = ctx.WithTimeout(d.Patience)

@@ -76,9 +76,10 @@ func (f *bankFire) work(p *process, bytes int) {
 	}
 }
 
-// bankUnderFire lets three processes run a bank on one PostgreSQL server. It strikes one after the
-// other: it kills the process, stops it past its lease, shuts it down in good order, cuts it off
-// from the store past its lease, or drops the replies to its commits. Then it closes the books.
+// bankUnderFire lets three processes run a bank on one PostgreSQL server. It strikes the processes
+// one after the other: it kills a process, stops it past its lease, shuts it down in good order,
+// cuts it off from the store past its lease, or drops the replies to its commits. At the end it
+// closes the books.
 func bankUnderFire(t *testing.T, accounts, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)

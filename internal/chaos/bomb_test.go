@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envBomb makes the process run the calls of the entity bomb. With "deposits" none of them ends the
-// process.
+// envBomb makes the process run the calls of the entity bomb. One of the calls ends the process,
+// except with the value "deposits".
 const envBomb = "PERDURE_CHAOS_BOMB"
 
 // bombExit is the exit code of a process that a call has ended.
@@ -33,7 +33,7 @@ var (
 
 type bombState struct{ N int }
 
-// bombKeys are the keys of the called entities. One call of the first ends its process.
+// bombKeys are the keys of the called entities. One call of the first entity ends its process.
 var bombKeys = []string{"a", "b", "c", "d", "e", "f"}
 
 func bombDefinitions() perdure.Group {
@@ -49,7 +49,8 @@ func bombDefinitions() perdure.Group {
 	return perdure.Group{bombs}
 }
 
-// settleBombs waits until all other calls have run, and prints that.
+// settleBombs waits until all calls have run except the one that ends its process. Then it prints a
+// line.
 func settleBombs(ctx context.Context, app *perdure.App) error {
 	c := app.With(ctx)
 	bombs := perdure.NewEntity[bombState]("bomb")
@@ -129,8 +130,8 @@ func settleDeposits(ctx context.Context, app *perdure.App) error {
 }
 
 // The test kills processes while they run acknowledged calls that do no harm. Each process has run
-// a call of each key before it is killed, so no call runs at two deaths. No call may be set aside,
-// and each runs once.
+// a call of each key before the test kills it, so no call is the running one in two processes that
+// die. No call may be set aside, and each call runs once.
 func TestKilledProcessesLoseNoCall(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "deposits.db")
@@ -179,8 +180,8 @@ func TestCallThatEndsItsProcessPostgres(t *testing.T) {
 	callEndsItsProcess(t, pgtest.URL(t))
 }
 
-// A stored call kills three processes. The fourth process makes it a dead letter. All other calls
-// run once: earlier and later calls of this key, and calls of other keys.
+// A stored call kills three processes. The fourth process turns the call into a dead letter. All
+// other calls run once: earlier and later calls of this key, and calls of other keys.
 func callEndsItsProcess(t *testing.T, url string) {
 	t.Helper()
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })

@@ -92,7 +92,7 @@ func (b *books) read() {
 	}
 }
 
-// all runs fn for many deeds at once.
+// all runs fn for many deeds at the same time.
 func all(t *testing.T, deeds []deed, fn func(ctx context.Context, d deed)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -274,8 +274,8 @@ func (b *books) checkAccounts() {
 	}
 }
 
-// checkDeeds checks that every confirmed deed was done once, that every refused one was not done,
-// and that the sum of all accounts is right.
+// checkDeeds checks that every confirmed deed was done once, that no refused deed was done, and
+// that the sum of all accounts is right.
 func (b *books) checkDeeds() {
 	b.t.Helper()
 	sum, want := 0, 0
@@ -347,9 +347,9 @@ func (b *books) checkBookings(d *deed, expect map[string]map[string]int) {
 	}
 }
 
-// checkHistories checks that each move made the bookings of its history: all confirmed ones, and
-// none that was not sent. A completed move has all its bookings. A move that did not complete has
-// none in the end, unless it was terminated.
+// checkHistories checks that each move made the bookings of its history: every booking that was
+// confirmed, and only bookings that the move sent. A completed move has all its bookings. A move
+// that did not complete has no bookings in the end, unless it was terminated.
 func (b *books) checkHistories(url string) {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -410,7 +410,7 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 
 // ofHistory returns the bookings that a move must have made according to its history, by account
 // and booking. A move may have ended before its history recorded the outcome of a call. For such a
-// call it returns what the account actually has.
+// call ofHistory returns the bookings that the account has.
 func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]int {
 	type call struct {
 		i              int // number of the account
@@ -477,8 +477,8 @@ func (b *books) checkSections() {
 	}
 }
 
-// checkAudits checks the audits, which lock several accounts. An audit must see a move that was not
-// terminated in all of its accounts or in none.
+// checkAudits checks the audits, which lock several accounts. An audit must see all bookings of a
+// move or none, unless the move was terminated.
 func (b *books) checkAudits() {
 	b.t.Helper()
 	for id, d := range b.deeds {
@@ -519,8 +519,9 @@ func (b *books) checkAudits() {
 	}
 }
 
-// checkSights checks that every observation was committed, and that reads never go backwards: no
-// reader may see less than what a caller had seen, or had been promised, before the reader asked.
+// checkSights checks that every observation was committed, and that reads never go backwards: a
+// reader must see at least the state that a caller had seen, or that a reply had confirmed, before
+// the reader asked.
 func (b *books) checkSights() {
 	b.t.Helper()
 	type moment struct {

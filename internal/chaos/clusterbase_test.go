@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Faults of the database's machine: a clock that steps, a disk that syncs slowly, a machine that
-// stands still.
+// Faults of the machine of the database: a clock that jumps, a disk that syncs slowly, a machine
+// that stops for a while.
 
 // prepareClock lets faults step the clock of the database. The statements of Perdure call
-// clock_timestamp without a schema, so a function in an earlier schema takes its place.
+// clock_timestamp without a schema, so PostgreSQL uses a function of that name in an earlier schema
+// instead.
 func (f *clusterFire) prepareClock(ctx context.Context) error {
 	return f.command(ctx,
 		`create schema faults`,
@@ -56,8 +57,9 @@ func (f *clusterFire) mend(statements ...string) {
 	}
 }
 
-// stepClock steps the clock of the database, and later steps it back. No node starts in between: a
-// process that opens during a jump believes the wrong clock, as docs/time.md says.
+// stepClock steps the clock of the database, and later steps it back. No node starts before the
+// clock is back, because a process that starts during a jump believes the wrong clock, as
+// docs/time.md says.
 func (f *clusterFire) stepClock(b blow) {
 	for _, m := range f.nodes {
 		m.mu.Lock()

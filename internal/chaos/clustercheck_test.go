@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// left are queries for rows that may be in the store while something is open, by name. When nothing
-// is open, there are no such rows.
+// left are queries, by name, that count rows which the store has only while something is open. When
+// nothing is open, each of them must return 0.
 var left = map[string]string{
 	"open executions":     `select count(*) from perdure.executions where state < 2`,
 	"locked entities":     `select count(*) from perdure.entities where locked`,

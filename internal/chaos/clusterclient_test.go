@@ -20,12 +20,12 @@ import (
 
 const (
 	cellCount = 12
-	// attemptTime bounds one attempt of a call. A client repeats it until it has an answer.
+	// attemptTime bounds one attempt of a call. A client repeats the call until it has an answer.
 	attemptTime = 5 * time.Second
 )
 
-// cellOp is an operation on a register, as its client saw it. The client repeats it under one
-// request id, so it has one effect, at some time between Call and Return.
+// cellOp is an operation on a register, as its client saw it. The client repeats the operation
+// under one request id, so the operation takes effect once, at some time between Call and Return.
 type cellOp struct {
 	Client       int
 	Cell         int
@@ -83,7 +83,7 @@ func (w *crowd) busy() (all []string) {
 	return all
 }
 
-// client is one of eight. Each has a connection of its own.
+// client is one of eight clients. Each has its own connection.
 type client struct {
 	*crowd
 
@@ -173,7 +173,7 @@ func (c *client) errand(kind, key string) bool {
 }
 
 // carousel sends signals one after the other, while the runs that receive them follow each other.
-// It checks that each has arrived once, in order.
+// It checks that each signal has arrived once, in order.
 func (c *client) carousel(key string) bool {
 	what := "carousel/" + key
 	var exec perdure.Execution[[]int]
@@ -220,7 +220,7 @@ func (c *client) nap(key string) bool {
 		_, err := naps.Run(p, d, perdure.RawKey(key))
 		return err
 	})
-	// the clock of a node follows that of the store by 0.5 %
+	// the clock of a node may run up to 0.5 % faster to catch up with the store's clock
 	if took := time.Since(begun); ok && took < d-d/100 {
 		c.alarm("nap/%s of %s took %s", key, d, took)
 	}

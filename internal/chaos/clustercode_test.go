@@ -64,7 +64,7 @@ type exchange struct{ If, Then int }
 
 var (
 	cells = perdure.NewEntity[int]("cell")
-	// swap writes a value and returns the one before.
+	// swap writes a value and returns the previous one.
 	swap = perdure.NewOperation(cells, "swap", func(_ perdure.EntityCtx, cell *int, v int) (int, error) {
 		before := *cell
 		*cell = v

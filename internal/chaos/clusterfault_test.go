@@ -66,8 +66,8 @@ func (f *clusterFire) node(b blow) *member   { return f.nodes[b.target%len(f.nod
 func (f *clusterFire) server(b blow) *member { return f.nodes[b.target%2] }
 func (f *clusterFire) worker(b blow) *member { return f.hands[b.target%len(f.hands)] }
 
-// strikeAll makes all faults happen, at most two at a time. Each kind happens before one happens
-// again.
+// strikeAll makes all faults happen, at most two at a time. No kind is repeated before every kind
+// has happened.
 func (f *clusterFire) strikeAll(rnd *rand.Rand) {
 	f.t.Helper()
 	f.awaitWork(2 * time.Minute)
@@ -239,8 +239,8 @@ func (f *clusterFire) killBackend() {
 	}
 }
 
-// failOver lets a standby take the place of the database. The standby has everything that the
-// database has confirmed.
+// failOver replaces the database by a standby, which has everything that the database has
+// confirmed.
 func (f *clusterFire) failOver() {
 	f.wal.Lock()
 	defer f.wal.Unlock()
@@ -297,7 +297,8 @@ func (f *clusterFire) drain(m *member, b blow) {
 		return
 	}
 	time.Sleep(b.lasts)
-	// The order to drain ends with the process, and survives the end of the lease.
+	// The order to drain belongs to the process. It survives the end of the lease, but not the end
+	// of the process.
 	for err := order(true); err != nil && f.t.Context().Err() == nil; err = order(true) {
 		f.say("%s is not undrained: %v", m.name, err)
 		time.Sleep(time.Second)

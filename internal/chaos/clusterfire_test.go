@@ -45,7 +45,7 @@ type member struct {
 	pg  *pgproxy.Proxy // to the database; only nodes have it
 	url string         // of the database through the proxy, or of the servers
 	env []string       // its addresses
-	// The links to the node: of other nodes, and of clients and workers to a server.
+	// The links to the node: from other nodes, and, if it is a server, from clients and workers.
 	peers, clients, workers *wire
 }
 
@@ -78,10 +78,10 @@ type pastLife struct {
 	*process
 }
 
-// TestLongCluster runs three nodes with different code, four remote workers and eight clients,
-// every link through a proxy, and strikes them. Afterwards everything that was started ends,
-// nothing that was confirmed is lost, nothing has happened twice, and no lock or claim is left. The
-// registers are linearizable.
+// TestLongCluster runs three nodes with different code, four remote workers and eight clients.
+// Every link goes through a proxy. The test injects faults into processes and links. Afterwards
+// everything that was started ends, nothing that was confirmed is lost, nothing has happened twice,
+// and no lock or claim is left. The registers are linearizable.
 func TestLongCluster(t *testing.T) {
 	f := &clusterFire{t: t, seed: *clusterSeed, begun: time.Now(), struck: map[string]int{}}
 	if f.seed == 0 {
@@ -107,7 +107,7 @@ func TestLongCluster(t *testing.T) {
 	}
 }
 
-// say adds a line to the story of the run, and prints it.
+// say adds a line to the log of the run, and prints it.
 func (f *clusterFire) say(format string, args ...any) {
 	line := fmt.Sprintf("%8.3fs %s", time.Since(f.begun).Seconds(), fmt.Sprintf(format, args...))
 	f.mu.Lock()
@@ -126,7 +126,7 @@ func (f *clusterFire) openEvidence() {
 		}
 		f.dir = dir
 	} else if err := os.Mkdir(f.dir, 0o755); err != nil {
-		f.t.Fatal(err) // a ledger of another run would confuse the checks
+		f.t.Fatal(err) // checks would fail on the ledger of another run
 	}
 	f.ledger = ledger{filepath.Join(f.dir, "ledger")}
 	f.t.Cleanup(func() {

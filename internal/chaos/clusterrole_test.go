@@ -17,18 +17,18 @@ import (
 	"github.com/perdure/perdure/internal/cli"
 )
 
-// The processes of the cluster. The variables say what a process is.
+// The processes of the cluster. These environment variables say what a process does.
 const (
 	envRole      = "PERDURE_CHAOS_ROLE"
 	envCode      = "PERDURE_CHAOS_CODE"      // parts of the code, with commas
 	envAdvertise = "PERDURE_CHAOS_ADVERTISE" // where other nodes reach this one
-	envPeer      = "PERDURE_CHAOS_PEER"      // where it listens for them
+	envPeer      = "PERDURE_CHAOS_PEER"      // where this node listens for other nodes
 	envListen    = "PERDURE_CHAOS_LISTEN"    // where a server listens
 
 	roleServer   = "server"
 	roleEmbedded = "embedded"
 	roleWorker   = "worker"
-	roleReader   = "reader" // an embedded node that reads cells, and writes down what it has read
+	roleReader   = "reader" // an embedded node that reads cells, and records what it has read
 
 	envReads = "PERDURE_CHAOS_READS" // the file in which a reader writes
 
@@ -108,8 +108,8 @@ const readCellCount = 24
 func cellKey(n int) string { return "cell-" + strconv.Itoa(n) }
 
 // readCells reads cells in turn until the process gets the signal to end. It records when it asked,
-// the cell, and the value. In between it writes to its own cells. Every request may fail, because
-// the process may be cut off.
+// the cell, and the value. Between the reads it writes to its own cells. Every request may fail,
+// because the process may be cut off.
 func readCells(ctx context.Context, app *perdure.App, path string) error {
 	f, err := os.Create(path)
 	if err != nil {

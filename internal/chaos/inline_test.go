@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envInline makes the process run activities without a queue whose bodies never end.
+// envInline makes the process run activities whose bodies never end. The activities have no queue.
 const envInline = "PERDURE_CHAOS_INLINE"
 
 // inlineRuns is how many executions of each kind compete.
@@ -86,8 +86,9 @@ func (c *inside) counts() (most, all int) {
 }
 
 // The test kills a process whose attempts hold both permits of a limit and the only probe of a
-// half-open breaker. The next owner gets all permits back, and none of them twice: two attempts run
-// under the limit at a time, and one behind the breaker until it closes. All executions end.
+// half-open breaker. The next owner gets every permit back exactly once: two attempts run under the
+// limit at a time, and one attempt runs behind the breaker until the breaker closes. All executions
+// end.
 func TestKilledProcessReturnsInlinePermits(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "file:" + filepath.Join(t.TempDir(), "inline.db"), "postgres": pgtest.URL(t)} {
@@ -102,8 +103,8 @@ func returnInlinePermits(t *testing.T, url string) {
 	t.Helper()
 	cfg := embedded.Config{AllowUnsafe: true}
 
-	// The executions wait for a process that has their code. On PostgreSQL the process without it
-	// stays, so that the next one shares limits and breakers with it.
+	// The executions wait for a process that has their code. On PostgreSQL the process without the
+	// code stays, so that it shares limits and breakers with the next process.
 	alone := strings.HasPrefix(url, "file:")
 	app, err := cfg.Open(t.Context(), url)
 	if err != nil {
@@ -138,7 +139,7 @@ func returnInlinePermits(t *testing.T, url string) {
 		defer limited.leave()
 		select {
 		case <-limited.two:
-			time.Sleep(5 * time.Millisecond) // so that a third body would be seen
+			time.Sleep(5 * time.Millisecond) // so that the test would see a third body
 		case <-ctx.Done():
 		}
 		return ctx.Err()

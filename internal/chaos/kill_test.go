@@ -63,7 +63,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 
 	spawn(t, url, duty{l, n, 10 * time.Second}).finish(3 * time.Minute)
 	verify(t, url, n, l)
-	a.bodies, a.answers = 0, 0 // everything once more
+	a.bodies, a.answers = 0, 0 // check everything once more
 	a.round()
 	t.Logf("%d bodies ran, callers were told %d things", len(l.bodies(t)), len(l.answers(t)))
 }

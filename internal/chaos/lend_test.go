@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envLend makes the process run the workflow whose tasks other processes execute, or execute these
-// tasks, until SIGTERM.
+// envLend makes the process take one side until SIGTERM: "owner" runs the workflow, and the other
+// side executes its tasks.
 const envLend = "PERDURE_CHAOS_LEND"
 
 // distant is an activity whose code is in another process than its workflow.
@@ -50,9 +50,9 @@ func lendDefinitions(side string, l ledger) perdure.Group {
 	})}
 }
 
-// The test kills the process that executes tasks, and the process that owns their workflows, in
-// turn and in the middle of their work. Everything completes. A task is executed more than once
-// only if its attempt was lost with its process, and then the number of attempts grows.
+// The test alternately kills the process that executes tasks and the process that owns their
+// workflows, in the middle of their work. Everything completes. A task is executed again only if
+// its attempt was lost with its process, and each execution has a new attempt number.
 func TestKilledLendersAndOwners(t *testing.T) {
 	t.Parallel()
 	url, l := pgtest.URL(t), newLedger(t)
@@ -113,7 +113,7 @@ func TestKilledLendersAndOwners(t *testing.T) {
 		t.Errorf("%d tasks were executed, want %d", len(attempts), 4*n)
 	}
 
-	// On a busy machine, a process that lives may lose its lease too, and with it the tasks that it
+	// On a busy machine, a live process may lose its lease too, and lose the tasks that it
 	// executes.
 	if again > 3*100 && quiet() {
 		t.Errorf("%d were executed again; three processes were killed that had 100 in hand at most", again)

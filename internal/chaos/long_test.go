@@ -55,8 +55,8 @@ func TestLongBankUnderFireSQLite(t *testing.T) {
 	bankOnFile(t, 24, 60)
 }
 
-// A process whose database has gone away can still be stopped: closing takes no longer than
-// its steps, its lease and a last try.
+// A process can be stopped while its database is away. Closing takes no longer than the running
+// steps, the lease and a last attempt to commit.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	proxy, through := startProxy(t, pgtest.URL(t))
@@ -76,7 +76,7 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 		t.Fatal("the app does not close while its database is away")
 	}
 
-	b.closed = true // so that the clean-up does not close it again
+	b.closed = true // so that the cleanup does not close it again
 	cancel()
 	_, _ = work.stop() // its callers got the error that the app is closed
 }
@@ -95,12 +95,12 @@ type soak struct {
 	procs   []*process
 	spawned int
 	struck  map[string]int
-	deck    []int // the next strikes
+	deck    []int // kinds of the next strikes, as numbers; see strike
 	lost    []*pgproxy.Trigger
 }
 
-// For two minutes, random faults happen one after the other. Then nothing may be lost, doubled or
-// stuck. $PERDURE_CHAOS_SEED repeats the choices of a run, but not its timing.
+// For two minutes, random faults happen one after the other. After that, nothing may be lost,
+// duplicated or stuck. $PERDURE_CHAOS_SEED repeats the choices of a run, but not its timing.
 func TestLongSoak(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -121,7 +121,8 @@ func TestLongSoak(t *testing.T) {
 	}
 
 	s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), lease: 2 * time.Second, ledger: newLedger(t), struck: map[string]int{}}
-	// each kind of strike once, and then random ones
+	// The first nine strikes are one of each kind, in random order. Random strikes follow. A number
+	// here selects a kind in the method strike.
 	s.deck = []int{0, 20, 35, 45, 52, 60, 72, 82, 90}
 	s.rand.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	s.pg = pgtest.Start(t, pgtest.Options{})
@@ -269,8 +270,8 @@ func (p *process) goesOn(within time.Duration) {
 	}
 }
 
-// redo finishes the executions of callers that are gone, and returns the number of executions of
-// one kind, which is the same for all kinds.
+// redo finishes the executions of callers that are gone. It returns the number of executions of
+// each kind; all kinds have the same number.
 func (s *soak) redo(url string) int {
 	s.t.Helper()
 	nd, err := node.Open(s.t.Context(), node.Config{URL: url, ReadOnly: true})

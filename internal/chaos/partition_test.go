@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A node that is cut off from PostgreSQL past its lease loses all shards to another one. When the
-// network heals, it commits nothing of its old work and answers no question from memory. It
+// A node that is cut off from PostgreSQL past its lease loses all shards to another node. When the
+// network heals, the node commits nothing of its old work and answers no question from memory. It
 // registers again and serves (reliability A1, A7).
 func TestPartitionedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
@@ -67,8 +67,8 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 }
 
 // A node whose renewals get lost, while all other traffic passes, does not know that it has been
-// replaced. By its own clock it stops answering from memory before another node can have changed
-// anything.
+// replaced. But its own clock tells it when its lease ends, so it stops answering from memory
+// before another node can have changed anything.
 func TestReadsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -190,8 +190,8 @@ func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 }
 
 // ownsAll waits until the node is the only one left, owns all shards and knows it. From then on, it
-// answers all requests itself. A node that does not know it yet would leave a request in the inbox,
-// where the former owner would find it.
+// answers all requests itself. A node that does not know yet that it owns all shards would leave a
+// request in the inbox, where the former owner would find it.
 func ownsAll(t *testing.T, url string, node *bench) {
 	t.Helper()
 	node.book.await(t, 0, "acquired shards", nil, healing)
@@ -217,7 +217,7 @@ func ownsAll(t *testing.T, url string, node *bench) {
 	}
 }
 
-// describe waits until the reason of an execution is the wanted one.
+// describe waits until an execution has the wanted reason.
 func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), healing)

@@ -44,8 +44,8 @@ func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signa
 	<-terminate
 }
 
-// The engine stores a call of a persisted RPC before it runs, also if the caller is in the same
-// process. The test kills the process in the body, and the next process runs the call.
+// The engine stores a call of a persisted RPC before the call runs, even if the caller is in the
+// same process. The test kills the process in the body, and the next process runs the call.
 func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "file:" + filepath.Join(t.TempDir(), "hooks.db"), "postgres": pgtest.URL(t)} {

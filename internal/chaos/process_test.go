@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(victim(url))
 	}
-	// Most of these tests mostly wait for a lease or a timer.
+	// Most of these tests spend their time waiting for a lease or a timer.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -132,7 +132,7 @@ func victim(url string) int {
 	return 0
 }
 
-// serve works until it gets a signal. It does not wait for calls that are open then.
+// serve works until it gets a signal. It does not wait for calls that are open at that time.
 func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	w := startLoad(ctx, app, l, prefix, 8)
 	for range w.progress {
@@ -153,7 +153,8 @@ func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, termi
 }
 
 // watchProbe repeatedly asks what the execution probe waits for. It prints the first answer from
-// memory, and later every answer to a question that it asked after the process had been stopped.
+// memory. After the process has been stopped and continued, it prints every answer to a later
+// question.
 func watchProbe(ctx context.Context, app *perdure.App) error {
 	probe, err := stages.Start(app.With(ctx), "", perdure.RawKey("probe"))
 	if err != nil {
@@ -292,7 +293,7 @@ func (p *process) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// kill ends the process without a chance to deregister.
+// kill ends the process, which has no chance to deregister.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
@@ -358,9 +359,9 @@ func (p *process) finish(within time.Duration) {
 	}
 }
 
-// A process that is stopped past its lease loses its shards to another one. When it wakes, it
-// commits nothing, disturbs no other process, and answers no question from its memory, which is out
-// of date.
+// A process that is stopped past its lease loses its shards to another process. When it continues,
+// it commits nothing, disturbs no other process, and answers no question from its memory, which is
+// out of date.
 func TestStoppedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -382,7 +383,8 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	// finds out that it was fenced, starts over, and finds that all is done
+	// The first process finds out that it was fenced, starts over, and finds that everything is
+	// done.
 	first.finish(3 * time.Minute)
 
 	if text := first.text(); !strings.Contains(text, "probe after waking 1:") || !strings.Contains(text, "the node lost its lease") {
@@ -412,8 +414,8 @@ func TestTwoProcesses(t *testing.T) {
 	verifyOnce(t, verify(t, url, n, l))
 }
 
-// entities-workflows §17.9: three processes start the same executions at the same time, and one of
-// them is killed on the way. The others get the same results.
+// entities-workflows §17.9: three processes start the same executions at the same time, and the
+// test kills one of them during the work. The others get the same results.
 func TestThreeRunnersOneDies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -424,16 +426,16 @@ func TestThreeRunnersOneDies(t *testing.T) {
 		all[i] = spawn(t, url, duty{l, n, 10 * time.Second})
 	}
 	all[0].awaitLine("up", 3*time.Minute)
-	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // somewhere on the way
+	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // a random time during the work
 	all[0].kill()
 	all[1].finish(3 * time.Minute)
 	all[2].finish(3 * time.Minute)
 	verify(t, url, n, l)
 }
 
-// Two processes are replaced, one after the other, while both work. The callers of the remaining
-// process get no errors, and no step runs twice: the stopping process waits for its running steps
-// and hands over the rest (entities-workflows §17.17, §17.8).
+// The test replaces two processes, one after the other, while both work. The callers of the
+// remaining process get no errors, and no step runs twice: the stopping process waits for its
+// running steps and hands over the rest (entities-workflows §17.17, §17.8).
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -2,7 +2,7 @@ package chaos_test
 
 import "os"
 
-// quiet reports whether the machine has nothing else to do, so that bars in seconds count. `make
-// test-long` sets the variable. At the same time as other tests, a bar in seconds would only
-// measure the machine.
+// quiet reports whether the machine has nothing else to do. Only in that case do tests enforce
+// limits in seconds: next to other tests, they would only measure the machine. `make test-long`
+// sets the variable.
 func quiet() bool { return os.Getenv("PERDURE_TEST_QUIET") != "" }

@@ -21,7 +21,8 @@ import (
 )
 
 // previous is the commit of the previous release. Its schema has version 14, the first version with
-// which releases can share a store in any order. After a new release, set it to the release before.
+// which releases can share a store in any order. After each release, set previous to the commit of
+// the release before it.
 const previous = "97badcc097ec2f7e7d278197e2c18cee8a65535b"
 
 // buildPrevious unpacks the previous release from the history of the repository and builds its test
@@ -102,10 +103,10 @@ func TestLongPreviousRelease(t *testing.T) {
 	}
 }
 
-// rollBetween replaces two processes of one release by two of another one, and these by two of the
-// first release again, one after the other, while all of them work. The first process of the newer
-// release upgrades the schema, and then the older release opens the upgraded store. The callers get
-// no errors, and no step runs twice.
+// rollBetween replaces two processes of one release, one after the other, by two processes of
+// another release. Then it replaces these by two processes of the first release. All of them work
+// during the change. The first process of the newer release upgrades the schema, so the older
+// release later opens an upgraded store. The callers get no errors, and no step runs twice.
 func rollBetween(t *testing.T, old, now string) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -132,8 +133,8 @@ func rollBetween(t *testing.T, old, now string) {
 		}
 		begun[prefix] = n
 	}
-	// replace starts a process, waits until it and the old one have finished work at the same time,
-	// and stops the old one.
+	// replace starts a process, waits until the old and the new process have both finished work
+	// while both were up, and stops the old one.
 	replace := func(was *process, prefix, binary, by string) *process {
 		t.Helper()
 		next := start(binary, by)
@@ -171,8 +172,8 @@ func rollBetween(t *testing.T, old, now string) {
 	verifyOnce(t, verify(t, url, total, l))
 }
 
-// takeOver lets processes of two releases start the same executions, and kills the first one on the
-// way. The other release takes over, and the results are the same.
+// takeOver lets processes of two releases start the same executions, and kills the first process
+// during the work. The other release takes over, and the results are the same.
 func takeOver(t *testing.T, dies, heir string) {
 	t.Helper()
 	url := pgtest.URL(t)

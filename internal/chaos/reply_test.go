@@ -10,8 +10,8 @@ import (
 )
 
 // The reply to a commit gets lost in every possible way, in the middle of work. The node does not
-// know whether the commit landed, so it moves its fence before it reads. It neither repeats what
-// has landed nor forgets what has not (reliability B1, B2).
+// know whether the commit landed, so it moves its fence before it reads. It does not repeat a
+// commit that landed, and does not lose the work of a commit that did not (reliability B1, B2).
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -22,7 +22,8 @@ func TestLostReplies(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rule pgproxy.Rule
-		// landed says whether the session that the node had lost committed the batch in the end.
+		// landed says whether the server committed the batch in the end, in the session that the
+		// node had lost.
 		landed bool
 	}{
 		{"reply dropped, committed at once", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
@@ -74,8 +75,8 @@ func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pg
 	return landed
 }
 
-// With commits that take 100 ms each, a node under full load keeps its lease, and one commit has
-// many steps.
+// Each commit takes 100 ms. A node under full load keeps its lease, and puts many steps into one
+// commit.
 func TestSlowCommits(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -16,8 +16,8 @@ import (
 const healing = 3 * time.Minute
 
 // PostgreSQL restarts, crashes and loses a backend several times under a working node. The node
-// needs no help: it serves again as soon as the server does, and callers only notice a delay
-// (reliability B3, B4).
+// needs no help: it serves again as soon as the server does, and callers notice nothing except a
+// delay (reliability B3, B4).
 func TestPostgresRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t, pgtest.Options{})
@@ -59,7 +59,7 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 		work.more(t, 5, 3*time.Minute)
 		strike()
 		back := time.Now()
-		// more than the number of callers, so at least one execution started after the strike
+		// More executions than there are callers, so at least one of them started after the strike.
 		work.more(t, 7, healing)
 		took = append(took, time.Since(back))
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// Two processes start the same executions, one of them is killed, and the other takes over. The log
-// of the database has no error except for the documented one: a live lane that was fenced.
+// Two processes start the same executions. The test kills one of them, and the other takes over.
+// The log of the database has only the one error that docs/stores.md documents: a live lane was
+// fenced.
 func TestServerLogStaysClean(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -25,7 +26,7 @@ func TestServerLogStaysClean(t *testing.T) {
 	first.until("entries in the ledger", l, 30)
 	first.kill()
 	second.finish(3 * time.Minute)
-	spawn(t, url, duty{l, n, lease}).finish(3 * time.Minute) // they have ended
+	spawn(t, url, duty{l, n, lease}).finish(3 * time.Minute) // all executions have ended by now
 	verify(t, url, n, l)
 
 	text, err := os.ReadFile(server.LogFile())

@@ -116,14 +116,14 @@ type bench struct {
 	ledger
 }
 
-// openApp opens an app in this process. The end of the test closes it, unless the test has closed
-// it.
+// openApp opens an app in this process. It is closed at the end of the test, unless the test has
+// closed it before.
 func openApp(t *testing.T, url string, l ledger, lease time.Duration) *bench {
 	t.Helper()
 	return openAppWith(t, url, l, embedded.Config{LeaseTTL: lease})
 }
 
-// keeping returns a configuration that keeps parked executions in memory.
+// keeping returns a configuration with which parked executions stay in memory.
 func keeping(lease time.Duration) embedded.Config {
 	return embedded.Config{LeaseTTL: lease, IdleAfter: time.Hour}
 }

@@ -23,7 +23,8 @@ const singletonLease = 2 * time.Second
 // stints counts the runs of the singleton in this process.
 var stints atomic.Int64
 
-// stepper counts in its position. It records every saved count in the ledger, with its epoch.
+// stepper is a singleton whose position is a count. It records every saved count in the ledger,
+// with its epoch.
 func stepper(l ledger) *perdure.Singleton[int] {
 	return perdure.NewSingleton("stepper", func(ctx context.Context, at *perdure.Position[int]) error {
 		n, err := at.Last()
@@ -46,7 +47,7 @@ func stepper(l ledger) *perdure.Singleton[int] {
 			}
 		}
 
-		<-ctx.Done() // a refused save ends it too
+		<-ctx.Done() // a refused save ends ctx too
 		fmt.Printf("told %d: %v\n", at.Epoch(), context.Cause(ctx))
 		return nil
 	}, perdure.SingletonLease(singletonLease))
@@ -110,7 +111,7 @@ func TestSingletonMovesBetweenProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	epochs := map[int]int{} // of every count
+	epochs := map[int]int{} // the epoch in which each count was saved
 	top := 0
 	for line := range strings.Lines(string(text)) {
 		var n, epoch int

@@ -31,18 +31,19 @@ const (
 	splitCells = readCellCount
 )
 
-// split is a node that is cut off again and again, and a node that takes over from it.
+// split has two nodes: the test cuts the victim off again and again, and the other node takes over
+// from it.
 type split struct {
 	t      *testing.T
 	url    string
-	db     *pgx.Conn // beside both nodes
+	db     *pgx.Conn // used by neither node
 	victim *process
 	reads  string // the file in which the victim writes what it has read
 	other  *perdure.App
 	wrote  [splitCells][]written
 }
 
-// written is a value of a cell, and when its writer had the answer.
+// written is a value of a cell, and the time at which its writer got the answer.
 type written struct {
 	value int
 	at    int64
@@ -56,8 +57,8 @@ func TestLongSplitBrainByPause(t *testing.T) {
 	s.rounds(func() { s.victim.signal(syscall.SIGSTOP) }, func() { s.victim.signal(syscall.SIGCONT) })
 }
 
-// A process in a network namespace that loses its network commits nothing and answers nothing after
-// its lease, and when the network is back.
+// A process in a network namespace loses its network. After the end of its lease it commits nothing
+// and answers nothing, also when the network is back.
 func TestLongSplitBrainByPartition(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil || os.Geteuid() != 0 {
 		t.Skip("needs root and the command ip, for a network namespace")
@@ -84,8 +85,8 @@ func (s *split) open(start func(env ...string) *process) {
 	s.t.Cleanup(func() { _ = other.Close() })
 	s.other = other
 
-	// Every write of a state is recorded, with the session that wrote it and the node that owned
-	// the shard by then.
+	// A trigger records every write of a state, with the session that wrote it and the node that
+	// owned the shard at that time.
 	s.db = connect(s.t, s.url)
 	for _, sql := range []string{
 		`create schema faults`,
@@ -173,7 +174,7 @@ func (s *split) write(cell, value int) {
 }
 
 // checkReads checks that the victim never answered a question with a value that had been replaced
-// before it was asked.
+// before the question.
 func (s *split) checkReads() {
 	s.t.Helper()
 	f, err := os.Open(s.reads)
@@ -201,7 +202,7 @@ func (s *split) checkReads() {
 	}
 }
 
-// checkWrites checks that every state was written by the node that owned its shard.
+// checkWrites checks that the node that owned the shard wrote every state.
 func (s *split) checkWrites() {
 	s.t.Helper()
 	rows, err := s.db.Query(s.t.Context(), `select session, owner from faults.writes`)

@@ -83,7 +83,7 @@ const (
 // tasksUnderFire submits tasks to processes that it kills, stops past their lease, drains, or
 // replaces by processes that lack a kind. It also moves the clock of the store forward and back. In
 // the end every task has ended once, all failed tasks are dead tasks, no worker has a claim, and no
-// claim has outlived its deadline. No process has ended unless the test or a job ended it.
+// claim has outlived its deadline. Only the test and the jobs have ended processes.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -126,7 +126,7 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 
-	// lost tasks are found when a lease or a grace period is over
+	// The engine finds lost tasks when a lease or a grace period is over.
 	for end := time.Now().Add(2 * time.Minute); running() > 0; <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("%d tasks do not end:\n%s", running(), openExecutions(t, url))
@@ -155,8 +155,8 @@ func (f *fire) raise(env ...string) *process {
 	return p
 }
 
-// submit submits tasks from one number up to another. One in ten is rest, and one in ten of these
-// is cancelled.
+// submit submits tasks from one number up to another. One in ten is of the kind rest, and the test
+// cancels one in ten of these.
 func (f *fire) submit(app *perdure.App, from, to int) {
 	f.t.Helper()
 	c := app.With(f.t.Context())
@@ -191,7 +191,7 @@ func (f *fire) submit(app *perdure.App, from, to int) {
 	}
 }
 
-// strike strikes a running process in the next way.
+// strike strikes a running process. The number of the strike selects the way.
 func (f *fire) strike(n int) {
 	f.t.Helper()
 	i := f.rand.IntN(len(f.procs))
@@ -242,7 +242,8 @@ func (f *fire) strike(n int) {
 func (f *fire) upTo(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
 
 // wantDeadlines checks that no claim outlived its deadline. If a process did not end a claim in
-// time, the engine ended it as soon as there was an owner. Steps of the clock do not count.
+// time, the engine ended the claim as soon as its run had an owner. The check subtracts the steps
+// of the clock.
 func (f *fire) wantDeadlines() {
 	f.t.Helper()
 	nd, err := node.Open(f.t.Context(), node.Config{URL: f.url, ReadOnly: true})
@@ -265,7 +266,7 @@ func (f *fire) wantDeadlines() {
 
 		for i := range page.Executions {
 			d := &page.Executions[i]
-			// so none of its claims took longer either
+			// The whole task took less time than an attempt may take, so its claims did too.
 			if d.Outcome.At.Sub(d.Start.At) < fireTimeout {
 				continue
 			}
@@ -310,8 +311,8 @@ type clockStep struct {
 	by time.Duration
 }
 
-// newShakyClock starts a proxy that replaces the clock of the server by one that the test can set.
-// Only clients that use the returned URL see this clock.
+// newShakyClock starts a proxy that replaces the clock of the server by a clock that the test can
+// set. Only clients that use the returned URL see this clock.
 func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) {
 	t.Helper()
 	c = &shakyClock{t: t, conn: connect(t, server)}

@@ -28,14 +28,14 @@ type remark struct {
 // all processes share.
 type reply struct {
 	ID         string
-	N          int    `json:",omitempty"` // how many bookings the account had with this one
+	N          int    `json:",omitempty"` // how many bookings the account had, including this one
 	Found      []int  `json:",omitempty"` // the same, of each account of an audit
 	Refused    string `json:",omitempty"`
 	Begun, End int64
 }
 
-// sight says that a reader saw the same state of an account for some time. Heard is when it got the
-// first answer, Asked is when it asked for the last one.
+// sight says that a reader saw the same state of an account for some time. Heard is when the reader
+// got the first answer with this state. Asked is when it sent the last question with this answer.
 type sight struct {
 	Account string
 	glance
@@ -79,7 +79,7 @@ type bank struct {
 const tellers, readers = 6, 2
 
 // serveBank lets tellers and readers work until the process gets a signal. They do not wait for
-// replies that are open then.
+// replies that are open at that time.
 func serveBank(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	n, _ := strconv.Atoi(os.Getenv(envAccounts))
 	b := &bank{app: app, ledger: l, prefix: prefix, accounts: n, stopping: make(chan struct{})}
@@ -170,8 +170,8 @@ func (b *bank) invent(id string) deed {
 	return d
 }
 
-// insist repeats a deed until the teller has a reply or may give up. Sometimes the teller does not
-// wait long enough for the reply.
+// insist repeats a deed until the teller has a reply or may give up. Sometimes the teller gives up
+// an attempt before the reply can arrive.
 func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, bool) {
 	for {
 		patience := 5 * time.Second
@@ -254,7 +254,7 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 		} else {
 			err = b.app.Executions().Terminate(ctx, x, "the teller has waited too long")
 		}
-		// a conflict means that it has ended
+		// A conflict means that the move has ended.
 		if err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return err
 		}

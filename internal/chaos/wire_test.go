@@ -11,7 +11,7 @@ import (
 )
 
 // wire is a TCP proxy in front of one address. It is for links between nodes, and for links of
-// clients and workers to a server. It breaks them without looking at the bytes.
+// clients and workers to a server. It breaks these links without looking at the bytes.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -116,7 +116,7 @@ func (c *wireConn) pump(direction int, from, to *net.TCPConn) {
 			return
 		}
 		if direction == back && n > 0 && isClosed(c.deaf) {
-			n = 0 // the caller never gets it
+			n = 0 // the caller never gets these bytes
 		}
 		if n > 0 {
 			if _, err := to.Write(chunk[:n]); err != nil {
@@ -188,7 +188,7 @@ func (w *wire) list() []*wireConn {
 	return all
 }
 
-// cut resets all connections. New ones are possible at once.
+// cut resets all connections. New connections are possible immediately.
 func (w *wire) cut() {
 	for _, c := range w.list() {
 		c.cancel()
@@ -226,7 +226,8 @@ func (w *wire) heal() {
 	}
 }
 
-// deafen drops everything that the target sends on the open connections. It resets them after d.
+// deafen drops everything that the target sends on the open connections. After d it resets these
+// connections.
 func (w *wire) deafen(d time.Duration) {
 	all := w.list()
 	for _, c := range all {
@@ -238,8 +239,8 @@ func (w *wire) deafen(d time.Duration) {
 	}
 }
 
-// bereave cuts all callers off, after their bytes have waited for a moment, and delivers these
-// bytes to the target d later.
+// bereave holds the bytes that callers send. After a moment it resets the connections to the
+// callers. After d it delivers the held bytes to the target.
 func (w *wire) bereave(d time.Duration) {
 	w.hold(onward)
 	time.Sleep(50 * time.Millisecond)

@@ -178,7 +178,7 @@ func squares(n int) (sum int) {
 }
 
 // drive starts n executions of each kind (or attaches to them) and waits for all of them. It can be
-// called repeatedly, by one process after another or by several at once.
+// called repeatedly, by one process after another or by several at the same time.
 func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -261,7 +261,7 @@ func confirm[T comparable](l ledger, what string, want T, result func() (T, erro
 	return l.recordReply("ended", what)
 }
 
-// load is a number of callers. Each starts one execution of each kind after the other, until the
+// load is a number of callers. Each caller repeatedly drives one execution of each kind, until the
 // load is stopped.
 type load struct {
 	begun, done atomic.Int64
@@ -498,7 +498,7 @@ func openExecutions(t *testing.T, url string) string {
 	return text.String()
 }
 
-// rawTables lists the rows that could still contain something that got lost.
+// rawTables lists rows of the store in which lost work could still be.
 func rawTables(t *testing.T, url string) string {
 	if !strings.HasPrefix(url, "postgres") {
 		return ""

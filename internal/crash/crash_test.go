@@ -82,14 +82,15 @@ func TestPlanIsFollowed(t *testing.T) {
 }
 
 // TestAnswersAreFoundWithoutHints has two processes without hints between them. A caller that waits
-// for an answer from the other process polls the store once a second. It keeps polling after a time
-// without waiting callers, and with any number of callers that start to wait later.
+// for an answer from the other process polls the store once a second. The polling starts again
+// after a time without waiting callers, and works with any number of callers that start to wait
+// later.
 func TestAnswersAreFoundWithoutHints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memory.New(memory.Options{Shards: 8, Cluster: "crash"})
 		ps := []*crash.Process{open(t, mem, 1, true), open(t, mem, 2, true)}
-		time.Sleep(time.Minute) // until each process owns its shards
+		time.Sleep(time.Minute) // by then each process owns its shards
 
 		const each, apart, enough = 100, 300 * time.Millisecond, 6 * time.Second
 		for round := range 2 {

@@ -12,8 +12,8 @@ import (
 )
 
 // port is the store as the engine of one process sees it. It records every call for the report of a
-// failure. It answers a dead process that it is fenced, so that its remaining goroutines end at
-// once instead of retrying forever.
+// failure. It tells a dead process that it is fenced, so that the remaining goroutines of the
+// process end immediately instead of retrying forever.
 type port struct {
 	*faultstore.Store
 	trace   *Trace

@@ -1,10 +1,10 @@
 // Package crash runs a program of the SDK in a simulated process that can die. The process is the
 // real engine and worker on a store that outlives them, seen through its own fault wrapper. When
 // the process dies, the wrapper refuses every further call, so the remaining goroutines cannot
-// write. A new process then opens the same store. Inside testing/synctest all of this takes virtual
-// time.
+// write. After that, a new process can open the same store. Inside testing/synctest all of this
+// takes virtual time.
 //
-// The packages crashwalk and perduretest share it.
+// The packages crashwalk and perduretest use it.
 package crash
 
 import (
@@ -30,11 +30,12 @@ var errClosed = errors.New("the process has ended")
 
 // Config describes a process.
 type Config struct {
-	// Store outlives the process.
+	// Store is the store, which outlives the process.
 	Store store.Store
-	// Plan injects faults into its calls. Nil means no faults.
+	// Plan injects faults into the calls of the process. Nil means no faults.
 	Plan faultstore.Plan
-	// Orphans are the late commits of all processes of the store. It may be nil.
+	// Orphans has the late commits of all processes of the store: commits that arrive after their
+	// process has given up on them. It may be nil.
 	Orphans *faultstore.Orphans
 	// Trace records the calls of the process under its Number. It may be nil.
 	Trace  *Trace
@@ -50,7 +51,7 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Process is one life of the program.
+// Process is a simulated process: one life of the program.
 type Process struct {
 	// App is nil if the process could not be opened.
 	App    *perdure.App
@@ -66,7 +67,7 @@ type Process struct {
 }
 
 // Open opens a process, as embedded.Open does, and waits until it serves. It returns a process even
-// with an error, and the caller must call Bury.
+// if it returns an error. The caller must call Bury in that case too.
 func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	p := &Process{Number: cfg.Number, done: make(chan struct{})}
 	p.ctx, p.die = context.WithCancelCause(context.Background())
@@ -115,7 +116,8 @@ func (p *Process) Faults() int64 {
 	return c.TotalFaults()
 }
 
-// Close ends a process in an orderly way. It reports whether the process lived until then.
+// Close ends a process in good order. It returns orderly = false if the process died before the
+// end.
 func (p *Process) Close() (orderly bool, err error) {
 	p.closed = true
 	err = p.App.Close()
@@ -126,13 +128,13 @@ func (p *Process) Close() (orderly bool, err error) {
 	return true, err
 }
 
-// Kill ends a process at once. Nothing that it does from then on affects the store.
+// Kill ends a process immediately. Nothing that it does after that affects the store.
 func (p *Process) Kill() {
 	p.die(ErrDied)
 	p.fs.Kill()
 }
 
-// Bury ends the remaining goroutines of a process that has died or is given up.
+// Bury kills the process, if it still lives, and ends its remaining goroutines.
 func (p *Process) Bury() error {
 	p.Kill()
 	p.stop()

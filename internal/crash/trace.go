@@ -64,7 +64,8 @@ func (t *Trace) Commits() int {
 	return n
 }
 
-// String shows the calls around the fault. If there are many, it leaves out calls that only renew.
+// String shows the calls around the fault. If there are many calls, it leaves out calls that only
+// renew the lease.
 func (t *Trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

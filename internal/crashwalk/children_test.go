@@ -24,7 +24,7 @@ func childScenarios() []*scenario {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) { return w.step(ctx, name) })
 	}
 
-	// wait is a child that never returns by itself, and cleans up when it is cancelled.
+	// wait is a child that returns only when it is cancelled. It cleans up before it returns.
 	wait := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
 			ctx.Defer(func(ctx perdure.WorkflowCtx) error {

@@ -17,41 +17,41 @@ import (
 type scenario struct {
 	name   string
 	stages []stage
-	// lanes of the engine; default 1.
+	// lanes is the number of lanes of the engine; default 1.
 	lanes int
 	// idleAfter is how long waiting executions stay in memory; default 5 s.
 	idleAfter time.Duration
-	// lease of its processes; default leaseTTL.
+	// lease is the lease of the processes; default leaseTTL.
 	lease time.Duration
-	// tasks configures how its processes execute tasks; default is the default of the engine.
+	// tasks configures how the processes execute tasks; the default is the default of the engine.
 	tasks perdure.TaskConfig
-	// selfless executions need nothing from clients once they have started: after a crash they must
-	// end without them.
+	// selfless means that the executions need no clients once they have started: after a crash they
+	// must end without clients.
 	selfless bool
-	// bodies is how often the body of each step runs without a fault. A crash may repeat each once
-	// per process.
+	// bodies is how often the body of each step runs without a fault. Each process that crashes may
+	// repeat a body once.
 	bodies map[string]int
-	// maybe are the bodies of steps that the workflow may abandon. They need not run, or not to
-	// their end.
+	// maybe has the bodies of steps that the workflow may abandon. These bodies may run, may be cut
+	// short, or may never start.
 	maybe []string
 	// ignore has kinds of events that depend on the order of concurrent actions. The comparison
 	// with the histories without a fault leaves them out.
 	ignore []model.EventKind
-	// loose histories may differ from the histories without a fault, because they depend on the
-	// order of concurrent actions. check checks them instead.
+	// loose means that histories may differ from the histories without a fault, because they depend
+	// on the order of concurrent actions. In that case only check checks them.
 	loose bool
-	// vaulted payloads are encrypted and offloaded.
+	// vaulted means that payloads are encrypted and offloaded.
 	vaulted bool
 	// check checks the end, in addition to the checks of every scenario.
 	check func(w *world, h *histories) error
 }
 
-// stage is a part of a scenario that one program serves. The stages of a scenario follow each
-// other, as releases of a program do.
+// stage is a part of a scenario that one version of the program serves. The stages of a scenario
+// follow each other, as releases of a program do.
 type stage struct {
-	// processes that serve it at the same time; default 1.
+	// processes is how many processes serve the stage at the same time; default 1.
 	processes int
-	// version of the program, for pinned workflows.
+	// version is the version of the program, for pinned workflows.
 	version string
 	// define returns the code. Every process calls it.
 	define func(w *world) perdure.Group
@@ -99,7 +99,7 @@ func (d *driver) ctx() context.Context { return d.ctxs[0] }
 // sleep waits, at most until the first process dies.
 func (d *driver) sleep(v time.Duration) error { return sleep(d.ctxs[0], v) }
 
-// once calls do unless an earlier drive has already done so with success. A real client would also
+// once calls do, unless do has already succeeded in an earlier drive. A real client would also
 // remember that its request had succeeded.
 func (d *driver) once(what string, do func() error) error {
 	if d.w.hasFact(what) {
@@ -158,7 +158,7 @@ type several []error
 
 func (s several) Error() string { return errors.Join(s...).Error() }
 
-// Unwrap lets errors.Is find each of them.
+// Unwrap lets errors.Is find each of the errors.
 func (s several) Unwrap() []error { return s }
 
 // together runs clients at the same time.
@@ -193,7 +193,8 @@ func inOrder(actions ...func() error) error {
 	return nil
 }
 
-// acknowledge records what a client got acknowledged. holds checks it at the end.
+// acknowledge records that a client got an acknowledgement. At the end, holds checks that it is
+// true.
 func (d *driver) acknowledge(what string, holds func(h *histories) error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
@@ -316,11 +317,11 @@ func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, 
 	return nil
 }
 
-// cancel asks an execution to end. A repeated cancel may find it closed.
+// cancel asks an execution to end. A repeated cancel may find that the execution has ended.
 func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	err := x.Cancel(d.client(), why)
 	if errors.Is(err, perdure.ErrConflict) {
-		return nil // an earlier drive or another client has done it; the end of the run shows it
+		return nil // canceled by an earlier drive or another client; the outcome shows it
 	}
 	if err != nil {
 		return d.cause(0, fmt.Errorf("cancel %s: %w", x, err))
@@ -335,7 +336,7 @@ func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	return nil
 }
 
-// patiently repeats an action while its execution is quarantined.
+// patiently repeats an action as long as the execution that it concerns is quarantined.
 func (d *driver) patiently(do func() error) error {
 	for {
 		err := do()
@@ -348,8 +349,8 @@ func (d *driver) patiently(do func() error) error {
 	}
 }
 
-// eventually repeats an action while its execution does not exist, because the message that starts
-// it is in flight.
+// eventually repeats an action as long as the execution that it concerns does not exist, because
+// the message that starts the execution is in flight.
 func (d *driver) eventually(do func() error) error {
 	for {
 		err := do()

@@ -29,9 +29,9 @@ type coins struct {
 
 var (
 	put = perdure.DeclareOperation[coins, int]("purse", "put")
-	// takes from this purse, and sends the coins to another without waiting
+	// pass takes coins from this purse, and sends them to another purse without waiting.
 	pass = perdure.DeclareOperation[coins, int]("purse", "pass")
-	// starts a workflow and sends it a signal
+	// open starts a workflow and sends it a signal.
 	open    = perdure.DeclareOperation[coins, int]("purse", "open")
 	saver   = perdure.DeclareWorkflow[string, string]("saver")
 	mover   = perdure.DeclareWorkflow[coins, int]("mover")
@@ -221,7 +221,7 @@ func entityScenarios() []*scenario {
 					func() error { return d.awaitEvent(x.Ref, model.EventAnswered, "") },
 					func() error { return ending(comer, 700*time.Millisecond, "first", "too late")(d) },
 					func() error {
-						// The locks of the first one are free again, so this call does not have to
+						// The first workflow has released its locks, so this call does not have to
 						// wait.
 						return putBy(d, "a", coins{By: "client", Coins: 1}, 1)
 					},
@@ -235,7 +235,7 @@ func entityScenarios() []*scenario {
 					func() error { return ending(comer, time.Hour, "second", "had it")(d) },
 				)
 			}),
-			// how far it got before its time-out
+			// how far the workflow got before its time-out varies
 			ignore: []model.EventKind{model.EventLockGranted, model.EventTimerFired, model.EventWithdrawn},
 			check:  inPurses(map[string]string{"a": "client +1", "b": "keeper +1, comer +1"}),
 		},
@@ -268,8 +268,8 @@ func inPurses(want map[string]string) func(*world, *histories) error {
 	}
 }
 
-// movedOnce checks that both transfers were made once, and that nothing happened between the two
-// halves of one.
+// movedOnce checks that both transfers were made once, and that no other booking is between the two
+// halves of a transfer.
 func movedOnce(w *world, _ *histories) error {
 	sum := 0
 	var logs [2][]string

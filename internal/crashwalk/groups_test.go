@@ -25,14 +25,14 @@ var (
 // fan is how many activities run side by side.
 const fan = 20
 
-// groupScenarios are about concurrent steps, and about abandoned ones.
+// groupScenarios are about concurrent steps and abandoned steps.
 func groupScenarios() []*scenario {
 	squares := map[string]int{}
 	for i := range fan {
 		squares[fmt.Sprintf("square %d", i)] = 1
 	}
 
-	// run is an activity that returns at once, or when its context is cancelled.
+	// run is an activity that returns immediately, or when its context is cancelled.
 	run := func(w *world) perdure.Binding {
 		return runner.Bind(func(ctx context.Context, name string) (string, error) {
 			w.recordBody(name)

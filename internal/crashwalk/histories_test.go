@@ -53,7 +53,8 @@ func ownerGroup(w *world) perdure.Group {
 	}))
 }
 
-// done ignores a conflict: an earlier drive has done it, and the result shows it.
+// done ignores a conflict. A conflict means that an earlier drive has made the request, and the
+// result shows that.
 func (d *driver) done(what string, err error) error {
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
 		return d.cause(0, fmt.Errorf("%s: %w", what, err))

@@ -12,8 +12,8 @@ import (
 )
 
 // A process that has nothing to do makes at most one call to the store per second, with the default
-// lease. Waiting executions and other processes do not change that. The test counts over an hour,
-// and in every ten seconds of it. The same holds with a thousand free slots for tasks of ten
+// lease. Waiting executions and other processes do not change that. The test counts the calls of an
+// hour, and of every ten seconds in it. The same holds with a thousand free slots for tasks of ten
 // queues, with limits, breakers, a paused queue and schedules: no worker polls for work.
 func TestIdleProcessesAreQuiet(t *testing.T) {
 	t.Parallel()
@@ -31,8 +31,8 @@ func TestIdleProcessesAreQuiet(t *testing.T) {
 	}
 }
 
-// The same hour takes little processor time: nothing spins, and nothing wakes up often. The test is
-// not parallel, because it measures the processor time of the whole process.
+// An idle hour takes little processor time, because no goroutine spins or wakes up often. The test
+// is not parallel, because it measures the processor time of the whole process.
 //
 //nolint:paralleltest // see above
 func TestIdleProcessNeedsNoProcessor(t *testing.T) {
@@ -158,14 +158,14 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 	}
 
 	for i := range processes {
-		// It renews its lease every two seconds.
+		// A process renews its lease every two seconds.
 		if n := total[i+1]; n < int(lasting/(4*time.Second)) || n > int(lasting/time.Second) {
 			t.Errorf("process %d made %d calls in %s", i+1, n, lasting)
 		}
 	}
 
 	t.Logf("calls in %s: %v", lasting, total)
-	// They are idle, not dead.
+	// The executions are idle, not dead.
 	to := sleeper.Execution(perdure.RawKey("1"))
 	if err := hurry.Send(ps[processes-1].App.With(t.Context()), to, "up"); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// baton is what a run of a relay passes to the next.
+// baton is what a run of a relay passes to the next run.
 type baton struct {
 	Left int
 	Got  string
@@ -64,7 +64,7 @@ func lifeScenarios() []*scenario {
 					func() error { return result(d, x, "abc") },
 				)
 			}),
-			loose: true, // which run a signal meets depends on the time of the takeover
+			loose: true, // which run gets a signal depends on the time of the takeover
 			check: func(w *world, h *histories) error {
 				runs := h.of(relay.Execution(perdure.RawKey("k")).Ref)
 				if len(runs) != 3 {
@@ -163,7 +163,8 @@ func lifeScenarios() []*scenario {
 				)
 			}),
 			check: func(w *world, _ *histories) error {
-				// a late event finds the run in memory
+				// After an outage, a late event may find the run still in memory, so the code runs
+				// less often.
 				if n := w.bodies["code"]; n < 3 && (w.strike.kind == nil || w.strike.kind.span == 0) {
 					return wrong("the code ran %d times: it was never unloaded", n)
 				}
@@ -455,8 +456,8 @@ func lifeScenarios() []*scenario {
 	}
 }
 
-// current checks the result of the current run. Other clients may have replaced the run that the
-// caller knows.
+// current checks the result of the current run. Another client may have replaced the run that this
+// client started.
 func current(d *driver, x perdure.Execution[int], want int) error {
 	got, err := x.Result(d.client())
 	if err != nil {
@@ -500,7 +501,7 @@ func releasedCode(first string) func(w *world) perdure.Group {
 	}
 }
 
-// crowd is the number of executions of a crowd.
+// crowd is the number of executions of the scenario "two processes".
 const crowd = 6
 
 func crowdBodies() map[string]int {

@@ -18,7 +18,7 @@ var (
 	polish = perdure.DeclareActivity[string, string]("polish", perdure.Constant(1, 0))
 )
 
-// miller is a machine whose answers are functions of the scenario.
+// miller is a machine whose reactions to events are functions that the scenario provides.
 type miller struct {
 	perdure.Events
 	heard []string

@@ -26,7 +26,8 @@ var (
 func orderScenarios() []*scenario {
 	return []*scenario{
 		{
-			// The running step may finish, and runs once. The next one waits for the resume.
+			// The running step may finish, and runs once. The next step waits until the execution
+			// is resumed.
 			name:   "pause around a step",
 			bodies: map[string]int{"slow": 1, "next": 1},
 			stages: alone(func(w *world) perdure.Group {
@@ -55,7 +56,7 @@ func orderScenarios() []*scenario {
 				)
 			}),
 			check: pausedOnce,
-			loose: true, // the step may be recorded before the pause when it is late
+			loose: true, // a late pause comes after the outcome of the step
 		},
 		{
 			name:      "pause beside timers and signals",
@@ -134,8 +135,8 @@ func orderScenarios() []*scenario {
 			check: pausedOnce,
 		},
 		{
-			// A worker that can continue the run joins while it is paused. The resume tries this
-			// worker.
+			// A worker that can continue the run joins while the run is paused. When the run is
+			// resumed, the engine tries this worker.
 			name:   "blocked and paused",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: []stage{
@@ -415,10 +416,10 @@ func pause(d *driver, to perdure.Ref, why string) error {
 	})
 }
 
-// resume resumes it, once.
+// resume resumes an execution, once.
 func resume(d *driver, to perdure.Ref) error {
 	return d.once("resume of "+to.String(), func() error {
-		// it has continued and ended
+		// A conflict means that the execution has continued and ended.
 		if err := d.ps[0].App.Executions().Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return d.cause(0, fmt.Errorf("resume %s: %w", to, err))
 		}
@@ -432,7 +433,7 @@ func resume(d *driver, to perdure.Ref) error {
 	})
 }
 
-// terminate ends an execution. A repeated call finds it closed.
+// terminate ends an execution. A repeated call finds that the execution has ended.
 func terminate(d *driver, to perdure.Ref, why string) error {
 	err := d.ps[0].App.Executions().Terminate(d.ctx(), to, why)
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
@@ -447,7 +448,7 @@ func terminate(d *driver, to perdure.Ref, why string) error {
 	return nil
 }
 
-// checkResting checks that a step does not start while an execution is paused.
+// checkResting checks that a step does not start while its execution is paused.
 func checkResting(d *driver, to perdure.Ref, step string) error {
 	if d.w.hasFact("resume of " + to.String()) {
 		return nil
@@ -492,8 +493,8 @@ func (w *world) hasTimer() bool {
 	return err == nil && slices.ContainsFunc(h.runs, func(r *history) bool { return r.count(model.EventTimerFired, "") > 0 })
 }
 
-// pausedOnce checks that the execution was paused once and resumed once, and which events are in
-// between.
+// pausedOnce checks that the execution was paused once and resumed once, and which events happened
+// during the pause.
 func pausedOnce(_ *world, h *histories) error {
 	for _, r := range h.runs {
 		paused, steps := false, 0

@@ -124,7 +124,8 @@ var (
 )
 
 // payloadScenarios are about encrypted and offloaded payloads: every stored reference has its blob,
-// also if a process dies between the two writes, and a repeated start or step is recognised.
+// even if a process dies between the two writes. The engine also recognises a repeated start or
+// step.
 func payloadScenarios() []*scenario {
 	large := cargo{Text: strings.Repeat("heavy", 60)}
 	return []*scenario{{

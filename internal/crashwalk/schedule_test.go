@@ -19,8 +19,8 @@ func scheduleScenarios() []*scenario {
 	ticks := perdure.NewSchedule("s", perdure.Every(3*time.Second), ticked.Job(1), perdure.OverlapAllow, perdure.EndAt(end))
 	self := perdure.Ref{Workflow: "perdure.schedule", Key: "s"}
 	return []*scenario{{
-		// A schedule fires three times until it ends. Wherever a process dies, every tick since the
-		// creation starts one execution.
+		// A schedule fires three times and ends. Every tick after its creation starts one
+		// execution, wherever a process dies.
 		name: "schedule",
 		stages: []stage{{
 			define: func(*world) perdure.Group {

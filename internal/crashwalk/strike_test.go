@@ -13,9 +13,10 @@ import (
 // kind is a way in which a call goes wrong.
 type kind struct {
 	name string
-	// fault returns the fault of the call. k varies it.
+	// fault returns the fault of the call. Different values of k give different variants of the
+	// fault.
 	fault func(m faultstore.Method, k int) faultstore.Fault
-	// commits walks over commits only.
+	// commits means that the walk hits commits only.
 	commits bool
 	// crash means that the process dies: at the call, or at the next one if next is set.
 	crash, next bool
@@ -36,8 +37,8 @@ func late(k faultstore.Kind, after func(k int) int) func(faultstore.Method, int)
 	return func(_ faultstore.Method, n int) faultstore.Fault { return faultstore.Fault{Kind: k, After: after(n)} }
 }
 
-// mainKinds is the number of kinds, from the start of the list, that walk over every call of a
-// small scenario. Short tests skip calls of them too.
+// mainKinds is the number of main kinds, which are first in the list. A walk with a main kind hits
+// every call of a small scenario, except in short mode.
 const mainKinds = 4
 
 // kinds are the faults of a walk.
@@ -65,8 +66,8 @@ var kinds = []kind{
 	{name: "late early", commits: true, fault: late(faultstore.Late, func(int) int { return 1 })},
 	{name: "late", commits: true, fault: late(faultstore.Late, func(k int) int { return 2 + k%5 })},
 	{name: "late begun", commits: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The same, and the process dies before it can react: the commits land during the takeover or
-	// after it.
+	// The same faults, and the process dies before it can react: the commits land during the
+	// takeover or after it.
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
 	// The store is away for longer than a lease. Or it executes every call for a while, but all its
@@ -81,7 +82,7 @@ var kinds = []kind{
 type strike struct {
 	kind *kind // nil for none
 	at   int
-	// then is the number of calls after the fault at which another process dies; 0 means none.
+	// then is how many calls after the fault another process dies; 0 means that none dies.
 	then int
 
 	mu    sync.Mutex
@@ -121,7 +122,7 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	return s.kind.fault(c.Method, s.at)
 }
 
-// after returns the fault of a call after the one that was hit.
+// after returns the fault of a call that comes after the call that was hit.
 func (s *strike) after(c faultstore.Call) faultstore.Fault {
 	s.since++
 	switch {

@@ -40,7 +40,7 @@ func talkScenarios() []*scenario {
 				return inOrder(
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return call(d, 0, x.Ref, 10, "u2", 11) },
-					// again, after it was answered
+					// the same request again, after it was answered
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return refusedCall(d, x.Ref, -1, "u3") },
 					func() error {
@@ -93,7 +93,7 @@ func talkScenarios() []*scenario {
 				err = together(ask(1, "u1"), ask(1, "u1"), ask(2, "u2"), func() error {
 					return inOrder(
 						func() error { return d.awaitEvent(x.Ref, model.EventUpdateReceived, "answer") },
-						func() error { // a refused caller leaves the others waiting
+						func() error { // the other callers still wait after one was refused
 							return d.patiently(func() error { return send(d, enough, x.Ref, "", "s1") })
 						},
 					)
@@ -115,7 +115,7 @@ func talkScenarios() []*scenario {
 			name:   "updates between workflows",
 			lanes:  2,
 			bodies: map[string]int{"add 1": 1, "add 2": 1, "add 3": 1},
-			ignore: []model.EventKind{model.EventWatched}, // it may have ended before
+			ignore: []model.EventKind{model.EventWatched}, // the execution may have ended before
 			stages: alone(func(w *world) perdure.Group {
 				return append(counterGroup(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
 					to := counter.Execution(perdure.RawKey("k"))
@@ -283,8 +283,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// A query result stays true: a later query, in any process, sees at least the same
-			// history.
+			// Queries never go backwards: a later query, in any process, sees at least the history
+			// that an earlier query saw.
 			name:      "queries beside crashes",
 			idleAfter: 300 * time.Millisecond,
 			maybe:     []string{"keep one", "keep two", "keep three"},
@@ -320,7 +320,7 @@ func talkScenarios() []*scenario {
 						}
 					}
 					if i == 0 {
-						// the engine unloads it in this time
+						// The engine unloads the execution during this time.
 						if err := d.sleep(time.Second); err != nil {
 							return err
 						}
@@ -507,8 +507,8 @@ func answersOf(h *histories, r perdure.Ref, want int) error {
 	return nil
 }
 
-// look queries an execution for what it has seen. That must include everything that earlier queries
-// saw.
+// look queries what an execution has received. The answer must include everything that earlier
+// queries returned.
 func look(d *driver, i int, to perdure.Ref) error {
 	key := "seen of " + to.String()
 	d.w.mu.Lock()
@@ -531,7 +531,7 @@ func look(d *driver, i int, to perdure.Ref) error {
 	return nil
 }
 
-// checkLooks checks that everything that queries saw is a prefix of the final value.
+// checkLooks checks that every query result is a prefix of the final value.
 func checkLooks(w *world, end string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,8 +21,8 @@ var (
 	mailing  = perdure.DeclareWorkflow[string, string]("mailing")
 )
 
-// taskScenarios are about tasks in queues. If a process dies, its claim consumes an attempt, so
-// histories differ from the ones without a fault. tasksEnd has the checks for each of them.
+// taskScenarios are about tasks in queues. If a process dies, its claim uses up an attempt, so a
+// history can differ from the history without a fault. tasksEnd has the checks for these histories.
 func taskScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -202,8 +202,9 @@ func both(a, b func(*world, *histories) error) func(*world, *histories) error {
 }
 
 // taskWrote checks that every saved value was saved once, whichever process died. An attempt
-// continues where the one before it was, because a Save that returned is durable. Items that were
-// written before a Save are there, once and in order. Lost items were lost before the next Save.
+// continues from the last Save of the previous attempt, because a Save that has returned is
+// durable. Items that the task wrote before a Save are stored in order. Items after the last Save
+// of a lost attempt may be lost, or stored twice because the next attempt writes them again.
 func taskWrote(w *world, h *histories) error {
 	ctx := context.Background()
 	for _, r := range h.runs {

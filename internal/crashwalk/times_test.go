@@ -43,7 +43,7 @@ func timeScenarios() []*scenario {
 			bodies: map[string]int{"after": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{patient.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-					// this signal comes, so the deadline leaves nothing behind
+					// This signal comes in time, so no timer of the deadline is left.
 					first, err := hurry.Receive(ctx.WithTimeout(time.Hour))
 					if err != nil {
 						return "", err

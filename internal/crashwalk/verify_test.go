@@ -106,8 +106,8 @@ func (h *histories) last(r perdure.Ref) *history {
 	return nil
 }
 
-// count counts events of a kind over all runs of an execution. If name is not empty, only events
-// with this name count.
+// count counts events of a kind over all runs of an execution. If name is not empty, it counts only
+// events with this name.
 func (h *histories) count(r perdure.Ref, k model.EventKind, name string) int {
 	n := 0
 	for _, run := range h.of(r) {
@@ -401,7 +401,7 @@ func verifyChain(runs []*history) error {
 		}
 
 		if !s.Source.IsZero() {
-			taken = once{} // it has the past of the run before
+			taken = once{} // the run starts with the past of the previous run
 		}
 
 		for _, e := range r.events {
@@ -419,8 +419,8 @@ func verifyChain(runs []*history) error {
 	return nil
 }
 
-// verifyCarried checks that the unread signals of a run are the first ones of the next run, in
-// order. After a reset, all its signals are.
+// verifyCarried checks that the next run starts with the unread signals of a run, in order. After a
+// reset, the next run starts with all signals.
 func verifyCarried(from, to *history) error {
 	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
 	var left, carried []string
@@ -469,7 +469,7 @@ func (w *world) verifyBodies() error {
 	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.hasHappened()
 
 	// After an outage that is longer than a lease, the first process that returns fences the
-	// others, and they may repeat work. A shard that moves in good order repeats nothing.
+	// others, and they may repeat work. When a shard moves in good order, no work is repeated.
 	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.hasHappened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
@@ -522,8 +522,8 @@ func (w *world) lostLease() bool {
 	return k != nil && w.strike.hasHappened() && (k.crash || k.span > 0)
 }
 
-// goodbyesLost is how many nodes may stay registered: a node that died and owned nothing that
-// another node would take over, a node that could not deregister, or a node that got no reply to
+// goodbyesLost is how many nodes may stay registered. A node stays registered if it died without
+// shards that another node would take over, if it could not deregister, or if it got no reply to
 // its registration.
 func (w *world) goodbyesLost() int {
 	lost := w.lostLease()

@@ -33,8 +33,9 @@ func scenarios() []*scenario {
 }
 
 // TestCrashWalk walks through all scenarios. With the four main kinds of faults it hits every call
-// of a scenario that has few calls. Otherwise it hits every second call, every third under the race
-// detector, or every fourth in short mode. TestLongCrashWalk hits every call.
+// of a scenario with few calls, except in short mode. In all other cases it hits every second call,
+// every third call under the race detector, or every fourth call in short mode. TestLongCrashWalk
+// hits every call.
 func TestCrashWalk(t *testing.T) {
 	t.Parallel()
 	every := 2
@@ -63,7 +64,8 @@ func walkAll(t *testing.T, every int, walk func(s *scenario, t *testing.T, every
 	t.Logf("%d scenarios, %d runs, %d faults, %s", len(scenarios()), walks.Load(), faults.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-// smallWalk is the largest number of calls of a scenario in which the main kinds hit every call.
+// smallWalk is the largest number of calls of a small scenario. The main kinds hit every call of a
+// small scenario.
 const smallWalk = 60
 
 // walk runs a scenario with every kind of fault.
@@ -121,8 +123,8 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 			}
 		}
 
-		// A run may need fewer calls than another, because more changes share a commit. But it does
-		// not need that many fewer.
+		// One run may need fewer calls than another, because more changes share a commit. But the
+		// difference must be small.
 		if 4*hits*every < last && *onlyAt == 0 || hits == 0 {
 			t.Errorf("%s: %d faults happened in a walk up to call %d", k.name, hits, last)
 		}

@@ -27,8 +27,8 @@ import (
 const (
 	leaseTTL   = 4 * time.Second
 	patience   = 5 * time.Minute // for one drive
-	maxLives   = 6               // processes that may be opened one after the other in one stage
-	maxRetries = 40              // drives that may fail in one process
+	maxLives   = 6               // the most processes that one stage opens one after the other
+	maxRetries = 40              // the most drives that may fail in one process
 	shards     = 8
 )
 
@@ -170,8 +170,8 @@ func (w *world) run() error {
 	return nil
 }
 
-// stage opens the processes of a stage and drives them until the driver has succeeded and they have
-// closed in good order.
+// stage opens the processes of a stage. It drives them until the driver has succeeded and the
+// processes have closed in good order.
 func (w *world) stage(st *stage) (err error) {
 	w.current = st
 	ps := make([]*process, max(st.processes, 1))
@@ -237,7 +237,7 @@ func (w *world) stage(st *stage) (err error) {
 	}
 }
 
-// populate opens the processes that are missing. It returns false if one of them died while it did.
+// populate opens the missing processes. It returns false if one of them died during that.
 func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 	for i, p := range ps {
 		if p != nil {
@@ -252,7 +252,7 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 		}
 
 		k := w.strike.kind
-		// the work of opening failed
+		// opening the process failed
 		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) {
 			ps[i] = nil
 			time.Sleep(time.Minute) // until a quarantine is over
@@ -285,7 +285,7 @@ func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	for i, p := range ps {
 		ok, err := p.Close()
 		if k := w.strike.kind; k != nil && k.span > 0 && (fault.Is(err, fault.Timeout) || fault.Is(err, fault.Unavailable)) {
-			// it has waited for the store long enough, and says what is not stored
+			// The process gave up waiting for the store. The error says what is not stored.
 			ok, err = false, nil
 		}
 		if err != nil {
