@@ -16,7 +16,8 @@ import (
 )
 
 // Two servers on one database: both accept a key that was created at one of them, and both refuse
-// it after it was revoked there. Calls that wait at the other server end with the key.
+// the key after it was revoked there. Calls with the key that wait at the other server end when the
+// key is revoked.
 func TestKeysOfTwoServers(t *testing.T) {
 	t.Parallel()
 	const key = "0123456789abcdef0123456789abcdef"
@@ -72,7 +73,7 @@ func TestKeysOfTwoServers(t *testing.T) {
 	}
 
 	b, err := dial(two, k.Secret)
-	for fault.Is(err, fault.Unauthenticated) { // until the other server has read it
+	for fault.Is(err, fault.Unauthenticated) { // until the other server has read the key
 		b, err = dial(two, k.Secret)
 	}
 	if err != nil || b.Tenant() != "acme" {

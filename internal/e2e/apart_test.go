@@ -12,7 +12,7 @@ import (
 )
 
 // Two processes share a database. A caller in either process can query, update, pause, resume and
-// terminate executions that the other one owns.
+// terminate executions that the other process owns.
 func TestTalkBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

@@ -55,8 +55,8 @@ func TestUnreadableMessagesHoldBackNoOthers(t *testing.T) {
 	})
 }
 
-// A process does not run a run whose history has an event of a newer version, and reports why.
-// Other runs continue, and so does this one once the event can be read.
+// A process does not continue a run whose history has an event of a newer version. It reports why.
+// Other runs continue, and this run continues when a process can read the event.
 func TestEventsOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
@@ -98,7 +98,8 @@ func TestEventsOfANewerVersion(t *testing.T) {
 	})
 }
 
-// A timer and a run with invalid ids do not hold back others. Only SQLite accepts such ids.
+// A timer and a run with invalid ids do not hold back other timers and runs. Only SQLite accepts
+// such ids.
 func TestRowsWithoutIDsHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"sqlite"}, func(t *testing.T, s *site) {

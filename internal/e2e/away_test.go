@@ -18,10 +18,10 @@ import (
 )
 
 // While the store is away, no interface of the owner answers from memory. Each of them says that it
-// cannot reach the store, and so does the command line. The metrics that need the store have no
-// value then: 0 stranded executions, for example, would say that all is well. The error of a caller
-// whose deadline passes also says that the store is away. When the store is back, the execution
-// continues.
+// cannot reach the store, and so does the command line. Metrics that need the store have no value
+// during that time, because a value such as 0 stranded executions would say that all is well. The
+// error of a caller whose deadline passes also says that the store is away. When the store is back,
+// the execution continues.
 func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for _, refuses := range []bool{false, true} {
@@ -75,14 +75,13 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// needStore are the metrics of the execution of the test that may be wrong when the node cannot
-// reach the store.
+// needStore are the metrics whose value could be wrong while the node cannot reach the store.
 var needStore = []string{
 	"perdure_nodes", "perdure_slot_waiters", "perdure_store_clock_ahead_seconds",
 	"perdure_workflow_runs_quarantined", "perdure_workflow_runs_stranded",
 }
 
-// storeMetrics returns the metrics among needStore that have a value, also if it is 0.
+// storeMetrics returns the metrics of needStore that have a value, which may be 0.
 func storeMetrics(t *testing.T, metrics *prometheus.Registry) (names []string) {
 	t.Helper()
 	families, err := metrics.Gather()
@@ -95,7 +94,7 @@ func storeMetrics(t *testing.T, metrics *prometheus.Registry) (names []string) {
 	return names
 }
 
-// sendOnce sends a signal under one request id: an earlier one may have arrived.
+// sendOnce sends a signal under a fixed request id, because an earlier attempt may have arrived.
 func sendOnce(c perdure.Client, x perdure.Execution[string]) error {
 	return stallWord.Send(c, x, "go", perdure.RequestID("once"))
 }

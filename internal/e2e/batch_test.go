@@ -81,7 +81,7 @@ func batches(t *testing.T, s *site) {
 	}
 	eventually(t, "all are canceled", func() bool {
 		n, err := app.Executions().Count(t.Context(), `status = "canceled"`)
-		return err == nil && n == 6 // 4 of eu, k4, late
+		return err == nil && n == 6 // 4 executions of eu, and k4 and late
 	})
 	for _, err := range app.Executions().Batch(t.Context(), `colour = "red"`, nil) {
 		wantError(t, "a batch by nonsense", err, perdure.ErrInvalid, "character 1")

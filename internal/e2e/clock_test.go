@@ -187,7 +187,7 @@ func inTime(t *testing.T, test func(t *testing.T, st *steered)) {
 	}
 }
 
-// Slow answers to renewals between quick ones make no sleep shorter.
+// Some renewals get slow answers and others get quick ones. No sleep becomes shorter.
 func TestSleepBesideSlowRenewals(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		r := openRig(t, st, engine.Config{})
@@ -269,7 +269,7 @@ func TestSleepBesideJumps(t *testing.T) {
 }
 
 // A process opens while the store's clock is wrong. Sleeps last as long as they should, also in
-// histories that were written then and continue when the clock is right again.
+// executions that started at that time and continue when the clock is right again.
 func TestOpenedDuringAJump(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		st.move(aDay)
@@ -319,7 +319,7 @@ func TestSuspend(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 
-		// The suspend: no time passes for the process, and two hours for everything else.
+		// The suspend: two hours pass, but not for the process.
 		st.deaf.Store(true)
 		asleep.Store(int64(2 * time.Hour))
 		st.move(2 * time.Hour)

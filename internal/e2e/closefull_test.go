@@ -74,11 +74,11 @@ func (f *fillable) attach(t *testing.T, defs ...perdure.Definition) *perdure.App
 	return app
 }
 
-// Close on a full disk returns soon, reports what was not stored, and loses nothing that was
-// acknowledged. Time is virtual.
+// Close on a full disk returns soon, reports what was not stored, and loses no acknowledged work.
+// Time is virtual.
 func TestCloseOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	// the lease lasts ten seconds
+	// after is how long the disk is full before Close. The lease lasts ten seconds.
 	for _, after := range []time.Duration{0, time.Second, time.Minute} {
 		t.Run(fmt.Sprint("full for ", after), func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +130,8 @@ func closeOnAFullDisk(t *testing.T, after time.Duration) {
 
 	before, began := st.refused.Load(), time.Now()
 	closed := app.Close()
-	// The error counts the call as a request if it did not run, and otherwise as an outcome.
+	// The error lists the call among the requests if it did not run, and among the outcomes if it
+	// ran.
 	wantError(t, "Close", closed, perdure.ErrUnavailable, "not stored: ", " requests", "keep/late", "no space left on the disk")
 	t.Logf("after %s and %d commits: %v", time.Since(began), st.refused.Load()-before, closed)
 	if took := time.Since(began); took > 2*time.Second {

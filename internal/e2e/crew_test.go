@@ -16,7 +16,7 @@ import (
 )
 
 // program is code that only one process has: a workflow with an activity, a query, an update and a
-// signal, an entity, and an activity on a queue of its own.
+// signal, an entity, and an activity on its own queue.
 type program struct {
 	flow   *perdure.Workflow[int, int]
 	stage  *perdure.Query[perdure.Void, string]
@@ -28,8 +28,8 @@ type program struct {
 	look     *perdure.Operation[perdure.Void, int]
 
 	bodies atomic.Int64
-	begun  chan int      // gets a value for each body that begins; nil if no test waits for it
-	goOn   chan struct{} // lets bodies end; nil lets them end at once
+	begun  chan int      // gets a value for each body that begins; nil if no test reads it
+	goOn   chan struct{} // lets bodies end; nil lets them end immediately
 	own    *perdure.Activity[int, int]
 }
 
@@ -160,7 +160,7 @@ func TestCrewProcess(t *testing.T) {
 }
 
 // spawn starts a process with the code of program b, and returns when it serves. The returned
-// function kills it with signal 9.
+// function kills the process with signal 9.
 func (s *site) spawn() (kill func()) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), os.Args[0], "-test.run=^TestCrewProcess$")
@@ -191,9 +191,9 @@ func (s *site) spawn() (kill func()) {
 	return kill
 }
 
-// Two real processes have different code. One is killed while the other runs bodies of runs that
-// the first one owns: no body starts a second time. Until the killed process comes back, its
-// executions say that no process has their code. Then they end.
+// Two real processes have different code. The test kills one process while the other one runs
+// bodies for runs that the killed process owns. No body starts a second time. The executions of the
+// killed process say that no process has their code. They end when the process is back.
 func TestKilledProcessWithOtherCode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -204,7 +204,7 @@ func TestKilledProcessWithOtherCode(t *testing.T) {
 	kill := s.spawn()
 	b.exercise(t, app, "before", 1)
 
-	// Which process owns which of them is chance; with 12 keys each owns some.
+	// Which process owns which execution is random; with 12 keys each process owns some.
 	var here, there []perdure.Execution[int]
 	for i := range each {
 		here = append(here, mustStart(t, caller(t, app), a.flow, i, perdure.RawKey(fmt.Sprint("k", i))))

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// A remote worker runs bodies of runs that another process owns, through a server. The other
-// process is killed. The worker continues, and its outcomes count under the next owner: no body
-// starts a second time.
+// A remote worker runs bodies through a server, for runs that another process owns. The test kills
+// that process. The worker continues, and the next owner accepts its outcomes: no body starts a
+// second time.
 func TestRemoteWorkerOutlivesAnotherOwner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -43,7 +43,7 @@ func TestRemoteWorkerOutlivesAnotherOwner(t *testing.T) {
 	kill := s.spawn()
 	newProgram("b").exercise(t, app, "before", 1)
 
-	// Which process owns which of them is chance; with 12 keys each owns some.
+	// Which process owns which execution is random; with 12 keys each process owns some.
 	var runs []perdure.Execution[int]
 	for i := range each {
 		runs = append(runs, mustStart(t, caller(t, app), a.flow, i, perdure.RawKey(fmt.Sprint("k", i))))

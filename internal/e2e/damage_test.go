@@ -32,9 +32,9 @@ var damaged = perdure.NewWorkflow("damaged", func(ctx perdure.WorkflowCtx, _ str
 	return perdure.NewSignal[string]("word").Receive(ctx)
 })
 
-// A row that cannot be decoded stops its execution, which reports the row. The engine does not
-// guess, loses none of its data, and continues all other executions. Once the row is repaired, this
-// one continues too (reliability I14, I23).
+// A row that cannot be decoded stops its execution, whose reason names the row. The engine does not
+// guess, loses no data of the execution, and continues all other executions. When the row is
+// repaired, the execution continues too (reliability I14, I23).
 func TestCorruptedRows(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
@@ -72,7 +72,7 @@ func TestCorruptedRows(t *testing.T) {
 				if err == nil || !errors.Is(err, perdure.ErrBlocked) && !fault.Is(err, fault.Corrupt) {
 					t.Errorf("a signal to it: %v, want an error that says it is blocked or corrupt", err)
 				}
-				// An execution without its own row cannot be described at all. Otherwise the
+				// Describe fails if the execution's own row cannot be read. In the other cases the
 				// description has the reason.
 				described, err := app.Executions().Describe(t.Context(), exec)
 				text := described.Reason
@@ -283,7 +283,7 @@ func TestCorruptedMail(t *testing.T) {
 		app = s.open(parent, child)
 		apps := []*perdure.App{app}
 		if s.kind == "postgres" {
-			// parent and child are on different nodes, so all their messages are mail
+			// Parent and child are on different nodes, so all their messages are mail.
 			apps = append(apps, s.open(parent, child))
 		}
 
@@ -385,8 +385,8 @@ func TestReadOnlyPostgres(t *testing.T) {
 	a.checkEnd(t, c, "a")
 }
 
-// Files and servers that cannot be used: Open returns an error that names them and says what is
-// wrong, and changes nothing.
+// Some files and servers cannot be used. Open returns an error that names the file or server and
+// says what is wrong. Open changes nothing.
 func TestStoresThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	a := newAlive()
@@ -505,7 +505,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 				err := tryFor(t, limit, s.cfg, c.url)
 				is(t, c.name, err, c.kind, c.names...)
 				if strings.Contains(err.Error(), secret) {
-					t.Errorf("%s: the error tells the password: %v", c.name, err)
+					t.Errorf("%s: the error contains the password: %v", c.name, err)
 				}
 			})
 		}
@@ -522,14 +522,15 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A store takes no writes until it is opened again. Callers get an error that says why and what to
-// do, and the log has the same message once.
+// A store accepts no writes until the process opens it again. Callers get an error that says why
+// and what to do, and the log has the same message once.
 func TestStoreMustBeOpenedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
 	log := &lastErrors{}
 	s.cfg.Logger = slog.New(log)
-	// The same process returns, so the store cannot prove that it has died.
+	// The same process opens the store again, so the store has no proof that the former node has
+	// died.
 	s.cfg.LeaseTTL = 2 * time.Second
 	app, err := s.cfg.Open(t.Context(), s.url, damaged)
 	if err != nil {

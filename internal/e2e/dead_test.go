@@ -25,8 +25,8 @@ func dead(t *testing.T, app *perdure.App, q perdure.DeadQuery) []perdure.DeadTas
 	return all
 }
 
-// A task dies. Operators find it, ten of them requeue it at once, it fails for another reason with
-// an edited input, and completes in the end.
+// A task dies. Operators find it, and ten of them requeue it at the same time. With an edited input
+// it fails for another reason. In the end it completes.
 func TestDeadTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -163,8 +163,8 @@ func TestDeadTasks(t *testing.T) {
 	})
 }
 
-// An operator requeues a dead step of a workflow. It runs independently, because the workflow has
-// already received the failure.
+// An operator requeues a dead step of a workflow. The requeued task runs independently of the
+// workflow, which has already received the failure.
 func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The test deletes the log of an SQLite file under a working app. Callers get an error that says
-// so, and the next process finds everything that was acknowledged.
+// The test deletes the write-ahead log of an SQLite file under a working app. Callers get an error
+// that says so, and the next process finds all acknowledged work.
 func TestDeletedLogUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")

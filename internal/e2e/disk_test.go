@@ -19,10 +19,11 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envNamespace marks a test that runs again in a namespace in which it may mount.
+// envNamespace marks a test process that runs again in a namespace in which it may mount file
+// systems.
 const envNamespace = "PERDURE_E2E_NAMESPACE"
 
-// The disk is full. The engine does not acknowledge what it cannot store, the caller gets the
+// The disk is full. The engine acknowledges only work that it has stored, the caller gets the
 // reason, and everything continues when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -85,14 +86,15 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 
 	wantError(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", place)
 	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
-		t.Errorf("error %q does not say what is the matter", full)
+		t.Errorf("error %q does not say what is wrong", full)
 	}
 	t.Logf("the caller got: %v", full)
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 
-	// A request from the time without room may have taken effect since. Repeating it is safe.
+	// The last request, which failed while the disk was full, may have taken effect since then.
+	// Repeating it is safe.
 	if _, err := keep.Run(c, last, perdure.RawKey(fmt.Sprint(done))); err != nil {
 		t.Errorf("once there is room: %v", err)
 	}
@@ -107,9 +109,9 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	closeWhileFull(t, s, filler, place, keep)
 }
 
-// closeWhileFull closes an app while the disk is full and a caller waits. Close reports it, the
-// caller gets the reason, and everything acknowledged is there afterwards. The last commit may find
-// room, because the database starts its log again. Then the disk was not full, and the test tries
+// closeWhileFull closes an app while the disk is full and a caller waits. Close reports that the
+// disk is full, the caller gets the reason, and all acknowledged work is stored afterwards. The
+// last commit may find room, because the database starts its log again. In that case the test tries
 // again.
 func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.Workflow[string, string]) {
 	t.Helper()
@@ -218,7 +220,7 @@ func inNamespace(t *testing.T) {
 
 	out, err := cmd.CombinedOutput()
 	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {
-		t.Skipf("neither a file system nor a namespace can be had here: %v", err)
+		t.Skipf("this machine allows neither mounts nor namespaces: %v", err)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v:\n%s", err, out)

@@ -38,7 +38,7 @@ func TestOperatorRepairsAnEntity(t *testing.T) {
 			}
 		}
 
-		// Interrupt. Only one call runs, and an edit must wait for its end.
+		// Interrupt: only one call runs, and an edit must wait for its end.
 		failed := make(chan error, 1)
 		go func() {
 			_, err := stir.Call(c, "north", perdure.Void{})
@@ -63,7 +63,8 @@ func TestOperatorRepairsAnEntity(t *testing.T) {
 			t.Errorf("an interrupt when nothing runs: %v", err)
 		}
 
-		// The log says what has happened, and the state is the one of the last success.
+		// The log says what has happened, and the entity has the state of the last successful
+		// operation.
 		var log []perdure.OperationRecord
 		for end, next := time.Now().Add(patience), backoff(); len(log) < 3; next() {
 			if seen, err = operator.Entities().Describe(ctx, ref); err != nil || time.Now().After(end) {
@@ -101,7 +102,7 @@ func TestOperatorRepairsAnEntity(t *testing.T) {
 	})
 }
 
-// Calls for code that no process has can be found.
+// An operator can find calls of entities whose code no process has.
 func TestFindWaitingEntities(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

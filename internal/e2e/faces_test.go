@@ -85,7 +85,7 @@ func (w *stalls) describeAll(p *place) map[string]string {
 // flat returns a text in one line: a terminal shows no tabs.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// listReasons returns the reasons in a list.
+// listReasons returns the reasons that the list of executions shows.
 func (w *stalls) listReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
@@ -212,7 +212,8 @@ func (w *stalls) doctor() string {
 	return text
 }
 
-// awaitAgreement waits until every place gives the right reasons, and all of them the same.
+// awaitAgreement waits until every place gives the right reasons, and all places give the same
+// reasons.
 func (w *stalls) awaitAgreement(places []*place) {
 	w.t.Helper()
 	for began, next := time.Now(), backoff(); ; next() {
@@ -245,8 +246,8 @@ func (w *stalls) compare(places []*place) {
 }
 
 // The test makes everything stall that can stall. Every interface says why: explain, list,
-// stranded, doctor, queue list and the metric agree, from the owner, from another process and from
-// the command line.
+// stranded, doctor, queue list and the metric agree. They give the same answers in the owner, in
+// another process and on the command line.
 func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	kinds := durable
@@ -278,7 +279,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		w.present(places[0].app, held, flow)
 		w.startRefused(places[0].app, flow)
 		w.busy(places[0].app, flow, stallSlots*len(places)-1)
-		for range 2 { // the second one waits for the end of the first
+		for range 2 { // the second execution waits for the end of the first
 			if err := schedules[2].(*perdure.Schedule).Trigger(caller(t, places[0].app)); err != nil {
 				t.Fatal(err)
 			}
@@ -376,7 +377,7 @@ func (w *stalls) startApart(places []*place) {
 	for _, d := range []*perdure.Workflow[string, string]{onlyA, onlyB} {
 		for i := range 6 {
 			ref := mustStart(w.t, c, d, "x", perdure.RawKey(fmt.Sprint("k", i))).Ref
-			// The process with the code runs it, no matter which process owns it.
+			// The process with the code runs the execution, no matter which process owns it.
 			x := stall{name: ref.Workflow + " " + ref.Key, ref: ref, code: model.WaitSignal, want: []string{"waits for signal word"}}
 			w.add(x)
 		}
@@ -400,7 +401,7 @@ func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]
 	}
 }
 
-// stallSchedules are schedules that start nothing, each for another reason.
+// stallSchedules are schedules that start nothing, each for a different reason.
 func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition {
 	return []perdure.Definition{
 		perdure.NewSchedule("asleep", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.PausedAtFirst("holiday")),
@@ -502,7 +503,7 @@ func (w *stalls) queues() {
 	}
 }
 
-// late lets callers reach their deadlines. Each error says why.
+// late makes calls that reach their deadlines. Each error says why the call did not succeed.
 func (w *stalls) late(places []*place) {
 	w.t.Helper()
 	for _, p := range places {

@@ -68,8 +68,8 @@ func children(t *testing.T, s *site) {
 	equal(t, "the child seen from outside", four, err, 16)
 }
 
-// When a parent closes, in any way, its children are cancelled, unless they were started with the
-// abandon policy (reliability D9).
+// When a parent closes in any way, the engine cancels its children, except children that were
+// started with the abandon policy (reliability D9).
 func childPolicies(t *testing.T, s *site) {
 	release := perdure.NewSignal[string]("release")
 	child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return release.Receive(ctx) })
@@ -108,7 +108,7 @@ func childPolicies(t *testing.T, s *site) {
 				}
 			}
 
-			_, _ = exec.Result(c) // that of the scenario
+			_, _ = exec.Result(c) // the scenario decides how it ends
 			eventually(t, "the children begin", func() bool { return len(list(t, app, fmt.Sprintf(`workflow = "child" and key = %q*`, how+"-"))) == 2 })
 			_, err = child.Execution(perdure.RawKey(how + "-cancel")).Result(c)
 			wantError(t, how+": the child that goes with its parent", err, perdure.ErrCanceled)
@@ -224,8 +224,8 @@ func compensations(t *testing.T, s *site) {
 	}
 }
 
-// The winner is the first in the history. Losers of a race are withdrawn. Losers of a select stay
-// pending.
+// The winner of a race or a select is the future whose outcome is first in the history. The losers
+// of a race are withdrawn. The losers of a select stay pending.
 func combinators(t *testing.T, s *site) {
 	tick := perdure.NewActivity("tick", func(_ context.Context, n int) (int, error) { return n, nil })
 	fail := perdure.NewActivity("fail", func(context.Context, int) (int, error) { return 0, perdure.Permanent(errors.New("no")) })
@@ -258,7 +258,7 @@ func combinators(t *testing.T, s *site) {
 		if first != perdure.Waitable(timer) {
 			return "", errors.New("the signal won, but the test had not sent it")
 		}
-		text, err := next.Get(ctx) // the select has not lost it
+		text, err := next.Get(ctx) // the select has not consumed the signal
 		return fmt.Sprintf("%v %v %d %v %s", all, allErr, won, two, text), err
 	})
 

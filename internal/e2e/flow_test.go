@@ -180,9 +180,9 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// A breaker on every store: exactly the configured number of failures opens it, no task starts too
-// early, it lets one probe through at a time, and a task that waited for it keeps all its attempts
-// (E33–E36).
+// A breaker on every store: exactly the configured number of failures opens it, and no task starts
+// before the reset time. The breaker lets one probe through at a time, and a task that waited for
+// the breaker keeps all its attempts (E33–E36).
 func TestBreakerOnEveryStore(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -198,7 +198,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 			if down.Load() {
 				return 0, perdure.Permanent(errors.New("the other side is away"))
 			}
-			// it takes a while, so that a second probe would overlap with it
+			// The probe takes a while, so that a second probe would overlap with it.
 			time.Sleep(10 * time.Millisecond)
 			return perdure.Attempt(ctx), nil
 		}, perdure.OnQueue("api"), perdure.Breaker("other"), perdure.RetryPolicy{MaxAttempts: 1})
@@ -262,7 +262,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 }
 
 // All processes of a store share a limit: together they never run more than five tasks at a time,
-// both run some, and a process that ends leaves its permits to the other.
+// and both run some. When a process ends, the other process gets its permits.
 func TestLimitOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -315,7 +315,7 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 	before := by[0].Load()
 	round()
 	if by[0].Load() == before {
-		t.Error("the first process executes none any more")
+		t.Error("the first process no longer executes tasks")
 	}
 	if err := two.Close(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// groupProgram has code whose names choose the shard group gpu, and code whose name does not.
+// groupProgram has code whose names choose the shard group gpu, and code whose names do not.
 type groupProgram struct {
 	plain  *perdure.Workflow[int, int]
 	render *perdure.Workflow[int, int]
@@ -63,8 +63,8 @@ where n.groups is distinct from case when s.shard < 64 then '' when $1 then 'gpu
 }
 
 // Two processes serve one shard group each. Executions and entities of a group belong to the
-// process that serves it. While no process serves the group, executions say so, requests wait in
-// the database, and the next process of the group serves them, each once.
+// process that serves it. While no process serves the group, executions say so and requests wait in
+// the database. The next process of the group serves each waiting request once.
 func TestShardGroups(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -122,7 +122,7 @@ func TestShardGroups(t *testing.T) {
 		}()
 		eventually(t, "the requests wait in the database", func() bool { return waitingRequests(t, s.url) == 3 })
 
-		// A process without the code takes the shards, and the other one lends its workers.
+		// A process without the code takes the shards, and the other process lends its workers.
 		idle := back
 		idle.open()
 		for range 3 {
@@ -159,7 +159,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// A process that wants shards of a group that the database does not have cannot open it.
+// A process that wants shards of an unknown group cannot open the database.
 func TestUnknownShardGroup(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

@@ -15,7 +15,7 @@ import (
 )
 
 // hand is a task worker that the test controls: the test claims, reports and sends heartbeats
-// itself, so that it can do what no worker of the SDK does.
+// itself, so that it can do things that no worker of the SDK does.
 type hand struct {
 	t       *testing.T
 	session api.TaskSession
@@ -79,7 +79,7 @@ func (o *office) close() {
 func (o *office) join(name string, slots int, queues ...string) *hand {
 	o.t.Helper()
 	h := &hand{t: o.t, stopped: map[model.ClaimRef][]model.StopReason{}, settled: map[model.ClaimRef][]error{}}
-	h.mu.Lock() // an offer may be handed over before it has returned
+	h.mu.Lock() // the engine may hand over a claim before Join returns
 	defer h.mu.Unlock()
 	session, err := o.b.JoinTasks(o.t.Context(), h, model.TaskOffer{Name: name, Tenants: []string{model.DefaultTenant}, Queues: queues, Kinds: []string{"work"}, Slots: slots})
 	if err != nil {
@@ -202,9 +202,9 @@ func wantNotOwned(t *testing.T, what string, err error) {
 
 var failed = &model.Failure{Type: "oops", Message: "no luck"}
 
-// Only the current claim counts. Repeating a report has no effect and gets the same reply. Attempts
-// have the order, the times and the number that the policy says (E16–E19, E23, E24, E37). This
-// holds on every store, and after the store has been opened again.
+// Only the current claim can report an outcome. Repeating a report has no effect and gets the same
+// reply. Attempts have the order, the times and the number that the policy says (E16–E19, E23, E24,
+// E37). This holds on every store, and after the store has been opened again.
 func TestClaimsByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -253,7 +253,7 @@ func TestClaimsByHand(t *testing.T) {
 			t.Errorf("dead tasks %+v", d)
 		}
 
-		// The run has ended and has left memory. Then the store is opened again.
+		// The run has ended and has left memory. After the first check the store is opened again.
 		again := func(what string, c model.Claim) {
 			t.Helper()
 			rows := s.contents()
@@ -287,7 +287,8 @@ func TestClaimsByHand(t *testing.T) {
 	})
 }
 
-// Deadlines, cancels and what workers learn about them (E17, E25, E30, E31), on every store.
+// Deadlines and cancellations, and what workers learn about them (E17, E25, E30, E31), on every
+// store.
 func TestDeadlinesByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -307,8 +308,8 @@ func TestDeadlinesByHand(t *testing.T) {
 		o.awaitEnd("gone", model.Canceled)
 		h := o.join("h", 2, "q")
 
-		// An attempt takes too long. Its result does not count, and the result of the next attempt
-		// does.
+		// An attempt takes too long. The engine ignores its result and uses the result of the next
+		// attempt.
 		o.submit("slow", func(s *model.TaskSpec) {
 			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
 		})
@@ -328,7 +329,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		}
 		wantNotOwned(t, "the same after the end", h.report(model.TaskReport{Ref: c.Ref}))
 
-		// A running task gets the cancellation and decides.
+		// A running task gets the cancellation and decides how it ends.
 		o.submit("told")
 		c = h.take(1)[0]
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("told")}, Reason: "changed my mind"}); err != nil {
@@ -336,7 +337,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		}
 		h.awaitStop(c.Ref, model.StopCanceled)
 		if r, err := h.session.Beat(t.Context(), []api.Beat{{Claim: c.Ref}}); err != nil || !r[0].Held || !r[0].Canceled {
-			t.Errorf("a beat hears %+v, %v", r, err)
+			t.Errorf("a heartbeat returns %+v, %v", r, err)
 		}
 		for range 2 {
 			if err := h.report(model.TaskReport{Ref: c.Ref, Failure: &model.Failure{Kind: model.FailureCanceled}}); err != nil {
@@ -349,7 +350,8 @@ func TestDeadlinesByHand(t *testing.T) {
 
 // The order of claims, on every store. Tasks with a larger priority come first, then older tasks. A
 // worker gets no task of another queue, and no task before its time. Each task is claimed once, no
-// matter how many workers ask, and one key has one task (E20, E21, E22, E28).
+// matter how many workers ask, and several submissions with one key are one task (E20, E21, E22,
+// E28).
 func TestClaimsAreInOrder(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -25,7 +25,8 @@ type hostile struct {
 	most  int // resident bytes of the process
 }
 
-// small is for the fast suite. It has the same shape as the real one, which needs the tag long.
+// small is the case of the fast suite. It has the same shape as the full case, which needs the
+// build tag long.
 var small = hostile{
 	input: 128 << 20, most: 224 << 20,
 	cfg: embedded.Config{MaxHistory: 12 << 20, MaxUnread: 4 << 20, MaxLoadedBytes: 16 << 20},
@@ -41,7 +42,8 @@ var heapCases = map[string]func(t *testing.T, h hostile, dir string){
 	"stranded": heapStranded, "messages": heapMessages,
 }
 
-// A client that floods one address is refused before the memory of the process grows.
+// The engine refuses requests of a client that floods one address before the memory of the process
+// grows.
 func TestHeapUnderHostileInput(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(heapCase) != "" {
@@ -59,9 +61,10 @@ func TestHeapUnderHostileInput(t *testing.T) {
 func measure(t *testing.T, size, name string, most int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHeapProcess$", "-test.timeout=10m")
-	// These override the settings of the suite. The soft limit makes the collector run more often
-	// when the process comes near the bound. So the peak shows what the process keeps, and not how
-	// much garbage a busy machine lets it pile up. A process that keeps more passes the limit.
+	// These variables override the settings of the suite. The soft limit makes the garbage
+	// collector run more often when the process comes near the bound. So the peak shows how much
+	// memory the process keeps, and not how much garbage piles up on a busy machine. A process that
+	// keeps too much still exceeds the bound.
 	soft := strconv.Itoa(most * 3 / 4)
 	cmd.Env = append(os.Environ(), heapCase+"="+size+"/"+name, "GOGC=100", "GOMEMLIMIT="+soft)
 	out, err := cmd.CombinedOutput()
@@ -71,7 +74,7 @@ func measure(t *testing.T, size, name string, most int) {
 
 	_, text, ok := strings.Cut(string(out), "peak=")
 	if !ok {
-		t.Skipf("the system does not tell: %s", out)
+		t.Skipf("the system does not report the peak: %s", out)
 	}
 	peak, err := strconv.Atoi(strings.Fields(text)[0])
 	if err != nil {
@@ -119,8 +122,8 @@ func (h *hostile) open(t *testing.T, dir string, defs ...perdure.Definition) *pe
 }
 
 // flood sends all the input, at most a given number of chunks at a time, and returns how many bytes
-// the engine refused. An accepted request may never get a reply and keeps its slot. There are more
-// slots than the engine accepts requests.
+// the engine refused. An accepted request may never get a reply, so it keeps its slot. There are
+// more slots than requests that the engine accepts.
 func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, text string) error) (refused int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -271,8 +274,8 @@ func heapOutputs(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapStranded starts executions for which no process has code. They are not in memory. Once a
-// process has the code, it loads only as many as it has room for.
+// heapStranded starts executions for which no process has code. These executions are not in memory.
+// When a process has the code, it loads only as many executions as it has room for.
 func heapStranded(t *testing.T, h hostile, dir string) {
 	const size = 100 << 10
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, in string) (int, error) {

@@ -42,8 +42,8 @@ func (l *ledger) key(name string, n int) string {
 	return l.keys[name][n]
 }
 
-// purchase is the result of a workflow that reserves, charges, waits for a word and ships. It has
-// everything that must be equal on replay.
+// purchase is the result of a workflow that reserves, charges, waits for the signal word, and
+// ships. It has every value that must be equal on replay.
 type purchase struct {
 	Began    time.Time
 	First    string // drawn before the first step
@@ -101,7 +101,7 @@ func (f *shopfloor) at(key string) perdure.Execution[purchase] {
 	return f.order.Execution(perdure.RawKey(key))
 }
 
-// begin starts an order and waits until the order waits for a word.
+// begin starts an order and returns when the order waits for the signal word.
 func (f *shopfloor) begin(t *testing.T, app *perdure.App, key string) {
 	t.Helper()
 	if _, err := f.order.Start(caller(t, app), 1, perdure.RawKey(key)); err != nil {
@@ -110,7 +110,7 @@ func (f *shopfloor) begin(t *testing.T, app *perdure.App, key string) {
 	reason(t, app, f.at(key), "signal word")
 }
 
-// end sends the word and returns the result.
+// end sends the signal word and returns the result.
 func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, error) {
 	t.Helper()
 	c := caller(t, app)
@@ -120,9 +120,9 @@ func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, e
 	return f.at(key).Result(c)
 }
 
-// A fork has the past of its source: it repeats none of these steps, and its journal time and
-// random numbers are equal. It continues independently. An edited result replaces the original. The
-// source does not change.
+// A fork starts with the past of its source. It repeats no step of the past, and its time and
+// random numbers in the past are equal to those of the source. It continues independently. An
+// edited result replaces the original one. The source does not change.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -245,7 +245,7 @@ func TestForkOfTooMuch(t *testing.T) {
 }
 
 // A fork starts the timers that were open at the cut again, with their original due times. Timers
-// whose time is over fire at once.
+// whose time is over fire immediately.
 func TestForkOfASleeper(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -268,8 +268,8 @@ func TestForkOfASleeper(t *testing.T) {
 }
 
 // A retry continues before the step that failed, under the same key. The step uses the same
-// idempotency key as before and has all its attempts again. Messages that arrived in between are
-// kept.
+// idempotency key as before and has all its attempts again. Messages that arrived between the
+// failure and the retry are kept.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -288,7 +288,7 @@ func TestRetry(t *testing.T) {
 			t.Fatalf("%+v, %v, ran %v", failed, err, f.ran)
 		}
 
-		// While it stays broken, the retry fails too.
+		// While the van is still broken, the retry fails too.
 		if _, err := app.Executions().Retry(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
 		}
@@ -330,8 +330,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// A run that ended without a failed step keeps its whole past, so that a corrected build continues
-// where it was. A retry withdraws a cancel request.
+// A retry of a run that ended without a failed step keeps the whole past, so that a corrected build
+// continues from the end of the past. A retry withdraws a cancel request.
 func TestRetryWithoutAFailedStep(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -382,8 +382,8 @@ func TestRetryWithoutAFailedStep(t *testing.T) {
 	})
 }
 
-// Children of a retried run: a completed child does not run again, a child that failed or was
-// cancelled with its parent does.
+// Children of a retried run: a completed child does not run again. A child that failed or was
+// cancelled with its parent runs again.
 func TestRetryWithChildren(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -514,7 +514,7 @@ func TestForkWithAnOpenChild(t *testing.T) {
 	})
 }
 
-// A deleted run cannot be found, and a start with its key starts a new one. Open runs cannot be
+// A deleted run cannot be found, and a start with its key starts a new run. Open runs cannot be
 // deleted.
 func TestDelete(t *testing.T) {
 	t.Parallel()
@@ -524,7 +524,7 @@ func TestDelete(t *testing.T) {
 		f.begin(t, app, "a")
 		wantError(t, "a delete of what is open", app.Executions().Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
 		wantError(t, "a delete of what is not there", app.Executions().Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
-		// two runs
+		// after this, the execution has two runs
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}
@@ -555,7 +555,8 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// An exported history fits the code, equals the recorded one, and continues where it is imported.
+// An exported history fits the code and is equal to the recorded history. Where it is imported, the
+// execution continues.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -137,7 +137,7 @@ func TestInlineGate(t *testing.T) {
 	})
 }
 
-// All processes of a store share a limit of inline attempts.
+// All processes of a store share a limit for inline attempts.
 func TestInlineLimitOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -146,7 +146,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	open := func(app int) (*perdure.App, *perdure.Workflow[int, int]) {
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			bodies.enter()
-			// gives a body that must not run the time to run
+			// give a body that must not run the time to start
 			time.Sleep(time.Millisecond)
 			bodies.leave(app)
 			return n, nil
@@ -248,8 +248,7 @@ func (cable) Close() error { return nil }
 
 // A process is cut off while its attempts hold permits and others wait. The permits come back, and
 // all executions end, whether the process is dead or returns. Bodies that continue for a while
-// after the process has lost its lease count against the limit until they have ended. Time is
-// virtual.
+// after the process has lost its lease keep their permits until they have ended. Time is virtual.
 func TestInlinePermitsAfterLeaseLoss(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -328,7 +327,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	}
 	most, by := bodies.counts()
 	t.Logf("%d at a time, ended at %v", most, by)
-	// two nodes cannot see each other then
+	// Two nodes cannot see each other's bodies while one of them is cut off, so there may be more.
 	if nodes == 1 && (most > 3 || by[0] <= len(all)) {
 		t.Errorf("%d bodies ran at a time, want 3; %v ended, want some to have run twice", most, by)
 	}

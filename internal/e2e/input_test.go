@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// alive is an execution that is not involved in the faults of a test: it must continue.
+// alive is an execution that has nothing to do with the faults of a test, so it must continue.
 type alive struct {
 	w     *perdure.Workflow[string, string]
 	words *perdure.Signal[string]
@@ -37,7 +37,7 @@ func newAlive() *alive {
 	return a
 }
 
-// start starts the execution and waits until it waits.
+// start starts the execution, and returns when the execution waits for a signal.
 func (a *alive) start(t *testing.T, app *perdure.App, c perdure.Client) {
 	t.Helper()
 	var err error
@@ -72,8 +72,8 @@ func (a *alive) checkEnd(t *testing.T, c perdure.Client, want string) {
 	equal(t, "a new execution", got, err, "")
 }
 
-// The SDK refuses input that cannot be stored at the call, with an error that names it. Nothing is
-// stored, and other callers are not affected.
+// When a caller passes input that cannot be stored, the call returns an error that names the input.
+// Nothing is stored, and other callers are not affected.
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -231,8 +231,8 @@ func TestBadValuesInCode(t *testing.T) {
 	})
 }
 
-// Work without code in any process is no error. It waits, reports what it waits for, and starts
-// when a process with the code joins.
+// It is not an error to start an execution whose code no process has. The execution waits, reports
+// what it waits for, and runs when a process with the code joins.
 func TestUnknownWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -272,7 +272,7 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 	})
 }
 
-// Open reports every mistake in definitions at once, with name and position, and opens nothing.
+// Open reports all mistakes in definitions in one error, with name and position, and opens nothing.
 func TestBadDefinitions(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -296,8 +296,8 @@ func TestBadDefinitions(t *testing.T) {
 	})
 }
 
-// Code does not fit the types of a call, or other code stored the values. The execution reports it,
-// and the engine guesses nothing.
+// A stored value does not fit the type in the code, because a caller or an older build used another
+// type. The execution reports the mismatch, and the engine does not guess.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -337,7 +337,8 @@ func TestWrongTypes(t *testing.T) {
 
 		app = s.reopen(app, first, a.w)
 		c = caller(t, app)
-		// It wakes the execution, unless the new code has begun already and failed.
+		// The signal wakes the execution. A conflict means that the new code has already run and
+		// failed.
 		if err := wake.Send(c, exec, 1); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			t.Fatal(err)
 		}

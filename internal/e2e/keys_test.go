@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The same key with the same input is the same execution; with another input it is a conflict.
-// After the end, the policy decides.
+// A start with the key and the input of an open execution attaches to that execution. With another
+// input it is a conflict. After the end of the execution, the reuse policy decides.
 func reusePolicies(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("work", func(_ perdure.WorkflowCtx, fail bool) (bool, error) {
 		if fail {
@@ -66,8 +66,8 @@ func reusePolicies(t *testing.T, s *site) {
 	run("good", true, perdure.ReuseAlways) // a new run may have another input
 }
 
-// Poll, Describe, History and Executions return the state of executions. A target that does not
-// exist or cannot be asked is an error that names it.
+// Poll, Describe, History and Executions return the state of executions. If a target does not exist
+// or cannot be asked, they return an error that names the target.
 func looking(t *testing.T, s *site) {
 	letter := perdure.NewSignal[string]("letter")
 	w := perdure.NewWorkflow("mail", func(ctx perdure.WorkflowCtx, in string) (string, error) {

@@ -106,7 +106,7 @@ func labels(t *testing.T, s *site) {
 	}
 }
 
-// Invalid labels are refused at the call, and nothing is stored.
+// A call with invalid labels returns an error, and nothing is stored.
 func labelLimits(t *testing.T, s *site) {
 	var inside []error
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

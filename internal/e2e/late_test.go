@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Every call that starts a run says why it did not succeed before the deadline. Here no process
-// owns the shard.
+// If a call that starts a run reaches its deadline, its error says why the call did not succeed. In
+// this test no process owns the shard.
 func TestLateStartsNameTheMissingOwner(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

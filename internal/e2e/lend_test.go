@@ -73,7 +73,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 			case "cancel":
 				<-ctx.Done()
 				return 0, context.Cause(ctx)
-			case "long": // it sends heartbeats for longer than the time-out
+			case "long": // the task sends heartbeats for longer than the time-out
 				select {
 				case <-time.After(9 * time.Second):
 					return perdure.Attempt(ctx), nil
@@ -219,8 +219,9 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 		s.open(work.Bind(func(_ context.Context, n int) (int, error) { <-may; return n, nil }))
 		c := caller(t, first)
 		// The processes share the shards, so each of them owns some of this many tasks. The worker
-		// takes one of them, and the others wait for it. An owner that has borrowed the worker
-		// counts the tasks in line. Before that, it only knows that another node could take them.
+		// takes one task, and the others wait for the worker. An owner that has borrowed the worker
+		// says how many tasks wait in line. Before that, the owner only knows that another node
+		// could take them.
 		inputs := make([]int, 32)
 		for i := range inputs {
 			inputs[i] = i + 1

@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// After a restart the engine does not repeat steps that are in the journal, sleeps end at their
-// original time, and an activity's error is the same error (entities-workflows §17.5; reliability
+// After a restart the engine does not repeat steps that are in the history, sleeps end at their
+// original time, and code gets the same error of an activity (entities-workflows §17.5; reliability
 // F10).
 func TestReopen(t *testing.T) {
 	t.Parallel()
@@ -73,8 +73,9 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// Code that no longer fits the journal blocks its execution, with a reason that names both, and
-// does not run. The execution continues with code that fits (docs/guarantees.md).
+// If the code no longer fits the history, the execution is blocked. Its reason names the recorded
+// step and the step of the code, and no further step runs. The execution continues with code that
+// fits (docs/guarantees.md).
 func TestChangedCode(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -136,7 +137,7 @@ func TestChangedCode(t *testing.T) {
 	})
 }
 
-// entities-workflows §17.10 and §17.14: a thousand executions that wait cost no goroutine, little
+// entities-workflows §17.10 and §17.14: a thousand waiting executions need no goroutine and little
 // memory, and do not delay the end of the process.
 //
 //nolint:paralleltest // counts goroutines of the process
@@ -196,7 +197,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) {
 				t.Errorf("%d parked executions left %d goroutines, there were %d", n, after, before)
 			}
 
-			// The memory store is the heap itself.
+			// The memory store keeps everything on the heap.
 			if kind != "memory" && each > 1024 {
 				t.Errorf("a parked execution costs %d bytes, want at most 1024", each)
 			}
@@ -217,7 +218,8 @@ func TestParkedExecutionsCostNothing(t *testing.T) {
 	}
 }
 
-// The lane reads timers beyond the window in memory in time, repeatedly (reliability F9).
+// A lane has only the next timers in memory. It reads the later timers from the store in time,
+// again and again (reliability F9).
 func TestTimersBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -354,8 +356,8 @@ func TestCloseWaitsForSteps(t *testing.T) {
 	})
 }
 
-// A step that does not end in time does not keep the app from closing. Close abandons it, and the
-// next process runs it again.
+// A step that does not end in time does not keep the app from closing. Close abandons the step, and
+// the next process runs it again.
 func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -390,8 +392,8 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 	})
 }
 
-// If an attempt is due when its execution leaves memory, it runs once, not once before and once
-// after.
+// If an attempt is due when its execution leaves memory, the attempt runs once. It does not run
+// both before and after.
 func TestUnloadingRepeatsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for i := range 40 {

@@ -146,8 +146,8 @@ func machines(t *testing.T, s *site) {
 	}
 }
 
-// A cancel request is an event. It does not cancel the actions that the machine takes then, and the
-// machine decides how it ends.
+// A machine receives a cancel request as an event. The request does not cancel the actions with
+// which the machine reacts, and the machine decides how it ends.
 func machineCancel(t *testing.T, s *site) {
 	h, defs := parcels()
 	app := s.open(defs)
@@ -208,7 +208,7 @@ func machinesAndFunctions(t *testing.T, s *site) {
 	equal(t, "result", got, err, 4)
 }
 
-// crowd schedules many activities at once and counts their results.
+// crowd schedules many activities in one step and counts their results.
 type crowd struct {
 	perdure.Events
 	n, home int

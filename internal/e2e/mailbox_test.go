@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operator lists the calls that wait for an entity, moves one to the end and drops two. Only
-// waiting calls count against the size of the mailbox; the running one does not. On PostgreSQL the
+// An operator lists the calls that wait for an entity, moves one to the end and drops two. The
+// limit of the mailbox applies to waiting calls and not to the running call. On PostgreSQL the
 // operator is another process.
 func TestOperatorManagesAMailbox(t *testing.T) {
 	t.Parallel()

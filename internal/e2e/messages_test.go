@@ -82,7 +82,8 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 	ping := perdure.NewSignal[int]("ping")
 	looked, sent := make(chan struct{}, 10), make(chan struct{})
 	late := perdure.NewWorkflow("late", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
-		// Before: this sleep gives the first signal time to arrive.
+		// Case 1: the signal comes before the wait. This sleep gives the first signal time to
+		// arrive.
 		if err := ctx.Sleep(30 * time.Millisecond); err != nil {
 			return "", err
 		}
@@ -91,7 +92,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 			return "", err
 		}
 
-		// Between: there is no signal yet, and the next one comes while code runs.
+		// Case 2: the code finds no signal, and the next signal comes while the code runs.
 		if v, ok := ping.TryReceive(ctx); ok {
 			return "", fmt.Errorf("took %d before it was sent", v)
 		}
@@ -114,7 +115,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 			return "", err
 		}
 
-		// After: the run has parked.
+		// Case 3: the signal comes after the run has parked.
 		third, err := ping.Receive(ctx)
 		return fmt.Sprint(first, second, third), err
 	})
@@ -159,8 +160,8 @@ func takenOf(t *testing.T, app *perdure.App, to perdure.Target) (names []string)
 	return names
 }
 
-// A wait ends with ErrTimeout when its scope ends. A later signal is not lost, and the scope ends
-// at the same point on replay.
+// A wait ends with ErrTimeout when its scope times out. A later signal is not lost, and on replay
+// the scope ends at the same point.
 func signalTimeout(t *testing.T, s *site) {
 	answer := perdure.NewSignal[string]("answer")
 	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -194,8 +195,8 @@ func signalTimeout(t *testing.T, s *site) {
 	equal(t, "result", got, err, "ab")
 }
 
-// A signal that is sent with a start is there when the execution starts. For a running execution it
-// is an ordinary signal.
+// A start can carry a signal, which the new execution has from the beginning. If the execution is
+// already running, it gets the signal like any other.
 func signalWithStart(t *testing.T, s *site) {
 	item := perdure.NewSignal[string]("item")
 	basket := perdure.NewWorkflow("basket", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -282,7 +283,7 @@ func requestIDs(t *testing.T, s *site) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range 10 { // at once
+	for range 10 { // all at the same time
 		wg.Go(func() { send(1, "one") })
 	}
 	wg.Wait()
@@ -290,7 +291,7 @@ func requestIDs(t *testing.T, s *site) {
 	send(2, "two")
 	got, err := exec.Result(c)
 	equal(t, "sum", got, err, 3)
-	send(2, "two") // it was accepted before
+	send(2, "two") // the engine has accepted this signal before
 	wantError(t, "a new signal to a closed execution", add.Send(c, exec, 3, perdure.RequestID("three")), perdure.ErrConflict)
 
 	runs := map[string]bool{}

@@ -98,8 +98,8 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 			wantError(t, x.name, x.err, x.kind, x.says...)
 		}
 		s.checkUnchanged(before)
-		// The code of the schedule answers with the refusal, so the history has it. The schedule
-		// fires as before.
+		// The code of the schedule refuses the request, so the refusal is in the history. The
+		// schedule fires as before.
 		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		for _, x := range []struct {
 			name     string
@@ -143,8 +143,8 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// An activity says when to retry it. A time in the past means now. A time without end fails the
-// task with an error that says so.
+// An activity says when to retry it. A time in the past means now. A time that is too far away
+// fails the task with an error that says so.
 func TestTimesOfActivities(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -196,7 +196,7 @@ func TestTimesOfActivities(t *testing.T) {
 				t.Errorf("task %d: %v is invalid: %v", n, err, !invalid)
 			}
 			if n == 0 {
-				continue // there is nothing to give back
+				continue // case 0 gives a task back, and an inline step has no task
 			}
 			_, err = wf.Run(c, n, perdure.RawKey("k"), perdure.ReuseAlways)
 			check("step", n, x.attempts, err, attempts[n].Swap(0), x.text)

@@ -75,7 +75,7 @@ func newParcel(left int) parcel {
 	return parcel{Secret: secret, Filler: strings.Repeat("filler", 100), Left: left}
 }
 
-// courier is a family of workflows that pass the secret through everything that is stored.
+// courier is a family of workflows that pass the secret through every kind of stored value.
 type courier struct {
 	sign    *perdure.Signal[parcel]
 	stamp   *perdure.Promise[parcel]
@@ -149,8 +149,8 @@ func newCourier() *courier {
 
 func (c *courier) defs() perdure.Group { return perdure.Group{c.weigh, c.inner, c.outer} }
 
-// deliver sends the secret through all workflows. If crash is set, the app is
-// closed and opened again in between.
+// deliver sends the secret through all workflows. If crash is set, it closes and opens the app in
+// the middle.
 func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	t.Helper()
 	app := s.open(c.defs())
@@ -238,7 +238,7 @@ func (s *site) find(text, blobs string) (places []string) {
 
 // The secret passes through inputs, outputs, signals, promises, children, polls, attempts and runs
 // that continue as new. The test does not find it in the store, the blobs or the logs. Without
-// encryption the test finds it, so the search works.
+// encryption the test finds the secret, which shows that the search works.
 func TestNothingIsInTheClear(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -247,7 +247,7 @@ func TestNothingIsInTheClear(t *testing.T) {
 		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1")), payload.Offload(payload.Dir(blobs), 400)}}
 		newCourier().deliver(t, s, s.kind != "memory")
 		if places := s.find(secret, blobs); places != nil {
-			t.Errorf("the secret stands in %v", places)
+			t.Errorf("the secret is in %v", places)
 		}
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("the secret was logged:\n%s", log)
@@ -270,7 +270,7 @@ func TestNothingIsInTheClear(t *testing.T) {
 
 // The settings change while executions run: encryption is switched on, the format changes, keys
 // rotate, and everything is switched off. The engine recognises steps, repeats nothing, and reads
-// every payload whatever its format.
+// payloads of every format.
 func TestSettingsMayChange(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -333,8 +333,8 @@ func TestSettingsMayChange(t *testing.T) {
 			}
 
 			want += i + 1
-			// A repeated start attaches, in whatever format the first one was stored. Another input
-			// is still a conflict.
+			// A repeated start attaches, no matter in which format the first input was stored.
+			// Another input is still a conflict.
 			if _, err := wf.Start(caller(t, app), newParcel(0), perdure.RawKey("k")); err != nil {
 				t.Errorf("settings %d: a repeated start: %v", i, err)
 			}
@@ -362,8 +362,8 @@ func TestSettingsMayChange(t *testing.T) {
 	})
 }
 
-// A removed key or an unknown transform blocks the executions that need it, with a reason that says
-// so. They continue when it is back.
+// If a key is removed or a transform is unknown, the executions that need it are blocked, with a
+// reason that says so. They continue when the key or the transform is back.
 func TestRemovedKeyBlocks(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -466,8 +466,8 @@ func (a aged) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, e
 	}
 }
 
-// A sweep removes only blobs without references. It keeps blobs of a history, of an input, of an
-// outcome, of a waiting signal and of another store, and young ones.
+// A sweep removes only blobs without references. It keeps young blobs, blobs of another store, and
+// blobs of a history, an input, an outcome or a waiting signal.
 func TestSweepOfPayloads(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -504,7 +504,7 @@ func TestSweepOfPayloads(t *testing.T) {
 			t.Errorf("removed %d blobs that are in use, %v", n, err)
 		}
 
-		// A refused start has already stored its input, and nothing refers to it.
+		// A refused start has already stored the blob of its input, and nothing refers to the blob.
 		_, err := wf.Start(c, newParcel(9), perdure.RawKey("open"))
 		wantError(t, "another input", err, perdure.ErrConflict, "open")
 		if len(blobsIn(t, blobs)) != used+1 {
@@ -551,9 +551,9 @@ func blobsIn(t *testing.T, s payload.Store) (keys []string) {
 	return keys
 }
 
-// The engine waits for blobs that it cannot reach, when a step has done its work, when code reads
-// its history, and when a run ends. It repeats nothing and fails nothing because of it. A client
-// gets an error after a while.
+// The blob store is unreachable when a step has done its work, when code reads its history, and
+// when a run ends. The engine waits for the blob store: it repeats no step, and no execution fails.
+// A client gets an error after a while.
 func TestBlobsThatAreAway(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {

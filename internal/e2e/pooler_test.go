@@ -31,9 +31,9 @@ func (w *warnings) text() string {
 	return w.buf.String()
 }
 
-// Behind a PgBouncer two processes share the executions and entities of a store. Each starts, calls
-// and signals executions of the other, and both stop in good order. Transaction mode needs
-// prepare=off; in this mode each process logs once that it gets no hints.
+// Behind a PgBouncer two processes share the executions and entities of a store. Each process
+// starts, calls and signals executions of the other process, and both stop in good order.
+// Transaction mode needs prepare=off; in this mode each process logs once that it gets no hints.
 func TestTwoProcessesBehindPooler(t *testing.T) {
 	t.Parallel()
 	for mode, prepare := range map[pgtest.PoolMode]string{pgtest.PoolSession: "on", pgtest.PoolTransaction: "off"} {

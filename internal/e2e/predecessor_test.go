@@ -11,8 +11,8 @@ import (
 )
 
 // A process that opens an SQLite file owns it alone, so it does not wait for the leases of
-// processes that ran before it. Here the last one ran before a reboot, and the wall clock is a year
-// behind.
+// processes that ran before it. In this test the last process ran before a reboot, and the wall
+// clock is now a year behind.
 func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
@@ -29,12 +29,13 @@ func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 
 	for _, foreign := range []store.NodeInfo{
 		{ID: model.NodeID{1}, BootID: "an earlier boot", Namespace: "pid:[1]", PID: 1, PIDStart: 1},
-		{ID: model.NodeID{2}}, // of a system without /proc
+		{ID: model.NodeID{2}}, // a node on a system without /proc
 	} {
 		s.abandon(foreign)
 	}
 
-	// Registering removes them. A node that waits would find out much later that they are gone.
+	// Registering removes the nodes of dead processes. A node that waits for their leases would
+	// remove them much later.
 	if err := s.open(wait).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +75,8 @@ func (s *site) withStore(do func(st store.Store)) {
 	do(st)
 }
 
-// abandon leaves the store as after the death of a node that owned every shard. Its lease ends in a
-// year.
+// abandon makes the store look as if a node that owned every shard had died. The lease of that node
+// ends in a year.
 func (s *site) abandon(n store.NodeInfo) {
 	t := s.t
 	t.Helper()

@@ -101,7 +101,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		if s.kind == "postgres" { // another process without the code asks the owner
 			other := s.open()
 			ask(caller(t, other))
-			// otherwise it would own the execution after the first one has left
+			// If it stayed open, it would own the execution after the first process has left.
 			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		got, _, err := p.stage.Read(caller(t, app), ended)
 		equal(t, "state without the code", got, err, "pulled")
 
-		if s.kind == "postgres" { // the process with the code does not own all of them
+		if s.kind == "postgres" { // the process with the code does not own all executions
 			p := newPulls(3)
 			app := s.open(p.work)
 			ask(caller(t, app))

@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An execution whose rows cannot be read refuses to be ended, and its error says how to remove it.
-// A forced delete exports its rows, frees its lock and its key, and reports the deletion to its
-// parent.
+// An execution whose rows cannot be read cannot be ended. The error says how to remove the
+// execution. A forced delete exports its rows, frees its lock and its key, and reports the deletion
+// to its parent.
 func TestForceDelete(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")
@@ -197,8 +197,8 @@ func TestForceDeleteOfATask(t *testing.T) {
 }
 
 // An entity whose row cannot be read refuses calls, and its error says how to remove it. A forced
-// delete exports its rows. The section that waits for its lock gets an error, the section that
-// holds the lock has its calls refused, and the next holder gets a larger token.
+// delete exports its rows. The section that waits for the lock gets an error. The calls of the
+// section that holds the lock are refused. The next holder gets a larger token.
 func TestForceDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")
@@ -286,7 +286,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 	})
 }
 
-// lossy is a writer that buffers lines and fails to pass them on.
+// lossy is a writer that buffers lines and fails when it flushes them.
 type lossy struct {
 	bytes.Buffer
 	err error

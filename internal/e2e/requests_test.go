@@ -80,10 +80,10 @@ func (s *shop) defs() perdure.Group {
 	return perdure.Group{s.tills, s.rates, s.pack, s.order, s.courier}
 }
 
-// A request id belongs to one target, one name and one input. Any other request under it has no
-// effect and gets an ErrConflict that names the id, the target and the first use. The first request
-// gets the same answer when it is repeated. Values are stored in plain form, or encrypted again
-// each time.
+// A request id belongs to one target, one name and one input. Any other request under the same id
+// has no effect and gets an ErrConflict that names the id, the target and the first use. The first
+// request gets the same answer when it is repeated. This holds for plain payloads, and for payloads
+// that are encrypted differently each time.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	for name, sealed := range map[string]bool{"plain": false, "sealed": true} {
@@ -95,7 +95,7 @@ func TestRequestIDs(t *testing.T) {
 				}
 				s := newShop()
 				apps := []*perdure.App{site.open(s.defs())}
-				// one of them owns the target, the other one asks through the store
+				// One process owns the target, and the other one asks it through the store.
 				if site.kind == "postgres" {
 					apps = append(apps, site.open(s.defs()))
 				}

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A reset replaces an open run. Callers that wait for it get the result of the new run. Steps after
-// the reset point run again with new idempotency keys, and messages to the run are not lost.
+// A reset replaces an open run. Callers that wait for the replaced run get the result of the new
+// run. Steps after the reset point run again with new idempotency keys, and messages to the run are
+// not lost.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -46,7 +47,7 @@ func TestReset(t *testing.T) {
 			t.Errorf("the waiting caller got %v", err)
 		}
 
-		// Reset a completed run. The word that was sent before is kept.
+		// Reset a completed run. The new run has the signal that was sent before.
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -57,8 +58,8 @@ func TestReset(t *testing.T) {
 }
 
 // A reset of a run with open children: the new run waits for a child from before the reset point,
-// and cancels it when it is cancelled itself. The engine cancels a child from after the point at
-// once, and the new run starts another one.
+// and cancels that child when the run is cancelled. The engine immediately cancels a child from
+// after the reset point, and the new run starts another one.
 func TestResetWithChildren(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -129,8 +130,8 @@ func TestResetWithChildren(t *testing.T) {
 	})
 }
 
-// A run that is blocked because its code does not fit continues after a reset to a point up to
-// which the code fits.
+// A run is blocked because its code does not fit its history. It continues after a reset to a point
+// before the mismatch.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -212,8 +213,9 @@ func TestResetWhileSignalsCome(t *testing.T) {
 	})
 }
 
-// A reset point can be before a call of an entity or a service, before a lock, and with another
-// reply. The new run repeats calls after the point, and none before it.
+// A reset point can be before a call of an entity or a service, or before a lock. A reset can also
+// replace the reply to a call. The new run repeats calls after the reset point, and no call before
+// it.
 func TestResetBeforeCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

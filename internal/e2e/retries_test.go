@@ -15,12 +15,12 @@ type refused struct{ why string }
 
 func (r *refused) Error() string { return "refused: " + r.why }
 
-// A pause between attempts outlives the process: the next process makes the next attempt, not
-// before its time and under the same idempotency key. The replayed code gets the same final error.
+// A pause between attempts outlives the process: the next process makes the next attempt, at its
+// time or later and under the same idempotency key. The replayed code gets the same final error.
 func TestAttemptsOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
-		// long enough to close and open an app in it on a busy machine
+		// Long enough to close and open an app during the pause, even on a busy machine.
 		const pause = 2 * time.Second
 		var mu sync.Mutex
 		var at []time.Time

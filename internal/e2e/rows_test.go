@@ -26,8 +26,8 @@ var counted = perdure.NewWorkflow("counted", func(ctx perdure.WorkflowCtx, steps
 	return sum, nil
 })
 
-// An inline step inserts one row and writes nothing else. A start is one row, a close one update.
-// Each commit also updates its fence.
+// An inline step inserts one row and writes nothing else. A start inserts one row, and a close
+// updates one row. Each commit also updates its fence.
 func TestInlineStepIsOneRow(t *testing.T) {
 	t.Parallel()
 	for _, kind := range durable {
@@ -58,8 +58,8 @@ func TestInlineStepIsOneRow(t *testing.T) {
 				}
 				return after
 			}
-			// On a busy machine a start may come before the node owns its shards. It waits in the
-			// inbox then, which takes rows of its own.
+			// On a busy machine a start may come before the node owns its shards. Such a start
+			// waits in the inbox, which needs additional rows.
 			writes := func(steps int) (after map[string]int) {
 				for try := range 10 {
 					if after = once(steps, fmt.Sprintf("k%d-%d", steps, try)); after["inbox insert"] == 0 {
@@ -103,8 +103,8 @@ func TestInlineStepIsOneRow(t *testing.T) {
 	}
 }
 
-// countPostgres returns the row counts of the server. Sessions report their numbers when they end,
-// so it waits for that.
+// countPostgres returns the row counts of the server. Sessions report their counts when they end,
+// so countPostgres waits for their end.
 func (s *site) countPostgres() map[string]int {
 	s.t.Helper()
 	eventually(s.t, "the end of all sessions", func() bool {
@@ -193,7 +193,7 @@ func TestIdleProcessIsQuiet(t *testing.T) {
 		t.Error("not even the lease was renewed: nothing was counted")
 	}
 
-	// It is idle, not dead.
+	// The process is idle, not dead.
 	to := parked.Execution(perdure.RawKey("1"))
 	if err := wake.Send(c, to, "up"); err != nil {
 		t.Fatal(err)

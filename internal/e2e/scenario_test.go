@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// scenarios have the promises to programs that hold on every store.
+// scenarios are tests of promises that hold on every store.
 var scenarios = []struct {
 	name string
 	run  func(t *testing.T, s *site)

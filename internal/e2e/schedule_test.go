@@ -40,8 +40,8 @@ func (k *ticker) all() []string {
 	return slices.Clone(k.ticks)
 }
 
-// Three processes open at once with the same schedule. It is created once, and every tick fires
-// once, also if the process that serves it dies.
+// Three processes open at the same time with the same schedule. The schedule is created once, and
+// every tick fires once, even if the process that serves the schedule dies.
 func TestScheduleAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -107,8 +107,8 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 	}
 }
 
-// A trigger that the schedule cannot follow gets a conflict with the reason. A trigger of a deleted
-// schedule gets "not found".
+// If a schedule cannot follow a trigger, the caller gets a conflict with the reason. A trigger of a
+// deleted schedule gets "not found".
 func TestTriggersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "memory")
@@ -211,7 +211,7 @@ func TestScheduleOfASecret(t *testing.T) {
 
 	job := perdure.Execution[string]{Ref: info.Last[0]}
 	got, err := job.Result(caller(t, app))
-	// its start is durable, and in flight to the shard of its key
+	// The start of the job is durable, and is still on its way to the shard of the job's key.
 	for errors.Is(err, perdure.ErrNotFound) && t.Context().Err() == nil {
 		got, err = job.Result(caller(t, app))
 	}

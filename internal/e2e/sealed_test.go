@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// postOffice passes a secret through everything else: updates, queries, state, machines,
-// transactions of the user, an outbox and edited pasts.
+// postOffice passes a secret through the features that courier does not use: updates, queries,
+// state, machines, transactions of the user, an outbox and edited pasts.
 type postOffice struct {
 	seal    *perdure.Update[parcel, parcel]
 	peek    *perdure.Query[parcel, parcel]
@@ -139,7 +139,7 @@ func (o *postOffice) defs() perdure.Group {
 	return perdure.Group{o.book, o.refuse, o.stuck, o.counter, o.clerk, o.sorter, o.outbox}
 }
 
-// serve sends the secret through all of these.
+// serve sends the secret through all these features.
 func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 	t.Helper()
 	app := s.open(o.defs())
@@ -160,7 +160,7 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 		_, err := o.counter.Start(s, newParcel(1), perdure.RawKey("c"))
 		return errors.Join(err, o.key.Resolve(s, counter, p))
 	})
-	// refused, so it becomes a dead letter
+	// The promise is settled already, so this message becomes a dead letter.
 	inTx(func(s perdure.Sender) error { return o.key.Resolve(s, counter, p) })
 	reason(t, app, counter, "waits for signal done")
 	got, err := o.seal.Call(cl, counter, p)
@@ -262,7 +262,7 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 			}
 			places := append(s.find(secret, t.TempDir()), bank.find(secret, t.TempDir())...)
 			if sealed && places != nil {
-				t.Errorf("the secret stands in %v", places)
+				t.Errorf("the secret is in %v", places)
 			}
 			if !sealed && len(bank.find(secret, t.TempDir())) == 0 {
 				t.Error("the secret is not even found in the clear: the search is wrong")

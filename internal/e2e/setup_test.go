@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of these tests mostly wait for a commit or a timer.
+	// Most of these tests spend their time waiting for a commit or a timer.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -82,7 +82,8 @@ func onStores(t *testing.T, kinds []string, f func(t *testing.T, s *site)) {
 // durable has the kinds of stores that can be opened again.
 var durable = []string{"sqlite", "postgres"}
 
-// open opens the store. The end of the test closes the app, unless the test has closed it.
+// open opens the store. The app is closed at the end of the test, unless the test has closed it
+// before.
 func (s *site) open(defs ...perdure.Definition) *perdure.App {
 	s.t.Helper()
 	app, err := s.cfg.Open(s.t.Context(), s.url, defs...)
@@ -208,7 +209,7 @@ func kindsOf(t *testing.T, app *perdure.App, to perdure.Target) []string {
 	return kinds
 }
 
-// list lists the refs of executions without their runs.
+// list returns the refs of the executions that a query selects, without their run ids.
 func list(t *testing.T, app *perdure.App, query string) []string {
 	t.Helper()
 	var refs []string
@@ -303,7 +304,7 @@ func (s *site) contents() map[string]string {
 	prefix := "perdure_"
 
 	if s.kind == "postgres" {
-		prefix = "perdure." // without the table of runnable runs, which the owner writes later
+		prefix = "perdure." // not the table of runnable runs, which the owner writes later
 	} else {
 		tables = append(tables, "starts")
 	}
@@ -315,8 +316,8 @@ func (s *site) contents() map[string]string {
 	return out
 }
 
-// checkUnchanged checks that nothing was stored since before. Owners remove remembered answers that
-// their callers have, so there may be fewer of these.
+// checkUnchanged checks that nothing was stored since before. There may be fewer remembered
+// answers, because owners remove answers that their callers have received.
 func (s *site) checkUnchanged(before map[string]string) {
 	s.t.Helper()
 	after := s.contents()

@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operator lists the signals that an execution has not received, moves one behind the others of
-// its name and drops two. After a restart the owner still has the operator's changes. On PostgreSQL
-// the operator is another process.
+// An operator lists the signals that an execution has not received, moves one to the end of the
+// line of its name, and drops two. After a restart the owner still has the operator's changes. On
+// PostgreSQL the operator is another process.
 func TestOperatorManagesSignals(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -102,7 +102,8 @@ func TestOperatorManagesSignals(t *testing.T) {
 			t.Errorf("signals of nothing: %v", err)
 		}
 
-		// The code takes c and runs a step. This becomes visible only when the step has ended.
+		// The code takes signal c and runs a step. The history shows that only after the step has
+		// ended.
 		if err := start.Send(c, x, 2); err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +138,8 @@ func TestOperatorManagesSignals(t *testing.T) {
 	})
 }
 
-// If an operator drops a signal while no process has the code, the code never sees the signal, also
-// in a select.
+// If an operator drops a signal while no process has the code, the code never sees the signal, not
+// even in a select.
 func TestDroppedSignalBeforeTheCodeRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"sqlite"}, func(t *testing.T, s *site) {

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A process that works on one execution at a time still runs a workflow that waits for its
-// children. It runs calls of one key at a time. Executions and calls that wait say why.
+// A process that works on one execution at a time can still run a workflow that waits for its
+// children. It runs calls of one entity key at a time. Executions and calls that wait say why.
 func TestSlotsOfAProcess(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan string, 10), make(chan struct{})

@@ -37,8 +37,8 @@ func (w *stalls) definitions() []perdure.Definition {
 	return []perdure.Definition{alley, w.fill, w.deaf, refusedFlow, mutedFlow}
 }
 
-// The store refuses all rows of the first workflow, except for the mark that it is refused. It
-// refuses all rows of the second workflow, including this mark.
+// The store refuses all rows of the first workflow, except the row that marks the execution as
+// refused. It refuses all rows of the second workflow, including this row.
 var (
 	refusedFlow = perdure.NewWorkflow("refused", waitsForWord)
 	mutedFlow   = perdure.NewWorkflow("muted", waitsForWord)
@@ -66,8 +66,9 @@ func (w *stalls) startRefused(owner *perdure.App, flow *perdure.Workflow[string,
 		x := d.Execution(perdure.RawKey("k"))
 		err := stallWord.Send(c, x, "go on")
 		wantError(t, "a signal to "+x.Ref.Workflow, err, perdure.ErrBlocked, "not this one")
-		// The quarantine ends after a minute, and a client does not repeat a refused signal. The
-		// store keeps the signal of a workflow, and that signal starts the quarantine again.
+		// The quarantine ends after a minute, and a client does not repeat a refused signal. So a
+		// workflow sends a signal too: the store keeps that signal, and each delivery starts the
+		// quarantine again.
 		mustStart(t, c, flow, "remind "+x.Ref.Workflow, perdure.RawKey("reminds-"+x.Ref.Workflow))
 	}
 	call := func(name, key, because string) {
@@ -115,7 +116,7 @@ end $$`,
 }
 
 // busy occupies every slot and an entity, so that later tasks and calls wait in line. free is the
-// number of slots that are not taken yet.
+// number of slots that are still free before.
 func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string], free int) {
 	t, c := w.t, caller(w.t, owner)
 	t.Helper()

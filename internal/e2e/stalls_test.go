@@ -38,7 +38,7 @@ type stalls struct {
 	fills   int                               // tasks of fill
 }
 
-// The definitions. Declared activities have no code in the owner.
+// The definitions. The owner has no code of the declared activities.
 var (
 	stallWord   = perdure.NewSignal[string]("word")
 	stallVow    = perdure.NewPromise[string]("vow")
@@ -133,7 +133,7 @@ func (w *stalls) flow(held *perdure.Activity[string, string]) *perdure.Workflow[
 	})
 }
 
-// old returns the workflow whose code the deploy has changed.
+// old returns the workflow whose code the next deploy changes.
 func old(step string) *perdure.Workflow[string, string] {
 	return perdure.NewWorkflow("changed", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if _, err := perdure.Do(ctx, step, func(context.Context) (bool, error) { return true, nil }); err != nil {
@@ -282,8 +282,8 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 		if name == "newer" && w.s.kind == "sqlite" {
 			continue
 		}
-		// The owner reads it now. A process that does not own it gets no answer before the row is
-		// repaired.
+		// The signal makes the owner read the damaged row now. A process that does not own the
+		// execution gets no answer before the row is repaired.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := stallWord.Send(owner.With(ctx), perdure.Ref{Workflow: name, Key: "k"}, "go on")
 		cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The times of executions are in the store. A start time, a pause between two attempts and a
-// time-out come due in the process that runs at that time.
+// The times of executions are in the store. So whichever process runs at that time handles a start
+// time, the end of a pause between two attempts, and a time-out.
 func TestStartTimesOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -76,8 +76,9 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if !errors.Is(err, perdure.ErrTimeout) || !errors.As(err, &re) || re.Type != "timeout.execution" {
 			t.Errorf("the one that takes too long: %v", err)
 		}
-		// near once, fails twice, pauses once; late if it began before its time was over. All but
-		// pauses may run once more if the process closed while they ran.
+		// The code of near begins once, of fails twice, and of pauses once. The code of late begins
+		// if it can do so before its time-out. All except pauses may begin once more if the process
+		// closed while they ran.
 		if n := began.Load(); n < 4 || n > 8 {
 			t.Errorf("code began %d times", n)
 		}
@@ -98,7 +99,7 @@ func TestStartMany(t *testing.T) {
 		for i := range ins {
 			ins[i] = 2 * i
 		}
-		ins[7], ins[8] = 3, 2*8 // 3 has the key of 2, with another input
+		ins[7], ins[8] = 3, 2*8 // input 3 has the key of input 2
 		first, err := w.StartMany(c, ins, perdure.RequestID("r"))
 		if err != nil || len(first) != len(ins) {
 			t.Fatalf("%d results, %v", len(first), err)

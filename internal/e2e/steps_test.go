@@ -33,9 +33,9 @@ func twoSleeps(t *testing.T, s *site) {
 	slept, err := nap.Run(caller(t, app), d, perdure.RawKey("k"))
 
 	// The clock of a node that has just opened is behind the store's by at most a round trip, and
-	// the first renewals correct it. By the clock of the workflow a sleep is never too short. By
-	// another clock it is too short by at most that difference. On a slow machine the round trip
-	// takes longer, and so does the opening.
+	// the first renewals correct it. Measured with the clock of the workflow, a sleep is never too
+	// short. Measured with another clock, it may be too short by at most that difference. On a slow
+	// machine the round trip and the opening take longer.
 	roundTrip := 50*time.Millisecond + from.Sub(opens)
 	if took := time.Since(from); err != nil || took < 2*d-roundTrip || slept < 2*d {
 		t.Errorf("two sleeps of %s took %s, by the workflow's own clock %s, %v", d, took, slept, err)
@@ -216,14 +216,14 @@ func nestedCalls(t *testing.T, s *site) {
 			return "", ctx.Sleep(time.Millisecond) //perdure:allow nested the refusal is what is tested
 		}, perdure.Constant(1, 0))
 		if err == nil {
-			return "", errors.New("the sleep inside of a step passed")
+			return "", errors.New("the sleep inside a step succeeded")
 		}
 		return err.Error(), nil
 	})
 	app := s.open(w)
 	got, err := w.Run(caller(t, app), "", perdure.RawKey("k"))
 	if err != nil || !strings.Contains(got, "outer") {
-		t.Errorf("a durable call inside of step outer: %q, %v; want an error that names the step", got, err)
+		t.Errorf("a durable call inside step outer: %q, %v; want an error that names the step", got, err)
 	}
 }
 

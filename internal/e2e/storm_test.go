@@ -26,8 +26,8 @@ import (
 )
 
 // Many timers that are due at the same moment fire once each. Timers of another workflow fire among
-// the first, no matter how long the storm takes at the same time as other tests. TestLongTimerStorm
-// is the same with a million timers, many more than fit into memory, and has a bar in seconds.
+// the first, no matter how long the storm takes while other tests run. TestLongTimerStorm is the
+// same test with a million timers, many more than fit into memory, and with a limit in seconds.
 func TestTimerStorm(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -36,7 +36,8 @@ func TestTimerStorm(t *testing.T) {
 }
 
 // stormInput has the number of an execution and when it wakes. Without a time, it sleeps for a
-// second. Same means that a calm execution wakes at the moment of the storm.
+// second. Same is set for a calm execution (one outside the storm) that wakes at the moment of the
+// storm.
 type stormInput struct {
 	I    int
 	Due  time.Time
@@ -51,7 +52,8 @@ type weather struct {
 
 	mu   sync.Mutex
 	late map[string][]time.Duration // of the others
-	// how many timers of the storm had fired before each calm timer of the same moment
+	// amid is, for each calm timer of that moment, how many timers of the storm had fired before
+	// it.
 	amid []int64
 }
 
@@ -126,7 +128,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A hundred of the seeded calm timers are due at the moment of the storm, and the others after
+	// A hundred of the stored calm timers are due at the moment of the storm, and the others after
 	// it.
 	const others, same = 1000, 100
 	begin := time.Now()
@@ -163,9 +165,9 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	took, used := time.Since(storm), processorTime(t)-before
 	stop()
 	began.Wait()
-	// the last of the calm ones is due
+	// By then the last calm timer is due.
 	<-time.After(time.Until(due.Add(lead)))
-	// the two templates still sleep
+	// Only the two templates still sleep.
 	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 })
 	t.Logf("%s: %d timers of one moment in %.1f s, %.0f per second, %.0f µs of CPU of this process each; at most %d MiB of memory",
 		s.kind, n, took.Seconds(), float64(n)/took.Seconds(), float64(used.Microseconds())/float64(n), peak>>20)
@@ -200,8 +202,8 @@ type forecast struct {
 	calmDue      func(storm time.Time, i int) time.Time // when calm execution i is due
 }
 
-// seed stores executions that sleep, in the form in which the engine stored the templates. It
-// returns when the stormy ones are due.
+// seed stores sleeping executions, in the form in which the engine stored the templates. It returns
+// the time at which the executions of the storm are due.
 func (s *site) seed(f forecast, templates map[string]model.Address) time.Time {
 	t, ctx := s.t, s.t.Context()
 	t.Helper()
@@ -248,7 +250,7 @@ func (s *site) seed(f forecast, templates map[string]model.Address) time.Time {
 	}
 
 	const each = 5000
-	// The storm must not come before all rows are stored. This is about how long that takes.
+	// The storm must not start before all rows are stored. This estimates how long storing takes.
 	seeding := time.Duration(f.stormy) * 100 * time.Microsecond
 	due := time.Now().Add(seeding + f.lead).Truncate(time.Millisecond)
 	number := int64(0)

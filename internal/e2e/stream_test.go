@@ -54,10 +54,11 @@ func (c *counting) read(t *testing.T, app *perdure.App, key string) (n int, err 
 // Three processes share a database: one has the code, one is a server, and one has other code. A
 // stream can be read from each of them and through the server, no matter which process owns its
 // entity. The code runs in the first process, or in a remote worker of the server. Without
-// connections between the processes, a stream of an entity of another process is refused.
+// connections between the processes, a process cannot read a stream of an entity that another
+// process owns, and the call is refused.
 func TestStreamFromAnyProcess(t *testing.T) {
 	t.Parallel()
-	const keys, items = 12, 300 // which process owns which key is chance
+	const keys, items = 12, 300 // which process owns which key is random
 	for _, test := range []struct{ linked, remote bool }{{true, false}, {true, true}, {false, false}} {
 		t.Run(fmt.Sprintf("linked %v remote %v", test.linked, test.remote), func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +109,8 @@ func TestStreamFromAnyProcess(t *testing.T) {
 				}
 				for j, app := range readers {
 					n, err := c.read(t, app, key)
-					// The processes have just opened: connections are made, and shards move.
+					// The processes have just opened, so they still connect to each other and move
+					// shards.
 					for until := time.Now().Add(patience); test.linked && errors.Is(err, perdure.ErrUnavailable) && time.Now().Before(until); {
 						time.Sleep(10 * time.Millisecond)
 						n, err = c.read(t, app, key)

@@ -107,8 +107,8 @@ func updates(t *testing.T, s *site) {
 	equal(t, "the same request after the end", got, err, 7)
 }
 
-// Continue-as-new carries over an update that waits for its handler. An update that has started is
-// refused, unless the workflow waits for it.
+// Continue-as-new passes an update that waits for its handler to the next run. An update whose
+// handler has started is refused, unless the workflow waits for the handler.
 func updatesAtTheEnd(t *testing.T, s *site) {
 	next := perdure.NewSignal[string]("next")
 	held := perdure.NewSignal[perdure.Void]("held")
@@ -487,7 +487,7 @@ func pauses(t *testing.T, s *site) {
 	}
 
 	eventually(t, "the second step", func() bool { return steps.Load() == 2 })
-	send(100) // its step runs when the pause comes, so it may finish and does not run again
+	send(100) // the step runs when the pause starts, so it finishes and does not run again
 	reason(t, app, exec, "add")
 	if err := app.Executions().Pause(ctx, exec, "while a step runs"); err != nil {
 		t.Fatal(err)

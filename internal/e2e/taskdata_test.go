@@ -41,8 +41,8 @@ func streamOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Targ
 	return out
 }
 
-// The state that a task saves is available to its next attempt and to readers, at once and after
-// the task has ended.
+// The state that a task saves is available to its next attempt and to readers, immediately and
+// after the task has ended.
 func TestTaskStateOverAttempts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -114,7 +114,8 @@ func (v talkative) LogValue() slog.Value {
 	return slog.StringValue("me")
 }
 
-// Lines and streamed items of all attempts are there, in order, once, and before the outcome.
+// Readers get the log lines and streamed items of all attempts, each once, in order, and before the
+// outcome.
 func TestTaskLogsAndStream(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -196,7 +197,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 }
 
 // A follower gets items while the task runs, and then its end. A follower that reconnects continues
-// where it was.
+// after the last item that it got.
 func TestFollowATask(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -247,7 +248,7 @@ func TestTaskWritesToAnotherProcess(t *testing.T) {
 			<-began
 		}
 
-		second := s.open() // takes half of them over
+		second := s.open() // takes half of the tasks over
 		close(moved)
 		for i, x := range all {
 			got, err := x.Result(c)
@@ -403,8 +404,8 @@ func TestTaskDataLimits(t *testing.T) {
 	})
 }
 
-// States and streamed items are stored in their sealed form, and lines never reach the log of the
-// process.
+// States and streamed items are stored in encrypted form, and log lines of a task never reach the
+// log of the process.
 func TestTaskDataIsSealed(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

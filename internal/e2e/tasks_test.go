@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Queued activities of a workflow and submissions of ordinary code, on every store: each has one
-// outcome, no matter what its attempts return.
+// The test runs queued activities of a workflow, and tasks that ordinary code submits, on every
+// store. Each task has one outcome, no matter what its attempts return.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -83,7 +83,7 @@ func TestTasks(t *testing.T) {
 		}
 
 		// A task has no code that could continue its history, so a retry schedules it again. A fork
-		// would be a run that never ends.
+		// would never end, so it is refused.
 		again, err := app.Executions().Retry(t.Context(), all[5])
 		if err != nil {
 			t.Fatalf("retried as %s: %v", again, err)
@@ -121,7 +121,7 @@ func TestTaskWaitsForAWorker(t *testing.T) {
 	})
 }
 
-// Closing an app gives its tasks back, and an attempt that was given back does not count.
+// Closing an app gives its tasks back, and a task that was given back does not lose an attempt.
 func TestCloseGivesTasksBack(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -194,8 +194,8 @@ func TestTaskOfAShardThatMoved(t *testing.T) {
 	})
 }
 
-// beside opens a second process that executes no tasks. It takes half of the shards, with tasks
-// that the first one executes.
+// beside opens a second process that executes no tasks. The second process takes half of the
+// shards, including tasks that the first process executes.
 func (s *site) beside(defs ...perdure.Definition) *perdure.App {
 	s.t.Helper()
 	second, err := embedded.Config{AllowUnsafe: true, LeaseTTL: s.cfg.LeaseTTL, Tasks: perdure.TaskConfig{Slots: -1}}.Open(s.t.Context(), s.url, defs...)
@@ -289,7 +289,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 					t.Errorf("a task ends because of %v", err)
 				}
 			case <-time.After(patience):
-				t.Fatal("a worker was not told")
+				t.Fatal("a worker got no cancellation")
 			}
 		}
 

@@ -10,13 +10,14 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A change is guarded by a version. Executions that had passed the change keep the old branch,
-// others take the new one, in all deploys, until the branch and the call are removed.
+// Code guards a change with a version. Executions that had already passed the place of the change
+// keep the old branch, and other executions take the new branch. This stays so in all deploys,
+// until the old branch and the version call are removed.
 func TestVersionsOverDeploys(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
 		var receipts atomic.Int64
-		var versions sync.Map // by key
+		var versions sync.Map // by the key of the execution
 		wake := perdure.NewSignal[string]("wake")
 		step := func(ctx perdure.WorkflowCtx, name string) error {
 			_, err := perdure.Do(ctx, name, func(context.Context) (bool, error) {
@@ -115,9 +116,9 @@ func names(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return strings.Join(all, " ")
 }
 
-// The listing shows at once which executions a deploy leaves behind: executions of a workflow that
-// no process has, and executions pinned to a version that no process runs. They continue with a
-// build that can run them.
+// After a deploy, the list of stranded executions immediately shows which executions the deploy
+// leaves behind: executions of a workflow that no process has, and executions pinned to a version
+// that no process runs. They continue with a build that can run them.
 func TestStranded(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -178,7 +179,7 @@ func TestStranded(t *testing.T) {
 		equal(t, "a pinned one on its version", got, err, "hello on v1")
 
 		s.cfg.Version = ""
-		app = s.reopen(app, pinned.Bind(code("v3"))) // no longer pinned: it takes all of them
+		app = s.reopen(app, pinned.Bind(code("v3"))) // not pinned, so it continues all executions
 		c = caller(t, app)
 		if err := ping.Send(c, fresh, "bye"); err != nil {
 			t.Fatal(err)
