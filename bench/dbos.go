@@ -16,8 +16,9 @@ import (
 // dbosPool is the number of connections to PostgreSQL: one per client. The default of 20 is slower.
 const dbosPool = "64"
 
-// dbosSystem is DBOS Transact for Go with its default settings otherwise. On SQLite these include
-// synchronous=NORMAL: a power failure may lose acknowledged data, which our store does not.
+// dbosSystem is DBOS Transact for Go. Except for the pool, it has the default settings. On SQLite
+// these include synchronous=NORMAL, so a power failure may lose acknowledged data. Our store loses
+// none.
 type dbosSystem struct {
 	ctx  dbos.Context
 	body func(step int)

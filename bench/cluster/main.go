@@ -1,6 +1,6 @@
-// Command cluster measures several processes on one PostgreSQL database: workflows of three steps,
-// in a closed loop, with the direct connections between the processes and without them. The shards
-// are spread over all processes, so most requests are for a shard of another process.
+// Command cluster measures several processes on one PostgreSQL database. They run workflows of
+// three steps in a closed loop, with and without direct connections between the processes. The
+// shards are spread over all processes, so most requests are for a shard of another process.
 package main
 
 import (
@@ -45,7 +45,7 @@ type settings struct {
 	Clients              int
 	Duration             time.Duration
 	NoLink               bool
-	// Settle is how long the process waits before it measures, so that shards do not move.
+	// Settle is how long the process waits before it measures. By then the shards no longer move.
 	Settle time.Duration
 }
 

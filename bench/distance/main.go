@@ -1,7 +1,7 @@
-// Command distance measures one process whose PostgreSQL is some milliseconds away: workflows of
-// three steps in a closed loop, by the distance, the number of clients and the number of lanes. It
-// also shows what bounds the rate: how long commits take, how much time passes between two commits
-// of a lane, and how many rows they have.
+// Command distance measures one process whose PostgreSQL is some milliseconds away. It runs
+// workflows of three steps in a closed loop, for several distances, numbers of clients and numbers
+// of lanes. It also shows what bounds the rate: how long commits take, how much time passes between
+// two commits of a lane, and how many rows a commit has.
 package main
 
 import (
@@ -42,7 +42,8 @@ func main() {
 }
 
 // childVariable has the address of the database and the distance, for the process that forwards
-// connections. This is a separate process, so that its processor time does not count as ours.
+// connections. Forwarding runs in a separate process, so that its processor time is not part of the
+// measurement.
 const childVariable = "PERDURE_DISTANCE_BENCH"
 
 // settings are the settings of one line of the table.
@@ -91,8 +92,8 @@ func measure(ctx context.Context, args []string) error {
 			return err
 		}
 		for _, n := range counts {
-			// Numbers of lanes take turns, so that a busy machine affects all of them in the same
-			// way.
+			// The measurements with different numbers of lanes take turns, so that a busy machine
+			// affects all of them in the same way.
 			all := map[int][]outcome{}
 			for range *rounds {
 				for _, l := range widths {
@@ -133,7 +134,7 @@ type outcome struct {
 	cpu         time.Duration // of this process, per workflow
 	rows        float64       // per commit
 	commit, gap time.Duration // medians
-	flight      float64       // share of the time
+	flight      float64       // share of the time in which a commit is in flight
 }
 
 // printLine prints a line of the table: the median of each column.
@@ -253,7 +254,7 @@ type laneTimes struct {
 	rows         int
 }
 
-// Commit commits, and notes when.
+// Commit commits, and records when the commit started and ended.
 func (w *watch) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	begun, index, rows := time.Now(), b.Lane.Lane, b.Rows()
 	res, err := w.Store.Commit(ctx, b)
@@ -385,8 +386,8 @@ func forward(context.Context, []string) error {
 	}
 }
 
-// carry forwards what one side sends. Each piece arrives after the delay, no matter how many pieces
-// are on their way.
+// carry forwards the bytes that one side sends. Each piece arrives after the delay, no matter how
+// many pieces are on their way.
 func carry(from, to net.Conn, delay time.Duration) {
 	type piece struct {
 		data []byte

@@ -1,7 +1,7 @@
 // Command owner models a process with many cores that owns all executions, to find the largest load
 // of its single loop. It runs the real state machine of a lane on one thread, in virtual time. The
-// time of the loop is the processor time that the state machine really uses. The time of a commit,
-// and the processor time of workers and clients on the other cores, are given.
+// time of the loop is the processor time that the state machine really uses. The flags give the
+// time of a commit, and the processor time of workers and clients on the other cores.
 //
 // The figures depend on the machine and on the engine. Other programs hardly affect them, because
 // the command measures only the processor time of one thread.
@@ -39,10 +39,10 @@ func main() {
 type settings struct {
 	clients   int
 	workflows int
-	cores     int           // for workers and clients, besides that of the loop
+	cores     int           // for workers and clients, in addition to the core of the loop
 	turn      time.Duration // processor time of workers and clients for each input of the loop
 	commit    time.Duration // how long a commit takes
-	row       time.Duration // how much longer it takes for each row
+	row       time.Duration // how much longer a commit takes for each row
 	shell     time.Duration // processor time of the loop for each input outside the state machine
 }
 
@@ -192,7 +192,7 @@ func (o *owner) run() {
 	}
 }
 
-// sleep waits until there is something to do, and takes all that has arrived.
+// sleep waits until there is something to do, and takes all inputs that have arrived.
 func (o *owner) sleep() {
 	if len(o.inputs) == 0 || o.lane.Full() {
 		o.now = max(o.now, o.coming[0].at)
@@ -232,7 +232,8 @@ func (o *owner) carryOut() {
 	}
 }
 
-// steps is the number of steps of a workflow. The last one and the end are one turn.
+// steps is the number of steps of a workflow. The worker reports the last step and the end in one
+// turn.
 const steps = 3
 
 // start returns the start of the next workflow, as a client sends it.
@@ -246,7 +247,8 @@ func (o *owner) start() func(model.Time) {
 	return func(now model.Time) { o.lane.Run(now, m, true, m) }
 }
 
-// turn3 returns the turn of a workflow of three steps that has seen events.
+// turn3 returns the next turn of a workflow of three steps; seen is how many events its code has
+// seen.
 func (o *owner) turn3(run model.RunID, generation uint64, seen int64) func(model.Time) {
 	name := "step" + strconv.FormatInt(seen+1, 10)
 	t := &model.Turn{Run: run, Generation: generation, Seen: seen, Commands: []model.Command{{
@@ -276,7 +278,7 @@ func (o *owner) work(do func(model.Time)) {
 	o.after(end, do)
 }
 
-// after hands an input to the loop at a time.
+// after hands an input to the loop at the given time.
 func (o *owner) after(at time.Duration, do func(model.Time)) {
 	o.order++
 	heap.Push(&o.coming, arrival{at, o.order, do})
@@ -297,7 +299,7 @@ type arrival struct {
 	do    func(model.Time) // nil for the end of the commit
 }
 
-// arrivals is a heap, the next one first.
+// arrivals is a heap with the next arrival at the top.
 type arrivals []arrival
 
 func (a arrivals) Len() int { return len(a) }
@@ -307,7 +309,7 @@ func (a arrivals) Less(i, j int) bool {
 func (a arrivals) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 func (a *arrivals) Push(x any)   { *a = append(*a, x.(arrival)) }
 
-// Pop removes the last one, as container/heap demands.
+// Pop removes the last element, as container/heap requires.
 func (a *arrivals) Pop() any {
 	last := len(*a) - 1
 	x := (*a)[last]

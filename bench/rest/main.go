@@ -1,7 +1,7 @@
-// Command rest measures descriptions of one execution over REST: a server on SQLite, and clients
-// that keep their connections open. It measures an execution that has ended, one that no process
-// has code for, one that executes a step, and one that sleeps and has left memory. Several builds
-// of the server take turns:
+// Command rest measures how fast a server on SQLite describes one execution over REST, to clients
+// that keep their connections open. It measures an execution that has ended, one whose code no
+// process has, one that executes a step, and one that sleeps and has left memory. Several builds of
+// the server take turns:
 //
 //	go run ./rest -server /tmp/before,/tmp/after
 package main
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 	return compare(ctx, dir, builds, &s)
 }
 
-// compare starts all builds and measures them in turns.
+// compare starts a server of each build, and measures them in turns.
 func compare(ctx context.Context, dir string, builds []string, s *settings) error {
 	var all []*server
 	defer func() {
@@ -124,7 +124,7 @@ const adminKey = "a7Qk20xN4mZs81Lw93Vb65Ty"
 
 var listening = regexp.MustCompile(`msg=serving address=([0-9.:]+)`)
 
-// start starts a server and waits until it says where it listens.
+// start starts a server and waits until it prints its address.
 func start(ctx context.Context, build, dir string) (*server, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err

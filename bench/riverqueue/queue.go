@@ -32,7 +32,7 @@ type Database[Tx any] struct {
 type queue[Tx any] struct {
 	db     Database[Tx]
 	client *river.Client[Tx]
-	works  bool // otherwise it only submits
+	works  bool // false if the queue only submits
 }
 
 // noopArgs are the arguments of a job.
@@ -43,7 +43,7 @@ type noopArgs struct {
 // Kind names the job.
 func (noopArgs) Kind() string { return "noop" }
 
-// noopWorker executes it.
+// noopWorker executes the job.
 type noopWorker struct {
 	river.WorkerDefaults[noopArgs]
 	body func(int)
@@ -55,8 +55,8 @@ func (w *noopWorker) Work(_ context.Context, job *river.Job[noopArgs]) error {
 	return nil
 }
 
-// Open migrates the database and starts to execute jobs. Close closes the database too, and so does
-// Open if it fails.
+// Open migrates the database and starts to execute jobs. The method Close also closes the database.
+// Open closes the database if it fails.
 //
 // The free version of River has no limit across processes. In one process the number of workers is
 // the limit.

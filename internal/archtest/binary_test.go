@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// binaries are programs, how large they may be without debug information, and code that must not be
-// in them. A package that is imported is not always linked: the linker drops what no code reaches.
+// binaries lists programs, how large each may be without debug information, and code that must not
+// be in it. The test looks at the binary because the linker drops code that nothing calls, even if
+// its package is imported.
 var binaries = []struct {
 	of      string
 	most    int64

@@ -13,14 +13,14 @@ import (
 // maxLines is the largest number of lines of a file. A longer file is about more than one thing.
 const maxLines = 800
 
-// The lane has many ideas in one package, so its files must be shorter. Its tests may reach
-// maxLines.
+// Package lane is about many things, so its files must be shorter. Its tests may reach maxLines.
 const (
 	laneDir      = "internal/engine/lane"
 	maxLaneLines = 500
 )
 
-// checkRooms finds packages without a row, and imports that the table does not allow.
+// checkRooms finds packages without a row in the table of rooms, and imports that the table does
+// not allow.
 func checkRooms(m *module, rooms []room) (problems []string) {
 	for _, p := range m.packages {
 		r, found := roomOf(rooms, p.dir)
@@ -76,8 +76,8 @@ func checkPackageDocs(m *module) (problems []string) {
 				name = f.syntax.Name.Name
 			}
 			doc := f.syntax.Doc.Text()
-			// Programs describe themselves as they like ("Command perdure …"); libraries as godoc
-			// expects it.
+			// The comment of a program may have any form ("Command perdure …"). The comment of a
+			// library has the form that godoc expects.
 			documented = documented || f.syntax.Name.Name == "main" && doc != "" || strings.HasPrefix(doc, "Package "+f.syntax.Name.Name+" ")
 		}
 		if !documented {
@@ -108,7 +108,7 @@ func checkLengths(m *module) (problems []string) {
 // the check.
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
 
-// checkUnfinished finds these words, in comments and anywhere else.
+// checkUnfinished finds these words anywhere in a file.
 func checkUnfinished(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -192,8 +192,8 @@ func checkPurity(m *module, pure []string) (problems []string) {
 var selfExplaining = []string{"Error", "String", "Unwrap"}
 
 // checkExportedDocs finds exported identifiers without a doc comment: types, functions, constants,
-// variables, methods of exported types and of exported interfaces. Fields are exempt; so are tests
-// and generated code.
+// variables, and methods of exported types and interfaces. It ignores fields, tests and generated
+// code.
 func checkExportedDocs(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -237,7 +237,7 @@ func listUndocumented(decl ast.Decl) (list []named) {
 				if !s.Name.IsExported() {
 					continue
 				}
-				// The comment of a group of types is about none of them.
+				// The comment of a group of types does not describe any single type.
 				if s.Doc.Text() == "" && s.Comment.Text() == "" && (d.Lparen.IsValid() || d.Doc.Text() == "") {
 					list = append(list, named{s.Name.Name, s.Name.Pos()})
 				}

@@ -91,8 +91,8 @@ func TestCheckRooms(t *testing.T) {
 	)
 }
 
-// TestTableKeepsItsPromises checks the statements of docs/architecture.md about imports, so that a
-// mistake in the table is noticed.
+// TestTableKeepsItsPromises checks that the table of rooms agrees with the statements of
+// docs/architecture.md about imports.
 func TestTableKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -6,8 +6,8 @@
 // and never type-check it. So they are fast and work while a package does not compile. If a file
 // cannot be parsed, the compiler reports it, and the checks use the part that was parsed.
 //
-// The exported surface of the public packages is kept in testdata/surface, so that its growth is a
-// reviewed diff:
+// The directory testdata/surface has the exported surface of the public packages, so that every
+// change of the surface is in a reviewed diff:
 //
 //	go test ./internal/archtest -update
 //
@@ -15,8 +15,7 @@
 // testdata/invariants.txt. If you remove or rename such a test, change that table. If you find an
 // invariant without a test, write one.
 //
-// The rules of prose are in docs/prose.md and measured by prose.go; testdata/prose.txt lists what
-// is still tolerated. The glossary of docs/architecture.md is compared with the exported names by
-// glossary.go; testdata/glossary.txt lists the names that are still tolerated. Both lists only
-// shrink.
+// The rules of prose are in docs/prose.md, and prose.go measures them; testdata/prose.txt lists the
+// exceptions. glossary.go compares the exported names with the glossary in docs/architecture.md;
+// testdata/glossary.txt lists the exceptions. Both lists only shrink.
 package archtest

@@ -69,8 +69,8 @@ func goBlocks(text string) (blocks []block) {
 	return blocks
 }
 
-// sources are the files that documents quote: examples, which CI compiles and runs. Each is a text
-// without indentation and blank lines.
+// sources returns the files that documents quote: examples, which CI compiles and runs. The texts
+// have no indentation and no blank lines.
 func sources(m *module) (texts []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -82,7 +82,7 @@ func sources(m *module) (texts []string) {
 	return texts
 }
 
-// plain is code without indentation and blank lines.
+// plain returns code without indentation and blank lines.
 func plain(code string) string {
 	var out strings.Builder
 	out.WriteString("\n")
@@ -111,8 +111,7 @@ func isQuoted(b block, sources []string) bool {
 }
 
 // checkQuotations finds code in documents that CI does not compile. Code must be a quotation of an
-// example, or a whole program. Pages that are listed as free may also have other fragments, if they
-// are Go.
+// example, or a whole program. The pages in free may also have other fragments of Go code.
 func checkQuotations(pages []page, sources, free []string) (problems []string) {
 	for _, p := range pages {
 		for _, b := range p.blocks {
@@ -143,7 +142,7 @@ func isGo(code string) bool {
 
 var (
 	link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
-	// verbatim is code in a text, in which brackets are no links.
+	// verbatim matches code in a text, in which brackets are not links.
 	verbatim = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 )
 
@@ -173,7 +172,8 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// checkAnchors finds links to headings that do not exist, such as after a heading was renamed.
+// checkAnchors finds links to headings that do not exist, for example because a heading was
+// renamed.
 func checkAnchors(pages []page) (problems []string) {
 	anchors := map[string][]string{}
 	for _, p := range pages {
@@ -203,7 +203,7 @@ func checkAnchors(pages []page) (problems []string) {
 // goFile matches the name of a Go file in a text, with or without folders.
 var goFile = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
 
-// checkFiles finds Go files that a page names and that do not exist, such as after a file was
+// checkFiles finds names of Go files in a page that do not exist, for example because a file was
 // renamed. A page may leave out the first folders of a name.
 func checkFiles(p page, m *module) (problems []string) {
 	for _, match := range goFile.FindAllStringSubmatch(p.text, -1) {

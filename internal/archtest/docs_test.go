@@ -18,7 +18,8 @@ var guides = []string{
 	"docs/transactions.md",
 }
 
-// free are the pages that may have fragments of their own: vet.md shows mistakes.
+// free are the pages that may have code that is not a quotation; vet.md, for example, shows
+// mistakes.
 var free = append([]string{"docs/vet.md", "docs/architecture.md"}, guides...)
 
 // docs returns the root of this module and its documents.
@@ -67,7 +68,7 @@ func TestFilesInArchitecture(t *testing.T) {
 	none(t, checkFiles(pages[i], ours(t)))
 }
 
-// TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of
+// TestProgramsInDocsCompile type-checks all whole programs in documents in one run, as packages of
 // this module that exist only in memory.
 func TestProgramsInDocsCompile(t *testing.T) {
 	t.Parallel()
@@ -129,10 +130,10 @@ func TestCheckQuotations(t *testing.T) {
 		"one()\ntwo()":                     false,
 		"\tone()\n// …\n\tthree() // last": false,
 		"func four() {}":                   false,
-		"package main\nanything":           false, // TestProgramsInDocsCompile judges it
+		"package main\nanything":           false, // TestProgramsInDocsCompile checks it
 		"one()\nthree() // last":           true,
 		"three()":                          true,
-		"one()\n// …\nfour()":              true, // of two files
+		"one()\n// …\nfour()":              true, // the parts are from two files
 		"func five() {}":                   true, // no example has it
 		"ne()":                             true,
 	} {

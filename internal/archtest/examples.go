@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// checkExamples finds exported types of a package that no example shows and that are not listed,
-// with a reason, as not needing one; and entries of that list that are no longer needed.
+// checkExamples finds exported types of a package that no example uses and that are not in
+// withoutExample. It also finds entries of withoutExample that are no longer needed. The values of
+// that map are reasons.
 func checkExamples(p *pkg, withoutExample map[string]string) (problems []string) {
 	types, shown := map[string]bool{}, map[string]bool{}
 	for _, f := range p.files {

@@ -58,8 +58,8 @@ func checkTermsInUse(m *module, terms []term) (problems []string) {
 	return problems
 }
 
-// wordsOf returns the words of all names and comments of a file in lower case, each after one
-// blank.
+// wordsOf returns the words of all names and comments of a file in lower case, with one blank
+// before each word.
 func wordsOf(f *file) string {
 	var text strings.Builder
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -78,7 +78,7 @@ func wordsOf(f *file) string {
 type forbiddenName struct {
 	pkg, name string
 	word      string
-	instead   []string // the terms that exclude the word
+	instead   []string // the terms to use instead of the word
 	at        string
 }
 
@@ -109,8 +109,8 @@ func forbiddenNames(m *module, terms []term) (found []forbiddenName) {
 	return found
 }
 
-// wordsBesideTerms returns the words of a name that do not belong to a term of several words: the
-// "letter" of DeadLetter is not a letter.
+// wordsBesideTerms returns the words of a name that are not part of a term of several words. For
+// example, DeadLetter contains the term "dead letter", so its word "letter" is allowed.
 func wordsBesideTerms(name string, terms []term) []string {
 	text := strings.Join(words(name), " ")
 	for _, t := range terms {

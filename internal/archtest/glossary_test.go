@@ -13,9 +13,8 @@ import (
 
 const glossaryFile = "testdata/glossary.txt"
 
-// TestGlossary compares the glossary in docs/architecture.md with the code. Names that use a word
-// which the glossary excludes are tolerated while testdata/glossary.txt lists them; the list only
-// shrinks.
+// TestGlossary compares the glossary in docs/architecture.md with the code. A name may use a word
+// that the glossary excludes only if testdata/glossary.txt lists the name; the list only shrinks.
 //
 //	go test ./internal/archtest -run Glossary -update   # after a rename
 func TestGlossary(t *testing.T) {
@@ -68,7 +67,7 @@ func readTolerated(t *testing.T) (rows []string) {
 	return rows
 }
 
-// writeTolerated writes the names that use an excluded word today.
+// writeTolerated writes the names that use an excluded word now.
 func writeTolerated(t *testing.T, found []forbiddenName) {
 	t.Helper()
 	var rows []string

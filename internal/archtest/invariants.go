@@ -23,8 +23,8 @@ type tested struct {
 	texts []string
 }
 
-// textsBelow returns the texts of a package and of the packages below it: the simulator's checks
-// are in other packages than its tests.
+// textsBelow returns the texts of a package and of the packages below it, because the checks of the
+// simulator are not in the package of its tests.
 func textsBelow(found map[string]tested, dir string) (texts []string) {
 	for d, p := range found {
 		if d == dir || strings.HasPrefix(d, dir+"/") {
@@ -34,7 +34,8 @@ func textsBelow(found map[string]tested, dir string) (texts []string) {
 	return texts
 }
 
-// invariantNames are invariants by their names: a letter with numbers from one to another.
+// invariantNames returns names of invariants: a letter with each number of a range, such as E1 to
+// E47.
 func invariantNames(letter string, from, to int) (names []string) {
 	for n := from; n <= to; n++ {
 		names = append(names, fmt.Sprint(letter, n))
@@ -43,8 +44,9 @@ func invariantNames(letter string, from, to int) (names []string) {
 }
 
 // checkInvariants compares the table of invariants (testdata/invariants.txt) with the existing
-// tests. The table must have each of the names once, in order. Each must have a test of the core or
-// a machine and a test on all stores, or a reason. Every test that the table names must exist.
+// tests. The table must have each of the names once, in order. Each invariant must have a test of
+// the core or of a state machine, and a test on all stores, or the reason why it has none. Every
+// test that the table names must exist.
 func checkInvariants(m *module, table string, names []string) (problems []string) {
 	found := map[string]tested{}
 	for _, p := range m.packages {

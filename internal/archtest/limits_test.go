@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of
-// them changes, so must the other.
+// limits are the rows of docs/limits.md that have a number, and the place of that number in the
+// code. When one of them changes, the other must change too.
 var limits = []struct{ row, file, code string }{
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/request/validate.go", "l.Payload = 2 << 20"},
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "attach.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
@@ -198,7 +198,7 @@ func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {
 		return string(text)
 	}
 
-	// alignment does not matter
+	// ignore alignment
 	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	page := read("docs/limits.md")
 	for _, l := range limits {

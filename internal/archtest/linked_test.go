@@ -12,7 +12,7 @@ import (
 // needs.
 var linkBudgets = []struct {
 	of      string
-	most    int      // packages, with those of the standard library
+	most    int      // number of packages, including the standard library
 	must    []string // prefixes of packages that it links
 	mustNot []string
 }{

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// engineRoom is the directory whose packages should not share type names: a reader who meets a type
-// of the engine should know which one it is.
+// engineRoom is the directory whose packages should not share type names, so that the name of a
+// type of the engine is unique.
 const engineRoom = "internal/engine"
 
 // maxSharedNames is how many type names packages below engineRoom may share. There were 22 when
@@ -69,12 +69,12 @@ func typeNames(p *pkg) (names []string) {
 // participle matches a name that is one bare participle, such as freed or told.
 var participle = regexp.MustCompile(`^(?:[a-zA-Z][a-z]*ed|(?i:taken|given|seen|told|heard|held|made|said|lost|sent|gone|begun|known|thrown|drawn|woken))$`)
 
-// notParticiples end like participles. The callbacks Taken and Changed are named after the event
-// that the engine or the hub reports to them.
+// notParticiples are names that end like participles and are allowed. The callbacks Taken and
+// Changed are named after the event that the engine or the hub reports to them.
 var notParticiples = []string{"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed", "Embed", "Feed", "Seed", "Taken", "Changed"}
 
-// checkVerbs finds functions of production code and of the simulator that should be named by a verb
-// and are not: they return nothing, and their name is a participle.
+// checkVerbs finds functions of production code and of the simulator whose name should be a verb:
+// they return nothing, and their name is a participle.
 func checkVerbs(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {

@@ -32,7 +32,7 @@ var banned = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`goes on with`, `went on with`, `for good`, `at the latest by`, `on (his|her|its|their) own account`, `beholden`, `betimes`,
 }, "|") + `)\b`)
 
-// tally counts what is wrong with the prose and the shape of one package.
+// tally counts the problems in the prose and in the functions of one package.
 type tally struct {
 	wide, sentences, banned, dense, params int
 	problems                               []string
@@ -93,7 +93,7 @@ func expectedOutput(group *ast.CommentGroup) bool {
 
 // commentOf returns the comment of a line that has nothing else, or that is only wide because of
 // its comment: a line of code may reach 140 columns. A directive such as //nolint after a line of
-// code must stay there, so it counts as code.
+// code must stay on that line, so commentOf treats it as code.
 func commentOf(line string) string {
 	code, comment, found := strings.Cut(line, "//")
 	if !found || strings.Contains(code, `"`) || strings.Contains(code, "`") {
@@ -138,7 +138,8 @@ func sentences(text string) (found []string) {
 // quotation matches names and quotations.
 var quotation = regexp.MustCompile("`[^`\n]*`" + `|"[^"\n]*"`)
 
-// comparison matches the one ordinary use of a banned expression: to read no more than a page.
+// comparison matches the one ordinary use of a banned expression, as in "reads no more than a
+// page".
 var comparison = regexp.MustCompile(`(?i)\b(no|any) more than\b`)
 
 // functions counts long bodies without paragraphs and long lists of parameters.
@@ -194,7 +195,7 @@ func hasReason(doc *ast.CommentGroup) bool {
 }
 
 // dense reports whether a body is long and has no blank line. A body that is one statement, such as
-// a table or a switch, has one paragraph.
+// a table or a switch, is never dense.
 func dense(fset *token.FileSet, body *ast.BlockStmt, lines []string) bool {
 	first, last := fset.Position(body.Lbrace).Line, fset.Position(body.Rbrace).Line
 	if last-first-1 <= denseLines || len(body.List) == 1 {
@@ -204,8 +205,8 @@ func dense(fset *token.FileSet, body *ast.BlockStmt, lines []string) bool {
 }
 
 // checkTexts finds banned expressions in the texts that production code shows to people: errors,
-// log lines, help of commands and metrics. A text is a string with at least one blank. Examples
-// and tests speak as their users do.
+// log lines, help of commands and metrics. A text is a string with at least one blank. It does not
+// read examples and tests.
 func checkTexts(m *module, rooms []room) (problems []string) {
 	for _, p := range m.packages {
 		if r, _ := roomOf(rooms, p.dir); r.testing || matches("examples/...", p.dir) {

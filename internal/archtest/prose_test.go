@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// allowed is what a package or a page may have of each problem. Rows only ever shrink: see
-// testdata/prose.txt.
+// allowed is how many problems of each kind a package or a page may have. It is a row of
+// testdata/prose.txt, whose numbers only shrink.
 type allowed struct {
 	name                        string
 	wide, banned, dense, params int
 }
 
 // TestProse measures comments, Markdown and the shape of functions. A package without a row in
-// testdata/prose.txt keeps the rules: no wide line, at most three banned sentences in a hundred, no
-// long body without a paragraph, no function with more than four parameters.
+// testdata/prose.txt must keep the rules: no wide line, at most three banned sentences in a
+// hundred, no long body without a paragraph, no function with more than four parameters.
 //
 //	go test ./internal/archtest -run Prose -update   # after a row has shrunk
 //	PROSE=internal/engine/lane go test ./internal/archtest -run Prose -v   # list its problems

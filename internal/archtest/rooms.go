@@ -8,17 +8,18 @@ import (
 
 // room is a row of the table: a package, or a family of packages, and what it may use.
 type room struct {
-	// path is relative to the module; "." is its root. With "/..." at the end it is the package and
-	// all below it.
+	// path is relative to the module; "." is its root. A path that ends in "/..." means the package
+	// and all packages below it.
 	path string
-	// imports are the packages of ours that production code may import, as patterns like path.
+	// imports are the packages of this module that production code may import, as patterns like
+	// path.
 	imports []string
-	// except are exceptions from imports.
+	// except are packages that production code must not import although they match imports.
 	except []string
 	// testing is for packages whose purpose is testing: they may import the standard testing
 	// packages.
 	testing bool
-	// public packages have their exported surface recorded.
+	// public means that the exported surface of the package is recorded in testdata/surface.
 	public bool
 }
 
@@ -29,9 +30,9 @@ const generated = "api/perdure/..."
 var (
 	// vocabulary is what every room may use.
 	vocabulary = []string{"internal/model", "internal/fault"}
-	// simulated is the production code that the simulator runs or speaks about.
+	// simulated is the production code that the simulator runs or refers to.
 	simulated = join(vocabulary, "internal/core/...", "internal/cluster", "internal/engine/...", "internal/history", "internal/store", "internal/store/memory")
-	// testOnly are the rooms that are never part of a binary that we ship.
+	// testOnly are the rooms that no released binary contains.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/malformed", "internal/mutants/...", "internal/peerlink/lan", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
@@ -39,7 +40,7 @@ var (
 )
 
 // rooms is the table of docs/architecture.md, with the imports that each room may have. The most
-// specific row counts. Change docs/architecture.md together with this table.
+// specific row for a package applies. Change docs/architecture.md together with this table.
 var rooms = []room{
 	// Vocabulary: ids, events, commands, statuses, policies; error kinds. Values only.
 	{path: "internal/model"},
@@ -49,10 +50,10 @@ var rooms = []room{
 
 	// Decisions, without time, randomness, goroutines and I/O (see pure).
 	{path: "internal/core/...", imports: vocabulary},
-	// Which limits and which breaker a task has to pass.
+	// Which limits and which breaker apply to a task.
 	{path: "internal/core/rule", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit")},
 
-	// Histories as things: the file that they are exported to, and how they are cut.
+	// Histories as files, and how to cut a history.
 	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
 	// How a command makes another program replay histories.
@@ -60,8 +61,8 @@ var rooms = []room{
 
 	// When something that repeats is due; pure (see pure).
 	{path: "internal/cadence", imports: []string{"internal/fault"}},
-	// Executions that start others at such times: their decisions, their code, and the requests to
-	// them.
+	// Schedules, which are executions that start others: their decisions, their code, and the
+	// requests to them.
 	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
 
 	// Executions that make one call of an entity later.
@@ -87,7 +88,7 @@ var rooms = []room{
 	{path: "internal/store/storetest", imports: join(vocabulary, "internal/store", "internal/store/memory"), testing: true},
 	{path: "internal/store/faultstore", imports: join(vocabulary, "internal/store"), testing: true},
 
-	// Wake-up hints, never truth.
+	// Wake-up hints between nodes, which may get lost.
 	{path: "internal/notify", imports: []string{"internal/model"}},
 	{path: "internal/notify/postgres", imports: []string{"internal/episode", "internal/model", "internal/notify", "internal/pooler"}},
 	{path: "internal/notify/nats", imports: join(vocabulary, "internal/episode", "internal/notify")},
@@ -115,46 +116,47 @@ var rooms = []room{
 	{path: "internal/engine/peer", imports: join(vocabulary, "internal/engine/series", "internal/store", "internal/notify")},
 	// What was counted in the last hour.
 	{path: "internal/engine/series", imports: vocabulary},
-	// How workers of one node execute tasks of another: the machines, and what runs them.
+	// How workers of one node execute tasks of another node: the state machines, and the code that
+	// runs them.
 	{path: "internal/engine/loan", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/loan", "internal/engine/peer", "internal/engine/queue", "internal/store")},
-	// How workers of one node run code for another, with the protocol of remote workers.
+	// How workers of one node run code for another node, with the protocol of remote workers.
 	{path: "internal/engine/crew", imports: join(vocabulary, "internal/link", "internal/store", "internal/wire", generated)},
 	// The recent changes, for callers that watch.
 	{path: "internal/engine/feed", imports: vocabulary},
 	// The streams of views.
 	{path: "internal/engine/replies", imports: vocabulary},
-	// A node's idea of the store's time.
+	// A node's estimate of the store's time.
 	{path: "internal/engine/storeclock", imports: vocabulary},
-	// What holds tasks back on a node: limits and breakers together. Also how nodes share limits.
+	// Limits and breakers of a node, which hold tasks back, and how nodes share limits.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},
 	// The settings for tasks, and how nodes agree on them.
 	{path: "internal/engine/flow", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule", "internal/engine/gate", "internal/engine/ledger", "internal/engine/queue", "internal/episode", "internal/store")},
 
-	// Why something that is open does not continue; pure (see pure).
+	// Why an open execution does not continue; pure (see pure).
 	{path: "internal/diagnosis", imports: join(vocabulary, "internal/core", "internal/store")},
 
-	// What a client and a worker may ask, as Go values; one method per operation; authentication
+	// What clients and workers may request, as Go values; one method per operation; authentication
 	// and authorization.
 	{path: "internal/api", imports: join(vocabulary, "internal/core/limit", "internal/core/rule")},
-	// The language in which executions are selected; one operation on all of them.
+	// The language that selects executions, and one operation on all selected executions.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
 	// What a request must look like, and the message that it becomes.
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
 	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/batch", "internal/query", "internal/request", "internal/cluster", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/engine/series", "internal/history", "internal/spelling", "internal/store", "internal/audit", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
-	// Who has taken which administrative action.
+	// The record of administrative actions.
 	{path: "internal/audit", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/store")},
 	{path: "internal/authn", imports: vocabulary},
 	// Signed tokens of identity providers, which only servers read.
 	{path: "internal/authn/jwt", imports: join(vocabulary, "internal/authn")},
 	{path: "internal/authz", imports: join(vocabulary, "internal/authn")},
-	// The decisions of an engine for policies, which only servers link.
+	// The decisions of the Cedar policy engine, which only servers link.
 	{path: "internal/authz/policy", imports: join(vocabulary, "internal/authn", "internal/authz")},
 
-	// Doors: thin adapters, no rules in them. Wire translates between protocol messages and our
-	// values.
+	// Thin adapters for protocols, without rules of their own. Package wire translates between
+	// protocol messages and our values.
 	{path: "internal/wire", imports: join(vocabulary, "internal/api", generated)},
 	// Numbered frames over streams that break.
 	{path: "internal/link", imports: []string{"internal/fault"}},
@@ -191,13 +193,13 @@ var rooms = []room{
 
 	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
 	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/episode", "internal/telemetry", "internal/telemetry/tracing")},
-	// executes tasks
+	// The worker's side of queues, which executes tasks.
 	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")},
-	// executes calls of entities and services
+	// The worker's side of entities and services, which executes their calls.
 	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/bundle", "internal/link", "internal/request", "internal/wire", generated)},
 
-	// Order for senders outside, in the state of an entity.
+	// Restores the order of messages from outside senders, in the state of an entity.
 	{path: "sorter", imports: []string{"internal/fault"}, public: true},
 	// How payloads are stored. Compressors and clients of object stores are packages of their own,
 	// which only their users link.
@@ -206,8 +208,8 @@ var rooms = []room{
 	{path: "payload/s3", imports: []string{"payload"}, public: true},
 	{path: "internal/codec", imports: join(vocabulary, "payload")},
 
-	// The public face. The root never links a store, an engine, a service or a node, so a remote
-	// worker stays small.
+	// The public API. The root package never links a store, an engine, a service or a node, so a
+	// remote worker stays small.
 	{
 		path: ".",
 		imports: join(
@@ -216,8 +218,8 @@ var rooms = []room{
 		),
 		public: true,
 	},
-	// How embedded and tests make an App without a public constructor, and where the root package
-	// stores that constructor.
+	// How package embedded and tests make an App without a public constructor, and where the root
+	// package stores that constructor.
 	{path: "internal/attach", imports: []string{".", "internal/attach/seam"}},
 	{path: "internal/attach/seam", imports: []string{"internal/api", "internal/replay", "internal/telemetry", "internal/telemetry/tracing", "payload"}},
 	// Metrics of an app that uses a server. Only its users link the client library of Prometheus.
@@ -233,8 +235,8 @@ var rooms = []room{
 		),
 		testing: true, public: true,
 	},
-	// What we keep in databases of the user. It knows databases only by an interface, so that it
-	// links no driver.
+	// Our tables in databases of the user. The package uses databases only through an interface, so
+	// it links no driver.
 	{path: "internal/userdb", imports: vocabulary},
 	{path: "perdurevet", public: true},
 	{path: "api/perdure/...", imports: []string{generated}},
@@ -249,7 +251,7 @@ var rooms = []room{
 	{path: "scripts/tally"},
 	{path: "examples/...", imports: []string{generated, ".", "embedded", "payload/...", "perduretest", "prom", "examples/..."}},
 
-	// Proof.
+	// Tests and measurements.
 	{path: "internal/archtest", testing: true},
 	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
 	{path: "internal/chaos", testing: true},
@@ -261,7 +263,7 @@ var rooms = []room{
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
-	// The simulator, from the bottom to the top. The kernel knows only ids.
+	// The simulator, from the bottom to the top. The kernel imports only ids.
 	{path: "internal/sim/kernel", imports: []string{"internal/model"}, testing: true},
 	{path: "internal/sim/scenario", imports: join(simulated, "internal/sim/kernel"), testing: true},
 	{path: "internal/sim/oracle", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario"), testing: true},
@@ -276,8 +278,8 @@ var rooms = []room{
 	{path: "internal/txtest", testing: true},
 }
 
-// pure are the packages that get time and randomness as inputs and act only through their results.
-// So the simulator runs the same code as production.
+// pure are the packages that get time and randomness as inputs and have no effect except their
+// results. So the simulator can run the same code as production.
 var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/loan", "internal/cluster", "internal/cadence", "internal/diagnosis", "internal/engine/storeclock"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
@@ -304,7 +306,7 @@ func (r room) allows(dir string) bool {
 	return matchesAny(r.imports, dir) && !matchesAny(r.except, dir)
 }
 
-// matches reports whether a package is meant by a pattern.
+// matches reports whether a pattern matches a package.
 func matches(pattern, dir string) bool {
 	if parent, family := strings.CutSuffix(pattern, "/..."); family {
 		return dir == parent || strings.HasPrefix(dir, parent+"/")
@@ -317,7 +319,7 @@ func matchesAny(patterns []string, dir string) bool {
 }
 
 // specificity orders patterns that match the same package. A longer pattern is more specific. Of
-// two equally long ones, the exact one is more specific.
+// two equally long patterns, the exact one is more specific.
 func specificity(pattern string) int {
 	parent, family := strings.CutSuffix(path.Clean(pattern), "/...")
 	if family {

@@ -6,8 +6,8 @@ import (
 )
 
 // checkSequential compares the list of tests that the fast suite runs without the race detector
-// (scripts/sequential.txt) with the existing tests. The script selects tests only by name, so if
-// two packages have a test of the same name, it would leave one of them out.
+// (scripts/sequential.txt) with the existing tests. The script selects tests only by name, so no
+// two packages may have a listed test of the same name.
 func checkSequential(m *module, list string) (problems []string) {
 	where := map[string][]string{}
 	for _, p := range m.packages {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every test that the fast suite runs without the race detector exists, in one package.
+// Every test that the fast suite runs without the race detector exists in exactly one package.
 func TestSequentialTests(t *testing.T) {
 	t.Parallel()
 	list, err := os.ReadFile("../../scripts/sequential.txt")

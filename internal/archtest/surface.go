@@ -82,7 +82,7 @@ func exportedDeclarations(decl ast.Decl) []declaration {
 		}
 		return []declaration{{3, receiver + "." + d.Name.Name, render(d)}}
 	case *ast.GenDecl:
-		if d.Tok == token.CONST && len(d.Specs) > 0 { // a group counts up, so it stays together
+		if d.Tok == token.CONST && len(d.Specs) > 0 { // a group may use iota, so it stays together
 			return []declaration{{0, d.Specs[0].(*ast.ValueSpec).Names[0].Name, render(d)}}
 		}
 		var list []declaration
@@ -127,7 +127,7 @@ func render(decl ast.Decl) string {
 	return strings.TrimSpace(out.String())
 }
 
-// forget removes the positions from a node, except for a position whose presence has a meaning.
+// forget removes the positions from a node, except a position that has a meaning by being set.
 func forget(n ast.Node) {
 	keep := ""
 	switch n.(type) {

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// defaultTenantRooms may name the default tenant: the packages that open a node for one program or
-// one operator, and the kits that tests use. All other code gets its tenant from its caller, so
-// that a request of one tenant never works in another by accident.
+// defaultTenantRooms are the packages that may name the default tenant: packages that open a node
+// for one program or one operator, and packages for tests. All other code gets its tenant from its
+// caller, so that a request of one tenant never works in another by accident.
 var defaultTenantRooms = []string{"embedded", "perduretest", "internal/cli", "internal/crash", "internal/model", "internal/sim", "internal/sim/scenario", "internal/store/storetest", "internal/bench", "bench", "bench/distance", "bench/owner"}
 
 func TestDefaultTenantIsNamedWhereANodeIsOpened(t *testing.T) {

@@ -11,12 +11,11 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// bare commits rows directly, on one connection, like an engine without any cost. It is the lower
-// bound for all measurements. Its table is similar to our history, and it uses the settings of our
-// stores.
+// bare commits rows directly, on one connection, like an engine that costs nothing. No engine can
+// be faster. Its table is similar to our history, and it uses the settings of our stores.
 type bare interface {
 	// commit writes rows in one transaction, with one round trip and one flush. If fenced is set,
-	// it first advances a fence row with a guarded update, which aborts the transaction if it
+	// it first advances a fence row with a guarded update. The transaction aborts if the update
 	// matches no row.
 	commit(ctx context.Context, rows int, fenced bool) error
 	close(ctx context.Context) error
@@ -33,7 +32,7 @@ func openBare(ctx context.Context, place Place) (bare, error) {
 	return openBareSQLite(ctx, place.Path+".bare")
 }
 
-// barePostgres speaks to PostgreSQL.
+// barePostgres writes to PostgreSQL.
 type barePostgres struct {
 	conn  *pgx.Conn
 	batch int64
@@ -65,7 +64,7 @@ func (b *barePostgres) commit(ctx context.Context, rows int, fenced bool) error 
 	const fence = `with w as (update bare.fence set batch = $1 where lane = 0 and epoch = 1 and batch = $1::bigint - 1 returning 1) select 1 / count(*) from w`
 	const one = `insert into bare.history (seq, at, run, shard, kind, body) values ($1, $1, '01900000-0000-7000-8000-000000000000', 1, 1, $2)`
 	const many = `insert into bare.history (seq, at, run, shard, kind, body) select s, s, '01900000-0000-7000-8000-000000000000', 1, 1, $2 from unnest($1::bigint[]) s`
-	var batch pgx.Batch // goes out in one write with one Sync, and is therefore one transaction
+	var batch pgx.Batch // sent in one write with one Sync, so it is one transaction
 
 	if fenced {
 		b.batch++

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Bar is a requirement and whether it holds.
+// Bar is a requirement for a measurement, and whether the measurement meets it.
 type Bar struct {
 	Kind     Kind
 	Name     string
-	AtLeast  bool // Got must be at least Want; otherwise at most
+	AtLeast  bool // Got must be at least Want; if false, at most Want
 	Want     float64
 	Got      float64
 	Unit     string
@@ -36,8 +36,8 @@ func (b Bar) String() string {
 	return fmt.Sprintf("%s: %s: %s %s %s%s", b.Kind, b.Name, got, sign, number(b.Want), b.Unit)
 }
 
-// tolerance is the allowed difference in the cost of a step between both ends of a growth
-// measurement. Medians of equal work differ by this much on a busy machine.
+// tolerance is how much more a step may cost at the end of a growth measurement than at its start,
+// as a factor. On a busy machine, medians of equal work differ by this much.
 const tolerance = 1.25
 
 // The systems that the bars compare with: workflows with DBOS, tasks with River.
@@ -46,29 +46,30 @@ const (
 	River = "river"
 )
 
-// What Perdure must reach behind a server, on every kind of store: clients, worker and server are
-// three processes on one machine.
+// What Perdure must reach behind a server, on every kind of store. The clients, the worker and the
+// server are three processes on one machine.
 const (
-	dialSlower  = 2.0  // times slower than in process, at most
+	dialSlower  = 2.0  // at most this many times slower than in process
 	dialRate    = 3000 // workflows per second
-	dialLatency = 0.5  // milliseconds that one client waits longer
+	dialLatency = 0.5  // at most this many milliseconds longer for one client
 	dialCalls   = 8000 // calls of entities per second
 	dialTasks   = 8000 // tasks per second
 )
 
-// wants is the number that each kind of store must reach. A kind without an entry has no such bar.
+// wants has the number that Perdure must reach on each kind of store. A kind without an entry has
+// no such bar.
 type wants map[Kind]float64
 
-// each returns a demand for both kinds of store.
+// each returns a number for each kind of store.
 func each(postgres, sqlite float64) wants { return wants{Postgres: postgres, SQLite: sqlite} }
 
-// both returns the same demand for both kinds of store.
+// both returns the same number for both kinds of store.
 func both(want float64) wants { return each(want, want) }
 
 // rule is a bar for all kinds of store.
 type rule struct {
 	workload Workload
-	peer     string // the bar exists only if this system takes part; "" for Perdure alone
+	peer     string // the bar exists only if this system takes part; "" if it is only about Perdure
 	name     string
 	atLeast  bool
 	want     wants

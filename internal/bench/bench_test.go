@@ -47,7 +47,7 @@ func openFake(_ context.Context, _ Place, body func(int)) (System, error) {
 	return &fake{body: body}, nil
 }
 
-// fakeQueue executes tasks at once and reports them as completed on the second read.
+// fakeQueue executes tasks immediately and reports them as completed on the second read.
 type fakeQueue struct {
 	body func(int)
 	open atomic.Int64
@@ -96,7 +96,7 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 				if len(r.Points) != 3 || r.Points[2].Size != job.Sleepers {
 					t.Errorf("got points %+v", r.Points)
 				}
-			case Timers: // the fake wakes them at once
+			case Timers: // the fake wakes them immediately
 				if r.Operations != alarms || r.P99 >= 0 {
 					t.Errorf("got %+v", r)
 				}
@@ -227,8 +227,8 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	}
 }
 
-// The bars for workflows that call and lock entities, and for the comparison with a committer
-// without an engine.
+// Tests the bars for workflows that call and lock entities, and for the comparison with the bare
+// committer.
 func TestJudgeEntitiesAndTheBareCommitter(t *testing.T) {
 	t.Parallel()
 	result := func(system string, w Workload, operations int) Round {

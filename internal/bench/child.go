@@ -17,13 +17,13 @@ import (
 // jobVariable is the environment variable with the job of a child process, as JSON.
 const jobVariable = "PERDURE_BENCH_JOB"
 
-// IsChild reports whether this process was started to run a measurement. It must then call Child
-// and nothing else.
+// IsChild reports whether this process was started to run a measurement. Such a process must call
+// Child and nothing else.
 func IsChild() bool { return os.Getenv(jobVariable) != "" || os.Getenv(roleVariable) != "" }
 
 // Child runs the measurement that this process was started for, and prints the result for its
 // parent. systems maps names to systems. Perdure itself and the bare committer are always included.
-// A process that belongs to a system plays its role instead.
+// If this process is the server or the worker of a system, Child runs that part instead.
 func Child(ctx context.Context, systems map[string]Peer) error {
 	if os.Getenv(jobVariable) == "" {
 		return play(ctx)
@@ -57,8 +57,8 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// patience is how long a child may take beyond the duration of its job. After that the parent makes
-// it quit and print its stacks.
+// patience is how long a child may take beyond the duration of its job. After that time the parent
+// makes the child print its stacks and quit.
 const patience = 10 * time.Minute
 
 // spawn runs a job in a separate process.

@@ -14,10 +14,11 @@ import (
 const Bare = "bare"
 
 // BarePeer is the bare committer. It stores the rows of a workflow and nothing else. It has no
-// lists, no recovery and no code, so its rate is what the store allows on this machine.
+// lists, no recovery and no user code, so its rate is the largest that the store allows on this
+// machine.
 var BarePeer = Peer{Workflows: openCommitter, Only: []Workload{Throughput, Latency}}
 
-// stage says which row a point stores.
+// stage says which row of a workflow a point stores.
 type stage int
 
 const (
@@ -37,8 +38,8 @@ type point struct {
 	done  chan error // capacity 1
 }
 
-// mostPoints bounds a batch, and the points that wait for the next one. Further clients wait until
-// there is room.
+// mostPoints bounds the points of a batch, and the points that wait for the next batch. Further
+// clients wait until there is room.
 const mostPoints = 4096
 
 // batcher writes points in one transaction that a fence guards, with one flush.
@@ -48,8 +49,8 @@ type batcher interface {
 }
 
 // committer turns all waiting points into one transaction, again and again. It writes the next
-// batch as soon as the last one is durable. While it writes, the clients whose points are durable
-// post their next ones.
+// batch as soon as the last batch is durable. While it writes, the clients of the last batch post
+// their next points.
 type committer struct {
 	store batcher
 	posts chan *point
@@ -77,7 +78,7 @@ func openCommitter(ctx context.Context, place Place, _ func(int)) (System, error
 	return newCommitter(ctx, store), nil
 }
 
-// newCommitter starts a committer. It ends when it is closed, not with ctx.
+// newCommitter starts a committer. The end of ctx does not end it; only its method Close does.
 func newCommitter(ctx context.Context, store batcher) *committer {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c := &committer{store: store, posts: make(chan *point, mostPoints), stop: stop, gone: make(chan struct{})}
@@ -88,8 +89,8 @@ func newCommitter(ctx context.Context, store batcher) *committer {
 	return c
 }
 
-// run writes batches until ctx ends, or until one fails. After a failure the fence no longer
-// matches, so the committer does not continue.
+// run writes batches until ctx ends or a batch fails. After a failure the fence no longer matches,
+// so the committer does not continue.
 func (c *committer) run(ctx context.Context) error {
 	batch := make([]*point, 0, mostPoints)
 	for {

@@ -30,8 +30,8 @@ func openPointsPostgres(ctx context.Context, url string) (*pointsPostgres, error
 		return nil, err
 	}
 
-	// The rows have the columns of our store, except what lists and recovery need. Every table
-	// has one index, which the settings make the server use while the tables are empty.
+	// The rows have the columns of our store, without the columns for lists and recovery. Every
+	// table has one index. The settings make the server use the index while the tables are empty.
 	const schema = `
 create schema bare;
 create table bare.fence (lane integer primary key, epoch bigint not null, batch bigint not null) with (fillfactor = 50);
@@ -63,8 +63,8 @@ const (
 select unnest($1::bigint[]), unnest($2::uuid[]), 1, 'default', 'three', unnest($3::text[]), $4::bytea, 0`
 	pointStep = `insert into bare.history (seq, at, run, shard, kind, body)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[]), 1, 1, $4::bytea`
-	// The server plans this while there are no runs. It might plan a join with the ids as a scan of
-	// all runs.
+	// The server plans this statement while there are no runs. For a join with the ids it might
+	// plan a scan of all runs.
 	pointEnd = `update bare.executions set state = 2, closed = $1, outcome = $3::bytea where shard = 1 and run = any($2::uuid[])`
 )
 
@@ -79,7 +79,7 @@ func (b *pointsPostgres) write(ctx context.Context, points []*point) error {
 	}
 
 	b.batch++
-	var batch pgx.Batch // leaves in one write with one Sync, and is therefore one transaction
+	var batch pgx.Batch // sent in one write with one Sync, so it is one transaction
 	batch.Queue(pointFence, b.batch)
 	if r := &b.rows[stageStart]; len(r.runs) > 0 {
 		batch.Queue(pointStart, r.ats, r.runs, r.keys, record)

@@ -31,8 +31,8 @@ func openPointsSQLite(ctx context.Context, path string) (_ *pointsSQLite, err er
 		}
 	}()
 
-	// The rows have the columns of our store, except what lists and recovery need. Every table
-	// has one tree.
+	// The rows have the columns of our store, without the columns for lists and recovery. Every
+	// table has one tree.
 	const schema = `
 pragma page_size = 4096;
 pragma journal_mode = wal;
@@ -113,7 +113,7 @@ func (b *pointsSQLite) one(p *point) error {
 	return nil
 }
 
-// close also ends a transaction that a failure has left open.
+// close closes the connection. It also ends a transaction that a failure has left open.
 func (b *pointsSQLite) close(context.Context) error {
 	var errs []error
 	for _, s := range append(b.stages[:], b.begin, b.fence, b.end) {

@@ -67,8 +67,8 @@ func queryPostgres(t *testing.T, url, sql string) (n int64) {
 	return n
 }
 
-// The committer stores all rows of every workflow, and many points share a transaction. Otherwise
-// it would be no limit to compare with.
+// The committer stores all rows of every workflow, and many points share a transaction. Only such a
+// committer is a useful limit to compare with.
 func TestCommitterStoresWorkflows(t *testing.T) {
 	t.Parallel()
 	for kind, open := range committerPlaces() {
@@ -157,7 +157,7 @@ func (s stuck) write(ctx context.Context, _ []*point) error {
 
 func (stuck) close(context.Context) error { return nil }
 
-// Clients neither wait for a committer that has ended, nor longer than they want to.
+// A client gets an error when the committer ends, and when the client's own context ends.
 func TestCommitterEnds(t *testing.T) {
 	t.Parallel()
 	store := stuck{make(chan struct{}, 1)}

@@ -36,14 +36,14 @@ var DialPeer = Peer{
 // JSON.
 const roleVariable = "PERDURE_BENCH_ROLE"
 
-// role is what a process that belongs to a system does until its standard input ends.
+// role says what a process of a system does until its standard input ends.
 type role struct {
 	Serve *Place // runs the server of a store
 	Work  string // runs the worker of the server with this URL
 	Slots int    // of the worker, for tasks
 }
 
-// play does what the process was started for. It prints a line when it is ready.
+// play runs the role of the process. It prints a line when the process is ready.
 func play(ctx context.Context) error {
 	var r role
 	if err := json.Unmarshal([]byte(os.Getenv(roleVariable)), &r); err != nil {
@@ -130,7 +130,7 @@ func (ps *processes) pids() (server, worker int) {
 // end ends both processes, the worker first.
 func (ps *processes) end() error { return errors.Join(ps.worker.end(), ps.server.end()) }
 
-// process is a process with a role. It ends with its standard input.
+// process is a process with a role. It ends when its standard input ends.
 type process struct {
 	cmd   *exec.Cmd
 	in    io.Closer
@@ -172,7 +172,7 @@ func startProcess(ctx context.Context, r role) (*process, string, error) {
 	return p, p.out.Text(), nil
 }
 
-// end makes the process end, and waits for it.
+// end makes the process end, and waits until it has ended.
 func (p *process) end() error {
 	_ = p.in.Close() // it may have ended already
 	if err := p.cmd.Wait(); err != nil {

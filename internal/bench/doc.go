@@ -1,5 +1,6 @@
-// Package bench measures Perdure and compares it with peers. Our bars refer to its workloads.
-// `perdure bench` and the module bench/, which adds the peers, are thin commands around it.
+// Package bench measures Perdure and compares it with other systems (peers). It also checks the
+// results against our bars: the numbers that Perdure must reach. `perdure bench` and the module
+// bench/, which adds the peers, are thin commands around it.
 //
 //	report, err := bench.Run(ctx, bench.Options{Places: …, Peers: …})
 //	err = report.WriteMarkdown(os.Stdout)
@@ -9,36 +10,38 @@
 //   - throughput (W1): workflows of three sequential no-op steps, 64 clients that wait for the
 //     result.
 //   - latency (W2): the same with one client.
-//   - calls: calls of entities, 64 clients that wait for the answer, each with an entity of its
-//     own.
+//   - calls: calls of entities. 64 clients wait for the answer, and each client has its own entity.
 //   - two-calls: workflows that call two entities, one after the other. 64 clients wait for the
-//     result, each with two entities of its own.
+//     result, and each client has its own two entities.
 //   - transfer: workflows that lock two entities, call both, and unlock them, with one client.
-//   - transfers, hot-transfers, random-transfers: the same with 64 clients. Each client has two
-//     entities of its own, or all have the same two, or each workflow draws two of 100.
+//   - transfers, hot-transfers, random-transfers: the same with 64 clients. In transfers each
+//     client has its own two entities, in hot-transfers all clients have the same two, and in
+//     random-transfers each workflow draws two of 100.
 //   - payload: the workflows of throughput, with an input and results of 64 KiB.
 //   - fan-out (W3): one workflow, 1,000 parallel no-op steps.
-//   - sequence (W6): one workflow, 2,000 sequential steps. Between any two of them runs a bare
-//     commit: fence and one row, without an engine, on a separate connection. So both are measured
-//     at the same time, and their ratio does not depend on the load of the machine.
+//   - sequence (W6): one workflow, 2,000 sequential steps. Between any two steps runs a bare
+//     commit: fence and one row, without an engine, on a separate connection. So steps and bare
+//     commits are measured at the same time, and their ratio does not depend on the load of the
+//     machine.
 //   - recovery (W6): the process is killed at step 1,900 of 2,000. The result is the time from the
 //     start of the next process to its first new step.
 //   - history: the cost of a step at 10, 1,000 and 10,000 steps of history, compared with bare
 //     commits.
 //   - timers: 10,000 workflows that sleep and are due within 0.6 s. The results are how late their
 //     code continues.
-//   - tasks: no-op tasks that are submitted 5,000 at a time while 64 slots drain them, until all
-//     are recorded as completed.
+//   - tasks: no-op tasks. A client submits 5,000 tasks per call while 64 slots execute them. The
+//     measurement ends when the store records all of them as completed.
 //   - limit: the same with a limit of 40 that all tasks share.
 //   - backlog: the same number of tasks, submitted before the process that executes them is opened.
 //   - pickup: one task at a time, 20 per second. The results are the times from the return of the
-//     submission, and from its call, to the start of the code. A task that starts before the
-//     submission returns counts as started at once.
+//     submission, and from its call, to the start of the code. For a task that starts before the
+//     submission returns, the first time is 0.
 //   - open (W5): the cost of a step next to 10, 1,000 and 100,000 sleeping executions, and the
 //     memory per sleeping execution.
 //
-// Throughput, latency, calls and tasks can also be measured behind a server ([DialPeer]): clients,
-// server and worker are three processes then, and the report has the processor time of each.
+// Throughput, latency, calls and tasks can also be measured behind a server ([DialPeer]): in that
+// case clients, server and worker are three processes, and the report has the processor time of
+// each.
 //
 // # The bare committer
 //
@@ -46,17 +49,19 @@
 // five points per workflow, one after the other: the start, three steps and the end. One goroutine
 // turns all points that wait into one transaction: the guarded update of a fence, an insert of the
 // runs that start, an insert of the steps, an update of the runs that end, and one flush. So its
-// batches grow with the clients as ours do. It has one index per table, and neither lists nor
-// recovery. Our rate divided by its rate in the same round shows how much of the machine's capacity
-// is left for users of the engine. Perdure itself needs only four commits, because it stores the
-// last outcome and the end of a workflow together.
+// batches grow with the number of clients, as the batches of Perdure do. It has one index per
+// table, and neither lists nor recovery. The rate of Perdure divided by the rate of the bare
+// committer in the same round shows how much of the machine's capacity users of Perdure get.
+// Perdure itself needs only four commits, because it stores the last outcome and the end of a
+// workflow together.
 //
 // # Fairness
 //
 // Each measurement runs in a separate process (this executable, started again; see [Child]) on a
 // fresh database, so that no system pays for the garbage of another. Systems take turns round by
-// round, and ratios are computed within a round, so noise affects both. The clients run in the
-// process of the system, as with any embedded library. Its processor time includes them.
+// round, and ratios are computed within a round, so noise affects all systems alike. The clients
+// run in the process of the system, as with any embedded library. So the processor time of the
+// system includes the clients.
 //
 // The processor time of the process is exact on every system. The processor time of PostgreSQL, the
 // bytes and the resident memory come from /proc. They are zero on systems without /proc, or if the

@@ -59,8 +59,8 @@ func (w Workload) transfers() bool {
 	return w == Transfer || w == Transfers || w == HotTransfers || w == RandomTransfers
 }
 
-// loads reports whether clients of the workload repeat one operation for some time, each client
-// waiting for its result.
+// loads reports whether clients of the workload repeat one operation for some time. Each client
+// waits for the result before it repeats the operation.
 func (w Workload) loads() bool {
 	return w == Throughput || w == Latency || w == Payload || w.entities()
 }
@@ -79,7 +79,7 @@ type Job struct {
 	Workload Workload
 	Place    Place
 	Duration time.Duration // of Pickup and of workloads whose clients repeat an operation
-	Clients  int           // of these workloads, except Latency and Transfer, which have one
+	Clients  int           // of these workloads; Latency and Transfer have one client
 	Sleepers int           // of Open: the largest number of sleeping executions
 	Tasks    int           // of Tasks, Limited and Backlog: how many
 	Profile  string        // directory for profiles, or ""
@@ -93,16 +93,16 @@ type Result struct {
 
 	Operations int           // workflows, calls or tasks that ended within Elapsed
 	Elapsed    time.Duration // wall time
-	// times of a workflow; FanOut: the median and the longest; Pickup: from the return of the
-	// submission to the start; Timers: how late
+	// P50 and P99 are times of a workflow. FanOut: the median and the longest time. Pickup: the
+	// time from the return of the submission to the start of the task. Timers: how late workflows
+	// continue.
 	P50, P99 time.Duration
 	Usage    Usage
 
-	// Sequence: the sum of all steps, and of the bare commits between them
+	// Sequence: the total time of all steps, and of the bare commits between them.
 	Steps, Bare time.Duration
 	FirstStep   time.Duration // Recovery: from the start of the process to its first new step
-	// Recovery: steps that ran again although they were complete; Tasks, Limited: attempts beyond
-	// the first
+	// Recovery: completed steps that ran again. Tasks, Limited: attempts after the first.
 	Repeated   int
 	Points     []Point // History, Open
 	Sleeper    int64   // Open: bytes of memory per sleeping execution
@@ -112,8 +112,8 @@ type Result struct {
 	FromCall50, FromCall99 time.Duration // Pickup: from the call that submits to the start
 }
 
-// Point is the cost of a step, and of a bare commit at the same time, at one size of the history or
-// number of open executions.
+// Point is the cost of a step, and of a bare commit at the same time. Size is the length of the
+// history, or the number of open executions.
 type Point struct {
 	Size       int
 	Step, Bare time.Duration // medians

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Limit is what the machine can do without an engine.
+// Limit is the rate of commits that the machine reaches without an engine.
 type Limit struct {
 	Commits  float64       // per second, one after the other
 	Rows     int           // per commit
-	P50, P99 time.Duration // of one
+	P50, P99 time.Duration // duration of one commit
 }
 
 // RowRate is the number of rows per second.
@@ -60,7 +60,7 @@ func measureSync(dir string, d time.Duration) (l Limit, err error) {
 	return l, errors.Join(err, file.Close(), os.Remove(file.Name()))
 }
 
-// measureLimit repeats fn for some time, after a warm-up of a tenth of it.
+// measureLimit repeats fn for the time d, after a warm-up of a tenth of d.
 func measureLimit(d time.Duration, rows int, fn func() error) (Limit, error) {
 	for end := time.Now().Add(d / 10); time.Now().Before(end); {
 		if err := fn(); err != nil {

@@ -74,8 +74,9 @@ func (j Job) load(ctx context.Context, open Opener, r *Result) error {
 	return err
 }
 
-// operation returns what the clients of a workload do. It gets the numbers of the client and of the
-// repetition, and a name that is different for the warm-up and the measurement.
+// operation returns the function that the clients of a workload repeat. The function gets the
+// number of the client, the number of the repetition, and a name, which is different for the
+// warm-up and the measurement.
 func (j Job) operation(ctx context.Context, system System) (func(c, i int, name string) error, error) {
 	switch w := j.Workload; {
 	case w == Calls:
@@ -122,7 +123,7 @@ func keyOf(name string, client, i int) string {
 const crowdOf = 100
 
 // pair returns the keys of the two entities of a workflow: the same two for all clients, two of a
-// crowd, or two that belong to the client. The draw is the same in every run.
+// crowd, or two that belong to the client. The random choice is the same in every run.
 func (w Workload) pair(client, i int) [2]string {
 	first, second := 2*client, 2*client+1
 	switch w {
@@ -139,8 +140,8 @@ func (w Workload) pair(client, i int) [2]string {
 	return [2]string{strconv.Itoa(first), strconv.Itoa(second)}
 }
 
-// largeValue returns a text as it is common in documents: mostly plain, with some characters that
-// JSON escapes.
+// largeValue returns a text like a typical document: mostly plain, with some characters that JSON
+// escapes.
 func largeValue() string {
 	const line = "an order of 3 items, \"express\", for the usual customer at the usual place\n"
 	return strings.Repeat(line, largeBytes/len(line)+1)[:largeBytes]
@@ -149,7 +150,8 @@ func largeValue() string {
 const largeBytes = 64 << 10
 
 // crowd makes clients repeat do for some time, and returns how long each call took. A client
-// finishes the call that it has started. do gets the numbers of the client and of the repetition.
+// finishes the call that it has started. do gets the number of the client and the number of the
+// repetition.
 func crowd(name string, clients int, d time.Duration, do func(client, i int, name string) error) ([]time.Duration, error) {
 	end := time.Now().Add(d)
 	var (
@@ -209,7 +211,7 @@ func (j Job) fanOut(ctx context.Context, open Opener, r *Result) error {
 	return errors.Join(err, perr, system.Close())
 }
 
-// quantile sorts times and returns the one at q of the way from the shortest to the longest.
+// quantile sorts times and returns a quantile, such as the median for q = 0.5.
 func quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {
 		return 0

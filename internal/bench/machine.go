@@ -29,11 +29,11 @@ func describeMachine() string {
 	return strings.Join(parts, ", ")
 }
 
-// noisy is the share of the processor time that other programs may use before results in
-// milliseconds are unreliable.
+// noisy is a share of the processor time. If other programs use more, results in milliseconds are
+// unreliable.
 const noisy = 0.15
 
-// awaitQuiet waits until other programs use little of the machine, up to a limit.
+// awaitQuiet waits until other programs use little of the machine, at most for the time most.
 func awaitQuiet(ctx context.Context, most time.Duration) {
 	const sample = 500 * time.Millisecond
 	for end := time.Now().Add(most); time.Now().Before(end) && ctx.Err() == nil; {

@@ -173,7 +173,8 @@ func (s *Store) payload(p *page, r *Report) {
 	}
 }
 
-// timers writes how late workflows continue that sleep until almost the same moment.
+// timers writes the results of Timers: many workflows sleep until almost the same moment, and
+// continue late.
 func (s *Store) timers(p *page, r *Report) {
 	systems := s.systems(r, Timers)
 	if len(systems) == 0 {
@@ -205,7 +206,7 @@ func cpuCell(system string, cell func(func(Result) float64) string, scale func(f
 	return strings.Join(texts, " + ")
 }
 
-// same leaves a figure as it is.
+// same returns a figure without scaling it.
 func same(figure func(Result) float64) func(Result) float64 { return figure }
 
 // one writes the measurements of single workflows.

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// meter measures what this process and its database use. Open it before the system under test, and
-// close it afterwards.
+// meter measures how much processor time, memory and disk this process and its database use. Open
+// the meter before the system under test, and close it after the system.
 type meter struct {
 	place      Place
 	conn       *pgx.Conn // nil for SQLite
@@ -92,8 +92,8 @@ func (m *meter) lifeFlushes(ctx context.Context) (int64, error) {
 	return n - m.flushes, err
 }
 
-// lifeRows returns the number of rows written since the database was created. It is exact under the
-// same condition.
+// lifeRows returns the number of rows written since the database was created. It is also exact only
+// after the system under test is closed.
 func (m *meter) lifeRows(ctx context.Context) (n int64, err error) {
 	if m.conn == nil {
 		return 0, nil

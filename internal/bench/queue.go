@@ -10,12 +10,12 @@ import (
 
 // Queue is a system that executes tasks from a queue. Many goroutines may call its methods.
 type Queue interface {
-	// SubmitMany submits n tasks with numbers from first on, in one call. They are durable when it
-	// returns.
+	// SubmitMany submits n tasks with numbers from first on, in one call. The tasks are durable
+	// when SubmitMany returns.
 	SubmitMany(ctx context.Context, first, n int) error
-	// Submit submits one task. It is durable when it returns.
+	// Submit submits one task. The task is durable when Submit returns.
 	Submit(ctx context.Context, task int) error
-	// Open returns how many submitted tasks the store does not record as completed.
+	// Open returns how many submitted tasks the store does not yet record as completed.
 	Open(ctx context.Context) (int, error)
 	// Close releases everything.
 	Close() error
@@ -24,7 +24,7 @@ type Queue interface {
 // QueueOptions are the options for opening a queue.
 type QueueOptions struct {
 	Slots int            // for tasks; 0 for a process that only submits
-	Limit int            // how many of them run at once in all processes together; 0 for no limit
+	Limit int            // how many tasks run at a time in all processes together; 0 for no limit
 	Body  func(task int) // each task calls it with its number and does nothing else
 }
 
@@ -33,12 +33,12 @@ type QueueOpener func(ctx context.Context, place Place, o QueueOptions) (Queue, 
 
 const (
 	slots      = 64                    // of Tasks, Limited and Pickup
-	atOnce     = 40                    // tasks that may run at once in Limited
-	bulk       = 5000                  // tasks that are handed in at once
-	warmTasks  = 5000                  // before anything is measured
-	warmPickup = 20                    // the same
+	atOnce     = 40                    // tasks that may run at a time in Limited
+	bulk       = 5000                  // tasks per call of SubmitMany
+	warmTasks  = 5000                  // tasks before the measurement
+	warmPickup = 20                    // the same for Pickup
 	pickupGap  = 50 * time.Millisecond // between two tasks of Pickup
-	// pause between two checks whether all tasks are recorded as completed
+	// look is the pause between two checks whether all tasks are recorded as completed.
 	look = 5 * time.Millisecond
 )
 

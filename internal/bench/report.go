@@ -36,7 +36,7 @@ type Round struct {
 	Result
 }
 
-// note records an error and reports whether there was none.
+// note records err if it is not nil. It returns true if err is nil.
 func (s *Store) note(err error) bool {
 	if err != nil {
 		s.Errors = append(s.Errors, err.Error())
@@ -63,8 +63,8 @@ func (s *Store) median(system string, w Workload, figure func(Result) float64) (
 	return median(values)
 }
 
-// ratio returns the median over the rounds of our figure divided by the figure of a peer in the
-// same round.
+// ratio divides our figure by the figure of a peer in the same round, and returns the median over
+// the rounds.
 func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, ours := range s.of(Perdure, w) {
@@ -77,7 +77,8 @@ func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ f
 	return median(values)
 }
 
-// beyond returns the median over the rounds of the figure of a peer minus ours in the same round.
+// beyond subtracts our figure from the figure of a peer in the same round, and returns the median
+// over the rounds.
 func (s *Store) beyond(peer string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, ours := range s.of(Perdure, w) {
@@ -90,8 +91,8 @@ func (s *Store) beyond(peer string, w Workload, figure func(Result) float64) (_ 
 	return median(values)
 }
 
-// kept returns the result of a system in one workload divided by its result in another, both in the
-// same round.
+// kept divides the figure of a system in workload w by its figure in workload of in the same round,
+// and returns the median over the rounds.
 func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, x := range s.of(system, w) {
@@ -124,8 +125,8 @@ func median(values []float64) (_ float64, ok bool) {
 
 // The figures of a result.
 
-// steps of the workflow of Throughput and Latency, and the rows that it writes: its start, its
-// steps and its end.
+// steps is the number of steps of a workflow of Throughput and Latency. workflowRows is the number
+// of rows that it writes: its start, its steps and its end.
 const steps, workflowRows = 3, steps + 2
 
 func rate(r Result) float64      { return float64(r.Operations) / r.Elapsed.Seconds() }

@@ -16,18 +16,20 @@ const Perdure = "perdure"
 // Options select what to measure. Places is required.
 type Options struct {
 	Places []Provider
-	// further systems by name; the child processes must know them too. They take part in the
-	// workloads that compare.
+	// Peers are further systems by name, which take part in the workloads that compare. The child
+	// processes must know them too.
 	Peers     map[string]Peer
 	Workloads []Workload    // all when nil
 	Rounds    int           // how often each system runs each workload that compares; 3 when 0
-	Duration  time.Duration // of one measurement in which clients repeat something; 3 s when 0
-	Clients   int           // that do so; 64 when 0
+	Duration  time.Duration // of a measurement in which clients repeat an operation; 3 s when 0
+	Clients   int           // clients of such a measurement; 64 when 0
 	Sleepers  int           // 100,000 when 0
 	Tasks     int           // 50,000 when 0
-	// the longest wait before each measurement until other programs leave the machine idle
+	// Wait is the longest time that each measurement waits until other programs use little of the
+	// machine.
 	Wait time.Duration
-	// directory for profiles of Perdure in the workloads that compare, except recovery, or ""
+	// Profile is a directory for profiles of Perdure, or "". Profiles exist for the workloads that
+	// compare, except recovery.
 	Profile  string
 	Command  []string          // starts a child; this executable without arguments when nil
 	Progress func(line string) // receives one line per measurement; may be nil
@@ -106,7 +108,7 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 	s.note(o.limits(ctx, p, s))
 	for _, w := range o.Workloads {
 		rounds, systems := o.Rounds, []string{Perdure}
-		if w == History || w == Open { // about Perdure alone, and within one run
+		if w == History || w == Open { // only Perdure, and one run has all points
 			rounds = 1
 		} else {
 			systems = append(systems, o.taking(w)...)

@@ -21,7 +21,7 @@ const warmUp = 3000
 const longChain, crashAt = 2000, 1900
 
 // pace measures a chain. Its body makes a bare commit between any two steps, and records how long
-// both took.
+// the step and the commit took.
 type pace struct {
 	ctx         context.Context
 	bare        bare
@@ -56,7 +56,7 @@ func (p *pace) chain(system System, key string, n int) error {
 	return nil
 }
 
-// openPace opens a system and a committer next to it.
+// openPace opens a system, and a bare committer next to it.
 func openPace(ctx context.Context, place Place, open Opener) (_ *pace, _ System, done func() error, err error) {
 	committer, err := openBare(ctx, place)
 	if err != nil {
@@ -164,7 +164,7 @@ func (j Job) open(ctx context.Context, open Opener, r *Result) error {
 	return errors.Join(err, done())
 }
 
-// sleepers starts executions from the one with number first up to n.
+// sleepers starts the sleeping executions with the numbers from first to n-1.
 func sleepers(ctx context.Context, system System, first, n int, d time.Duration) error {
 	const clients = 256
 	var (
@@ -217,7 +217,7 @@ func (j Job) crash(ctx context.Context, open Opener, _ *Result) error {
 	return errors.Join(system.Chain(ctx, "crash", longChain), errors.New("the process survived"))
 }
 
-// recovery continues where crash died.
+// recovery continues the chain in which crash killed its process.
 func (j Job) recovery(ctx context.Context, open Opener, r *Result) error {
 	var ran atomic.Int64
 	var first time.Duration

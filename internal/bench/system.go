@@ -43,10 +43,10 @@ type Carrier interface {
 	Carry(ctx context.Context, key, value string) error
 }
 
-// Alarm is a system that tells when sleeping workflows continue.
+// Alarm is a system that reports when sleeping workflows continue.
 type Alarm interface {
-	// SleepMany starts workflows that sleep until a time each. Each calls woken with its number
-	// when it continues.
+	// SleepMany starts one workflow for each time, which sleeps until that time. A workflow that
+	// continues calls woken with its number.
 	SleepMany(ctx context.Context, until []time.Time, woken func(int)) error
 }
 
@@ -67,11 +67,11 @@ type Peer struct {
 	Entities  bool        // its systems are Callers and Movers
 	Values    bool        // its systems are Carriers and Alarms
 
-	// Only are the workloads that it takes part in; nil for all that it can.
+	// Only are the workloads that the system takes part in; nil means all that it can run.
 	Only []Workload
 
-	// Commands start its children on some kinds of store, if they need a program that is linked
-	// with another version. That program also calls Child.
+	// Commands start the child processes of the system on some kinds of store, if these need a
+	// program that is linked with another version of the system. That program also calls Child.
 	Commands map[Kind][]string
 }
 

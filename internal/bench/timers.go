@@ -14,7 +14,8 @@ const (
 	alarmsWarm = 500                    // workflows that show how long starts take
 )
 
-// timers measures how late workflows continue that sleep until almost the same moment.
+// timers lets many workflows sleep until almost the same moment, and measures how late they
+// continue.
 func (j Job) timers(ctx context.Context, open Opener, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {

@@ -10,19 +10,21 @@ import (
 	"time"
 )
 
-// Usage is what a measurement used.
+// Usage is how much processor time, memory and disk a measurement used.
 type Usage struct {
 	Process  time.Duration // processor time of the process of the system, clients included
 	Database time.Duration // processor time of the PostgreSQL server and all its backends
 	Server   time.Duration // processor time of our server, if it is a separate process
 	Worker   time.Duration // processor time of our worker, if it is a separate process
-	// bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
+	// Written is the bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to
+	// files (SQLite).
 	Written int64
-	// per workflow or task: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
+	// Flushes is, per workflow or task, the flushes of the write-ahead log (PostgreSQL) or the
+	// commits (SQLite).
 	Flushes float64
 	Rows    float64 // per task: rows inserted, updated or deleted (PostgreSQL)
 	Allocs  int64   // allocations of the process on the Go heap
-	Bytes   int64   // bytes of those
+	Bytes   int64   // bytes of these allocations
 	RSS     int64   // resident memory of the process in bytes, at the end
 	Others  float64 // share of the machine's processor time that other programs used
 }
@@ -55,7 +57,8 @@ func databaseCPU(postmaster int) time.Duration {
 
 // processTimes returns the processor time of a process and of its ended children, and its parent.
 // All are zero if the process does not exist. The first value is exact if the kernel counts
-// nanoseconds: the rounding of ticks of many backends would add up to a large error.
+// nanoseconds. Ticks would be rounded for each of many backends, which would add up to a large
+// error.
 func processTimes(pid int) (own, ended time.Duration, parent int) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")
@@ -97,7 +100,7 @@ func threadsCPU(pid int) (sum time.Duration) {
 	return sum
 }
 
-// postmasterOf returns the parent of a backend, if it is a PostgreSQL server on this machine.
+// postmasterOf returns the parent process of a backend, if the backend runs on this machine.
 func postmasterOf(backend int) int {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(backend) + "/comm")
 	if err != nil || !strings.HasPrefix(string(name), "postgres") {

@@ -2,8 +2,8 @@ package mutants
 
 func cliTest(run string) [][]string { return [][]string{{"./internal/cli", "-run", run}} }
 
-// commands are bugs in how the command line completes an id. With such a bug it acts on another
-// execution.
+// commands are bugs in how the command line completes an id. With such a bug a command acts on the
+// wrong execution.
 var commands = []mutant{
 	{
 		name:  "a prefix of a key that a user chose names an execution",

@@ -18,7 +18,7 @@ import (
 )
 
 // TestMutantsCompile checks the types of every mutant. A mutant that does not compile proves
-// nothing, and `make mutants` would find out after hours.
+// nothing, and `make mutants` would report it only after hours.
 func TestMutantsCompile(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(root)
@@ -59,8 +59,8 @@ func TestMutantsCompile(t *testing.T) {
 type checker struct {
 	fset     *token.FileSet
 	imports  types.Importer
-	packages map[string]*packages.Package // by their files
-	files    map[string]*ast.File         // unchanged ones
+	packages map[string]*packages.Package // by the names of their files
+	files    map[string]*ast.File         // parsed files without a change, by name
 }
 
 // check checks the package of a file with another text of the file.

@@ -2,8 +2,8 @@ package mutants
 
 func remoteTest(run string) [][]string { return [][]string{{"./internal/remote", "-run", run}} }
 
-// connections are bugs of the native protocol: a change that is made twice or lost, a tenant or a
-// credential that does not count, rows that are removed before they are saved.
+// connections are bugs of the native protocol: a change takes effect twice or gets lost, the server
+// ignores a tenant or a credential, or rows are removed before they are saved.
 var connections = []mutant{
 	{
 		name:  "a run may end with a status that is not an end",

@@ -1,6 +1,6 @@
 package mutants
 
-// damaged are bugs in how rows that cannot be read are set aside.
+// damaged are bugs in how the engine sets aside rows that it cannot read.
 var damaged = []mutant{
 	{
 		name:  "an unreadable message holds back the messages behind it",

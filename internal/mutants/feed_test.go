@@ -2,8 +2,8 @@ package mutants
 
 func feedTest(run string) [][]string { return [][]string{{"./internal/engine/feed", "-run", run}} }
 
-// watched are bugs of the feed: changes that a watcher misses without being told, or should not
-// see.
+// watched are bugs of the feed: a watcher misses changes without a notice, or sees changes that it
+// should not see.
 var watched = []mutant{
 	{
 		name:  "a watch that begins during a commit misses its changes",

@@ -1,12 +1,12 @@
 package mutants
 
-// predecessor runs the test that opens an SQLite file after the process before was killed.
+// predecessor runs the test that opens an SQLite file after the previous process was killed.
 var predecessor = []string{"./internal/e2e", "-run", "TestSQLiteDoesNotWaitForADeadPredecessor$"}
 
 // powerCut runs the test that cuts the power while a store writes.
 var powerCut = []string{"./internal/store/sqlite", "-run", "TestPowerCut$"}
 
-// hostTest is a test of the proof that a process is gone.
+// hostTest runs a test of the proof that a process is gone.
 func hostTest(run string) []string { return []string{"./internal/cluster/host", "-run", run} }
 
 // files are bugs in the SQLite adapter and in the proof that a process is gone.

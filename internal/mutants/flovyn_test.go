@@ -1,6 +1,6 @@
 package mutants
 
-// flovynDoor are bugs in the door for Flovyn clients.
+// flovynDoor are bugs in the API for Flovyn clients.
 var flovynDoor = []mutant{
 	{
 		name:  "what arrives while a worker has the run wakes nobody",

@@ -1,6 +1,7 @@
 package mutants
 
-// hard runs simulations with lasting faults of one kind; see hardships in package sim.
+// hard runs simulations with lasting faults of one kind; see the hardships in the features of
+// internal/sim/scenario.
 func hard(remainder string) []string {
 	return []string{"./internal/sim", "-run", "TestSeeds$", "-seed=" + remainder, "-step=11", "-seeds=250", "-failures=1"}
 }

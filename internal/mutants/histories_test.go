@@ -8,8 +8,7 @@ var list = slices.Concat(
 	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale, slots, singletons, links, delayedCalls, placement, passing,
 )
 
-// histories are bugs of what is done with histories, of pinned runs, and of what workflows send
-// each other.
+// histories are bugs in operations on histories, in pinned runs, and in messages between workflows.
 var histories = []mutant{
 	{
 		name:  "a run that waits for its version is forgotten",

@@ -3,8 +3,8 @@ package mutants
 // mutant is a bug and the tests that must notice it.
 type mutant struct {
 	name string
-	// file, relative to the module, in which the test replaces old by new. The file must contain
-	// old exactly once.
+	// file is the path, relative to the module, of the file in which the test replaces old by new.
+	// The file must contain old exactly once.
 	file     string
 	old, new string
 	// tests are the arguments of go test; at least one run must fail.
@@ -327,7 +327,7 @@ var common = []mutant{
 		tests: [][]string{{".", "-run", "TestRetryPolicy$"}},
 	},
 
-	// Bugs that the simulator found in earlier versions of the lane and its neighbours. The
+	// Bugs that the simulator found in earlier versions of the lane and the code around it. The
 	// tests must still find them.
 	{
 		name:  "the same request twice in one batch",

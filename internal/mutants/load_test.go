@@ -1,6 +1,7 @@
 package mutants
 
-// load are bugs under many bytes, or while a part of the store is slow or fails.
+// load are bugs that show under large amounts of data, or while a part of the store is slow or
+// fails.
 var load = []mutant{
 	{
 		name:  "a batch has any number of bytes",

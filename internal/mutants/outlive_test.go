@@ -7,7 +7,7 @@ var (
 	closingTest = []string{"./internal/remote", "-run", "TestNewsAtTheEndOfARun$|TestEndedRunsLeaveTheWorker$"}
 )
 
-// outlive are bugs in what keeps work going while a server restarts.
+// outlive are bugs in the code that lets work continue while a server restarts.
 var outlive = []mutant{
 	{
 		name:  "a kept attempt has no number",

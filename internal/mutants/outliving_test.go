@@ -65,7 +65,7 @@ var stale = []mutant{
 	},
 }
 
-// outliving are bugs in what a server keeps for the workers of the last owner.
+// outliving are bugs in how a server keeps runs and calls for the workers of the last owner.
 var outliving = []mutant{
 	{
 		name:  "a run is not kept for the worker that held it",

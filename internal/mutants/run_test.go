@@ -68,7 +68,8 @@ func (m *mutant) mustBeNoticed(t *testing.T, sound *soundTests, args []string) {
 		t.Fatalf("go test %s fails without any mutant:\n%s", name, without.out)
 	}
 
-	// Tests that never end with a mutant have noticed it. Do not let them use a core for long.
+	// If tests never end with a mutant, they have noticed it. The limit keeps them from using a
+	// core for long.
 	began := time.Now()
 	limit := max(time.Minute, 3*without.took)
 	out, failed := m.run(t, sound.dir, append([]string{"-timeout", limit.String()}, args...))
@@ -82,8 +83,8 @@ func (m *mutant) mustBeNoticed(t *testing.T, sound *soundTests, args []string) {
 	}
 }
 
-// soundTests runs each set of tests once without a mutant: a test that always fails notices
-// nothing.
+// soundTests runs each set of tests once without a mutant, because a test that always fails would
+// seem to notice every mutant.
 type soundTests struct {
 	dir  string
 	mu   sync.Mutex
@@ -141,7 +142,7 @@ func test(t *testing.T, dir string, args []string) (out string, failed bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off"}, args...)...)
 	cmd.Dir = dir
-	// the failure of a mutant needs no file to repeat it
+	// do not write files for repeating a failure: the failure is the mutant's
 	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	text, err := cmd.CombinedOutput()
 	return string(text), err != nil

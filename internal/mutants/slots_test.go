@@ -1,6 +1,6 @@
 package mutants
 
-// slotted runs simulations in which workers take only so much at a time.
+// slotted runs simulations in which workers take a limited number of runs or calls at a time.
 var slotted = []string{"./internal/sim", "-run", "TestSeeds$", "-features=slots", "-seeds=1500", "-failures=1"}
 
 // slots are bugs in how many runs and calls workers get at a time.

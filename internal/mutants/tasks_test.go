@@ -6,8 +6,8 @@ func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/la
 // lends runs simulations in which nodes lend each other slots.
 var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6", "-seeds=300", "-failures=1"}
 
-// tasks are bugs of queues: which worker gets which task and when, and what happens after a failure
-// in between.
+// tasks are bugs of queues: which worker gets which task and when, and what happens after a
+// failure.
 var tasks = []mutant{
 	{
 		name:  "an operator cannot remove a dead task that cannot be read",
