@@ -46,8 +46,9 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	}
 }
 
-// Every kind of event is recorded at least once. A kind that is not could be broken without notice.
-// Workflows of this SDK take no notes; a golden test of package model has the encoding of a note.
+// At least one recorded history has each kind of event. A kind that is not recorded could break
+// without any test failing. The kind noted is exempt, because workflows of this SDK do not write
+// notes; a golden test of package model has the encoding of a note.
 func TestEveryKindIsRecorded(t *testing.T) {
 	t.Parallel()
 	seen := map[model.EventKind]bool{model.EventStarted: true, model.EventClosed: true, model.EventNoted: true}
@@ -86,7 +87,7 @@ func TestRecordedHistoriesStay(t *testing.T) {
 	}
 }
 
-// The replay notices changes that break recorded runs.
+// The replay fails if a change of the code or of a history breaks recorded runs.
 func TestReplayNoticesChanges(t *testing.T) {
 	t.Parallel()
 	all := recordedHistories(t)
@@ -117,7 +118,7 @@ func TestReplayNoticesChanges(t *testing.T) {
 	}
 }
 
-// without returns a history without the events of a kind; later events move up.
+// without returns a history without the events of a kind. It renumbers later events.
 func without(text, kind string) string {
 	h, err := history.Read(strings.NewReader(text))
 	if err != nil {

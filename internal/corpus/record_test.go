@@ -19,10 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "record the histories that are missing")
 
-// generation is the one that is recorded now.
+// generation is the generation to which TestRecord writes.
 const generation = "v1"
 
-// fragile says whether a step of repaired fails.
+// fragile says whether a step of the workflow repaired fails.
 var fragile atomic.Bool
 
 // recorder drives workflows and writes their histories.

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// drawn is everything that must be equal on replay. As the input of an activity it is part of the
+// drawn has values that must be equal on replay. It is the input of an activity, and so part of the
 // identity of the step.
 type drawn struct {
 	Now    int64
@@ -83,7 +83,7 @@ var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (s
 	return fmt.Sprint(first, hopeless, twos, last), err
 })
 
-// timers: sleeps, deadlines, and withdrawn ones.
+// timers: sleeps, deadlines, and withdrawn timers.
 var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	if err := ctx.Sleep(2 * time.Millisecond); err != nil {
 		return "", err
@@ -108,7 +108,7 @@ var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) 
 	return fmt.Sprint(late, winner, done), err
 })
 
-// messages: signals in every way of taking them, and promises.
+// messages: signals, received in every possible way, and promises.
 var messages = perdure.NewWorkflow("messages", func(ctx perdure.WorkflowCtx, n int) (string, error) {
 	var got []string
 	for range n {
@@ -171,7 +171,7 @@ var family = perdure.NewWorkflow("family", func(ctx perdure.WorkflowCtx, key str
 	return fmt.Sprint(one, failed, said, watched, late, polled.Status), err
 })
 
-// leaf returns its name, fails, or waits for a word.
+// leaf returns its name, fails, or waits for a signal.
 var leaf = perdure.NewWorkflow("leaf", func(ctx perdure.WorkflowCtx, name string) (string, error) {
 	switch name {
 	case "fail":
@@ -182,7 +182,7 @@ var leaf = perdure.NewWorkflow("leaf", func(ctx perdure.WorkflowCtx, name string
 	return do(ctx, name)
 })
 
-// canceled: cleans up when it is cancelled.
+// canceled: cleanup when an execution is cancelled.
 var canceled = perdure.NewWorkflow("canceled", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	ctx.OnFailure(func(ctx perdure.WorkflowCtx) error {
 		_, err := do(ctx, "undo")
@@ -203,7 +203,7 @@ var versions = perdure.NewWorkflow("versions", func(ctx perdure.WorkflowCtx, _ i
 	return do(ctx, "receipt")
 })
 
-// relay: continues as new with signals that were not taken.
+// relay: an execution that continues as new with signals that its code has not received.
 var relay = perdure.DeclareWorkflow[int, string]("relay")
 
 func runRelay(ctx perdure.WorkflowCtx, left int) (string, error) {
@@ -217,7 +217,8 @@ func runRelay(ctx perdure.WorkflowCtx, left int) (string, error) {
 	return "", relay.ContinueAsNew(left - 1)
 }
 
-// repaired fails until it is retried with a word, or its failing step is edited.
+// repaired fails while fragile is set. The recorder forks it with an edited result of the failing
+// step, and retries and resets it after it has cleared fragile.
 var repaired = perdure.NewWorkflow("repaired", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	before, err := record.Run(ctx, draw(ctx))
 	if err != nil {
@@ -290,7 +291,7 @@ func runShop(ctx perdure.WorkflowCtx, round int) (string, error) {
 	return fmt.Sprint(sum, heard, missing != nil, len(word.Drain(ctx))), nil
 }
 
-// till is a machine that charges, waits for a word, and gives up after a while.
+// till is a machine that charges, waits for a signal, and gives up after a while.
 type till struct{ perdure.Events }
 
 var tills = perdure.NewMachine[int, string]("till", func(int) *till { return &till{} })

@@ -25,16 +25,16 @@ import (
 type Calls struct {
 	Conn    grpc.ClientConnInterface
 	Methods []protoreflect.MethodDescriptor
-	// Wait is when the client of a call leaves: some calls wait for work.
+	// Wait is after what time the client of a call leaves, because some calls wait for work.
 	Wait time.Duration
-	// Words are texts of fields, such as ids of things that exist.
+	// Words are texts for fields, such as ids that exist on the server.
 	Words []string
-	// Unserved are methods whose answer is UNIMPLEMENTED, by their full name.
+	// Unserved are the full names of methods that the server answers with UNIMPLEMENTED.
 	Unserved []string
 }
 
 // Round calls every method with random bytes, with a random message, and with that message after it
-// was damaged. It reports answers that are the fault of the server.
+// was damaged. It fails the test if an answer shows a mistake of the server.
 func (c *Calls) Round(ctx context.Context, t *testing.T, seed uint64, raw []byte) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -85,7 +85,7 @@ func (c *Calls) try(ctx context.Context, t *testing.T, m protoreflect.MethodDesc
 	case codes.Unknown, codes.DataLoss:
 		t.Errorf("%s with %.100x: %v", name, raw, err)
 	case codes.Internal:
-		// gRPC itself says so of a message that it cannot read.
+		// gRPC itself returns this code for a message that it cannot read.
 		if !strings.Contains(err.Error(), "unmarshalling request") && !strings.Contains(err.Error(), "failed to unmarshal") {
 			t.Errorf("%s with %.100x: %v", name, raw, err)
 		}
@@ -110,7 +110,7 @@ func (c *Calls) call(ctx context.Context, name string, raw []byte) error {
 	}
 }
 
-// Kept is how much memory is in use.
+// Kept returns how many bytes of memory are in use.
 func Kept() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -136,5 +136,5 @@ func (Bytes) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Name is that of the usual codec, so that the server uses its own.
+// Name returns the name of the usual codec, so that the server uses that codec.
 func (Bytes) Name() string { return "proto" }

@@ -1,3 +1,4 @@
-// Package malformed makes gRPC calls that no client makes: bytes that are no message, messages of
-// extreme values, and messages that were damaged on the way. Tests of every door use it.
+// Package malformed makes gRPC calls that no client makes: with bytes that are not a message, with
+// messages of extreme values, and with messages that were damaged on the way. The tests of every
+// gRPC API use it.
 package malformed

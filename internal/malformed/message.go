@@ -8,13 +8,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Numbers and Words are values that handlers may trip over.
+// Numbers and Words are values that may cause errors in handlers.
 var (
 	Numbers = []int64{0, 1, -1, 2, 99, 1 << 31, -1 << 31, 1 << 62, -1 << 63, 1<<63 - 1}
 	Words   = []string{"", "x", "order", "\x00", "\x1f", strings.Repeat("ä", 5000), "../..", "run_0", "'", "default"}
 )
 
-// Scalar returns a value for a field that is no message.
+// Scalar returns a value for a field that is not a message.
 type Scalar func(protoreflect.FieldDescriptor) protoreflect.Value
 
 // Methods returns the methods of all services of some files.
@@ -32,13 +32,13 @@ func Methods(files ...protoreflect.FileDescriptor) []protoreflect.MethodDescript
 	return methods
 }
 
-// Fill sets every field of a message, and of the messages in it down to a depth. Of fields that
-// exclude each other it sets the one that pick chooses out of n.
+// Fill sets every field of a message, and of the messages in it down to a depth. Of the n fields of
+// a oneof it sets only the field that pick chooses.
 func Fill(m protoreflect.Message, depth int, pick func(n int) int, scalar Scalar) {
 	filler{pick, scalar}.fill(m, depth)
 }
 
-// filler is how messages are filled.
+// filler says how to fill messages.
 type filler struct {
 	pick   func(n int) int
 	scalar Scalar
@@ -81,8 +81,8 @@ func (l filler) set(m protoreflect.Message, f protoreflect.FieldDescriptor, dept
 	}
 }
 
-// Values returns values of every type: the number, the text or the bytes. Enums are unknown, and
-// numbers with a point are not numbers.
+// Values returns a Scalar that uses the number, the text or the bytes for a field, according to its
+// type. Enums get an unknown value, and floating-point fields get NaN.
 func Values(number int64, text string, raw []byte) Scalar {
 	return func(f protoreflect.FieldDescriptor) protoreflect.Value {
 		switch f.Kind() {
@@ -110,10 +110,10 @@ func Values(number int64, text string, raw []byte) Scalar {
 	}
 }
 
-// Last picks the last one.
+// Last picks the last of n fields.
 func Last(n int) int { return n - 1 }
 
-// Mutate returns some bytes, based on the given ones.
+// Mutate returns a randomly changed copy of some bytes.
 func Mutate(r *rand.Rand, raw []byte) []byte {
 	out := append([]byte(nil), raw[:min(len(raw), 4096)]...)
 	for range r.IntN(20) {

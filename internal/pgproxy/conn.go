@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// conn is one client's connection and its counterpart to the server.
+// conn is the connection of one client to the proxy, with the proxy's connection to the server.
 type conn struct {
 	proxy  *Proxy
 	number int
 	client *net.TCPConn
-	// ends with the connection; a type that stands for a task may hold a context (STYLE)
+	// ctx ends with the connection. A type may hold a context if it represents a unit of work, as
+	// conn does.
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all its goroutines and sockets are gone
@@ -28,14 +29,15 @@ type conn struct {
 	mu        sync.Mutex
 	server    *net.TCPConn
 	exchanges []*exchange // exchanges that the server still has to answer, in order
-	// status of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
+	// status is the status of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in
+	// a failed transaction block
 	status byte
 	muted  bool   // the client is gone or must get no further bytes
 	key    []byte // the key with which the client may cancel a query
 	struck bool   // a fault has cut the client off from its session
 }
 
-// exchange is a request in flight, or the startup of the connection.
+// exchange is a request in flight, or the startup of a connection, until the server has answered.
 type exchange struct {
 	trigger *Trigger // nil: no fault
 	reply   Reply
@@ -146,9 +148,9 @@ func (c *conn) dial() bool {
 }
 
 // forwardCancel passes on a request to cancel a query. The server closes the connection when it has
-// seen it. The proxy drops a request for a session that a fault has taken from its client. Drivers
-// send such a request when their connection breaks, and a test with an orphan that is sometimes
-// cancelled would prove nothing.
+// seen the request. If a fault has cut the client off from the session, the proxy drops the
+// request: drivers send such a request when their connection breaks, and a test with an orphan that
+// is sometimes cancelled would prove nothing.
 func (c *conn) forwardCancel(message []byte) {
 	if c.proxy.unreachable(message[8:]) || !c.dial() {
 		return
@@ -159,7 +161,7 @@ func (c *conn) forwardCancel(message []byte) {
 	// The answer is the end of the connection, and the client waits for it.
 	_, _ = c.server.Read(make([]byte, 1))
 	if c.proxy.pass(c.ctx, ToClient) == nil {
-		// an orderly end; a reset would tell the client that its request was lost
+		// End in good order, because a reset would tell the client that its request was lost.
 		_ = c.client.Close()
 	}
 }
@@ -203,8 +205,9 @@ func (c *conn) request(s *session, kind Kind, at int) error {
 	return c.strike(struck, s.buf)
 }
 
-// begin notes that a request is in flight. It returns the exchange if a rule strikes it, or else
-// the delay of its commit. It does both in one step, so that no answer can arrive in between.
+// begin notes that a request is in flight. If a rule strikes the request, it returns the exchange.
+// If not, it returns the delay of the commit. Both happen under one lock, so that no answer can
+// arrive between the two steps.
 func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange, slow time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,12 +221,12 @@ func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange
 		c.exchanges = append(c.exchanges, &exchange{})
 	}
 	if len(c.exchanges) == 0 {
-		return r, nil, 0 // the end of a COPY that has failed and was answered
+		return r, nil, 0 // the end of a COPY that failed and that the server has answered
 	}
 
 	e := c.exchanges[len(c.exchanges)-1]
 	if e.trigger != nil {
-		return r, nil, 0 // the end of a COPY whose beginning was struck
+		return r, nil, 0 // the end of a COPY whose start was struck
 	}
 	if e.trigger, slow = c.proxy.catch(r); e.trigger != nil {
 		return r, e, 0
@@ -344,8 +347,8 @@ func (c *conn) pumpToClient() error {
 	}
 }
 
-// answer notes a message of the server. It reports whether the client must not see it, and returns
-// the exchange that it ends if that has a trigger.
+// answer notes a message of the server. It reports whether to hide the message from the client. If
+// the message ends an exchange that has a trigger, it also returns that exchange.
 func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -410,7 +413,7 @@ func (c *conn) noteReached(e *exchange) {
 	e.reply.Reached = true
 }
 
-// abandon finishes the triggers without an answer, after both pumps have ended.
+// abandon runs after both pumps have ended. It finishes the triggers whose requests got no answer.
 func (c *conn) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -422,7 +425,7 @@ func (c *conn) abandon() {
 	c.exchanges = nil
 }
 
-// endAfter ends the other side in the same way in which one side has ended.
+// endAfter runs when one side has ended, and ends the other side in the same way.
 func (c *conn) endAfter(direction Direction, err error) {
 	if errors.Is(err, errStruck) {
 		c.cancel()
@@ -466,8 +469,8 @@ func (c *conn) write(message []byte) error {
 	return nil
 }
 
-// writeHeld writes to the server, with a pause before the offset holdAt: until the channel is
-// closed, or for d without one.
+// writeHeld writes to the server, with a pause before the offset holdAt. The pause lasts until the
+// channel is closed, or for d if the channel is nil.
 func (c *conn) writeHeld(message []byte, holdAt int, d time.Duration, until <-chan struct{}) error {
 	if d > 0 || until != nil {
 		if err := c.write(message[:holdAt]); err != nil {

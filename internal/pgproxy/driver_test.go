@@ -13,13 +13,13 @@ import (
 )
 
 // The tests of this file record what the driver reports when the reply to a commit is lost. They
-// are the reason for our rules: writes go only through native pgx, and the code never asks
-// SafeToRetry after it has handed over a statement. When an update of pgx makes one of them fail,
-// the driver has changed. Read what it does now, and then change the test. Change the rule only if
-// all of these tests allow it.
+// are the reason for two rules: writes go only through native pgx, and the code never calls
+// SafeToRetry after it has handed over a statement. If one of these tests fails after an update of
+// pgx, the driver has changed. In that case, find out what the driver does now, and change the
+// test. Change a rule only if all of these tests allow it.
 
-// TestDriverCallsALostCommitSafeToRetry: pgx 5.9.0 to 5.11.0 report that nothing was sent, although
-// the row is committed.
+// TestDriverCallsALostCommitSafeToRetry shows that pgx 5.9.0 to 5.11.0 report that nothing was
+// sent, although the row is committed.
 func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -44,8 +44,8 @@ func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	}
 }
 
-// TestDriverErrorOfALostBatchLeavesTheOutcomeOpen tests how we commit ourselves. The error must not
-// look like an answer.
+// TestDriverErrorOfALostBatchLeavesTheOutcomeOpen tests the way in which our store commits. The
+// error must not look like an answer of the server.
 func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -67,8 +67,8 @@ func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	}
 }
 
-// TestDriverRepeatsAWriteThroughDatabaseSQL: through database/sql, the same versions execute a
-// statement without arguments twice, and report success.
+// TestDriverRepeatsAWriteThroughDatabaseSQL shows that, through database/sql, the same versions
+// execute a statement without arguments twice, and report success.
 func TestDriverRepeatsAWriteThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

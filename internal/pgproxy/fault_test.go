@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 type stage struct {
 	proxy  *pgproxy.Proxy
 	url    string    // through the proxy
-	server string    // past it
-	direct *pgx.Conn // past it
+	server string    // without the proxy
+	direct *pgx.Conn // without the proxy
 }
 
 func setup(t *testing.T) *stage {
@@ -31,7 +31,7 @@ func setup(t *testing.T) *stage {
 	return setupIn(t, pgtest.URL(t), "main")
 }
 
-// setupIn creates a stage in a schema, because a database takes ten times as long.
+// setupIn creates a stage in a schema, because creating a database takes ten times as long.
 func setupIn(t *testing.T, database, schema string) *stage {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -50,7 +50,7 @@ func setupIn(t *testing.T, database, schema string) *stage {
 	return s
 }
 
-// connect opens a connection that is closed with the test.
+// connect opens a connection that is closed at the end of the test.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -72,13 +72,13 @@ func (s *stage) exec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
 	}
 }
 
-// has reports, past the proxy, whether a row is committed.
+// has asks the server directly, without the proxy, whether a row is committed.
 func (s *stage) has(t *testing.T, n int) bool {
 	t.Helper()
 	return s.count(t, "select count(*) from t where n = $1", n) == 1
 }
 
-// count asks the server, past the proxy, for a number.
+// count asks the server directly, without the proxy, for a number.
 func (s *stage) count(t *testing.T, sql string, args ...any) (n int) {
 	t.Helper()
 	if err := s.direct.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
@@ -184,7 +184,8 @@ func everyWriter(t *testing.T, test func(t *testing.T, s *stage, conn *pgx.Conn,
 	}
 }
 
-// lost checks that an error leaves the outcome open, unlike an error that the server has sent.
+// lost checks that an error leaves the outcome open. It must not be an error that the server has
+// sent.
 func lost(t *testing.T, err error) {
 	t.Helper()
 	var answered *pgconn.PgError
@@ -211,8 +212,7 @@ func TestDropReply(t *testing.T) {
 	everyWriter(t, func(t *testing.T, s *stage, conn *pgx.Conn, write func(context.Context, int) error) {
 		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 		lost(t, write(t.Context(), 1))
-		// The client gets the error only after the server is done, so the row is there without
-		// waiting.
+		// The client gets the error only after the server is done, so the row is committed already.
 		if !s.has(t, 1) {
 			t.Error("the server has answered, and the row is not there")
 		}
@@ -246,7 +246,7 @@ func TestDropReplyOfACommitThatFails(t *testing.T) {
 		t.Errorf("reply = %+v, want the unique violation that the client missed", reply)
 	}
 
-	// A COMMIT of a failed transaction is answered without an error, by a rollback.
+	// The server answers a COMMIT of a failed transaction with a rollback and no error.
 	conn = connect(t, s.url)
 	s.exec(t, conn, "begin")
 	if _, err := conn.Exec(t.Context(), "select 1/0"); err == nil {
@@ -264,10 +264,10 @@ func TestOrphan(t *testing.T) {
 	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
 		release := make(chan struct{})
 		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Until: release})
-		// the client is cut off at once, not when the request is released
+		// The proxy cuts the client off immediately, not when it releases the request.
 		lost(t, write(t.Context(), 1))
 		wait(t, "hit", trigger.Hit())
-		// A reader does not see the row now, and must not conclude anything from that.
+		// A reader does not see the row now, but the row may still be committed later.
 		if s.has(t, 1) {
 			t.Error("committed before its time")
 		}
@@ -281,8 +281,8 @@ func TestOrphan(t *testing.T) {
 }
 
 // TestOrphanAndFence follows docs/architecture.md, "When a commit does not succeed": after an
-// unknown outcome, the lane fences itself with an exclusive update of its own row, which waits for
-// the orphan or excludes it, and only then reads.
+// unknown outcome, the lane fences itself with an exclusive update of its own row. The update waits
+// for the orphan or excludes it. Only after that does the lane read.
 func TestOrphanAndFence(t *testing.T) {
 	t.Parallel()
 	commit := func(ctx context.Context, conn *pgx.Conn) error {
@@ -364,7 +364,7 @@ func TestHang(t *testing.T) {
 		}
 		select {
 		case err := <-failed:
-			t.Errorf("the client heard something: %v", err)
+			t.Errorf("the client got an answer: %v", err)
 		default:
 		}
 		cancel()
@@ -498,7 +498,7 @@ func TestTheServersWordOnTransactionsCounts(t *testing.T) {
 	s := setup(t)
 	conn := connect(t, s.url)
 
-	// According to the client's messages, a transaction block is open. But the server has skipped
+	// The client has sent a BEGIN, but no transaction block is open: the server has skipped
 	// everything after the error.
 	var batch pgx.Batch
 	batch.Queue("select 1/0")
@@ -510,7 +510,7 @@ func TestTheServersWordOnTransactionsCounts(t *testing.T) {
 	trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 	lost(t, writers["autocommit, simple"](t.Context(), conn, 1))
 	if trigger.Request().InTx || !s.has(t, 1) {
-		t.Errorf("request = %+v, committed = %v; want a commit outside of a transaction block", trigger.Request(), s.has(t, 1))
+		t.Errorf("request = %+v, committed = %v; want a commit outside a transaction block", trigger.Request(), s.has(t, 1))
 	}
 }
 
@@ -554,7 +554,7 @@ func TestNothingBehindAStruckRequestReachesTheServer(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 
-			// Three transactions in flight at once, each with its own Sync.
+			// Three transactions in flight at the same time, each with its own Sync.
 			pipeline := conn.PgConn().StartPipeline(ctx)
 			for n := 1; n <= 3; n++ {
 				pipeline.SendQueryParams(fmt.Sprintf("insert into t values (%d)", n), nil, nil, nil, nil)
@@ -571,7 +571,7 @@ func TestNothingBehindAStruckRequestReachesTheServer(t *testing.T) {
 				_, err = results.(*pgconn.ResultReader).Close()
 			}
 
-			// the others cut the client off at once
+			// The other faults cut the client off immediately.
 			if fault == pgproxy.DropReply || fault == pgproxy.Hang {
 				if err != nil {
 					t.Errorf("the answer before the one that is lost: %v", err)

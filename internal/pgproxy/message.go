@@ -38,7 +38,7 @@ const (
 	codeGSS    = 80877104
 )
 
-// maxMessage is PostgreSQL's own limit; a length beyond it is not the protocol.
+// maxMessage is PostgreSQL's own limit. A message with a larger length is not of this protocol.
 const maxMessage = 1 << 30
 
 // appendMessage reads a message and appends it, header included, to buf.
@@ -65,7 +65,7 @@ func appendStartup(buf []byte, r *bufio.Reader) (_ []byte, code uint32, err erro
 		return buf, 0, err
 	}
 	length := int(binary.BigEndian.Uint32(header))
-	if length < 8 || length > 10000 { // the server's limit too
+	if length < 8 || length > 10000 { // the server has the same limit
 		return buf, 0, fmt.Errorf("first message has length %d: not the PostgreSQL protocol", length)
 	}
 	code = binary.BigEndian.Uint32(header[4:])

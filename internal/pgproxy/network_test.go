@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A throttled path is as slow as its rate says, and a client that gives up half-way leaves no
-// trace.
+// A throttled path is as slow as its rate says. A client that gives up in the middle of a request
+// leaves no trace on the server.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -80,7 +80,8 @@ func TestBlackhole(t *testing.T) {
 	t.Run("to the client", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, pgproxy.ToClient)
-		// The way to the server is open, but the server may be slower than the client is patient.
+		// The way to the server is open, but the client may have given up before the server was
+		// done.
 		eventually(t, "the row is there", func() bool { return s.has(t, 1) })
 		// The server learns that its client is gone.
 		eventually(t, "the session has ended", func() bool { return sessions(t, s) == 0 })
@@ -135,7 +136,7 @@ func TestBlackhole(t *testing.T) {
 		conn := connect(t, s.url+"&application_name=client")
 		s.proxy.Blackhole(pgproxy.ToServer)
 		_ = conn.PgConn().Conn().Close()
-		time.Sleep(100 * time.Millisecond) // nothing is to happen in this time
+		time.Sleep(100 * time.Millisecond) // nothing may happen in this time
 		if n := sessions(t, s); n != 1 {
 			t.Errorf("%d sessions, want one: the server cannot know", n)
 		}

@@ -27,12 +27,13 @@ const (
 // Proxy forwards connections to a PostgreSQL server. Its methods may be called from any goroutine.
 type Proxy struct {
 	listener net.Listener
-	// ends with the proxy; all its goroutines use it
+	// ctx ends with the proxy. All its goroutines use it.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the accept loop and all connections
 
-	// never held during I/O; may be locked while conn.mu is held, never the other way round
+	// mu is never held during I/O. A goroutine may lock it while it holds conn.mu, but must not
+	// lock conn.mu while it holds mu.
 	mu       sync.Mutex
 	target   string
 	accepted int
@@ -40,13 +41,13 @@ type Proxy struct {
 	armed    []*Trigger // in the order of their injection
 	slow     time.Duration
 	rate     int // bytes per second from clients; 0 for no limit
-	// busy is when, at that rate, all bytes so far have arrived
+	// busy is when all bytes so far have arrived, at that rate
 	busy  time.Time
 	gates [2]chan struct{} // by direction; a closed channel lets traffic through
 }
 
-// New starts a proxy in front of the server at the address target ("127.0.0.1:5432"), closed with
-// the test.
+// New starts a proxy in front of the server at the address target ("127.0.0.1:5432"). It closes the
+// proxy at the end of the test.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := Listen(target)
@@ -80,7 +81,7 @@ func Listen(target string) (*Proxy, error) {
 // Addr returns the address on which clients reach the proxy.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URL returns the connection URL of a server with the proxy in its place.
+// URL returns the connection URL of a server, with the address of the proxy instead of the server.
 func (p *Proxy) URL(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -111,7 +112,8 @@ func (p *Proxy) Inject(rule Rule) *Trigger {
 }
 
 // DelayCommits delays every commit from now on by d, as a slow disk does: the statements of a batch
-// run and hold their locks, and the commit follows d later ([HoldCommit]). Zero ends it.
+// run and hold their locks, and the commit follows d later ([HoldCommit]). DelayCommits(0) ends the
+// delay.
 func (p *Proxy) DelayCommits(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +121,8 @@ func (p *Proxy) DelayCommits(d time.Duration) {
 }
 
 // Throttle limits the bytes per second from clients, over all connections, like a slow network
-// path. A client that gives up in the middle of a request leaves no trace on the server. Zero ends
-// it.
+// path. A client that gives up in the middle of a request leaves no trace on the server.
+// Throttle(0) removes the limit.
 func (p *Proxy) Throttle(bytesPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +194,8 @@ func (p *Proxy) Retarget(target string) {
 	p.target = target
 }
 
-// CutAll resets both sides of all connections and waits until they have ended. It accepts new ones
-// at the same time.
+// CutAll resets both sides of all connections and waits until they have ended. The proxy accepts
+// new connections during that time.
 func (p *Proxy) CutAll() {
 	conns := p.list()
 	for _, c := range conns {
@@ -235,7 +237,7 @@ func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
-			return // closed: on a loopback address there is no temporary error to wait out
+			return // the listener is closed: a loopback address has no temporary errors
 		}
 		p.mu.Lock()
 		p.accepted++
@@ -280,8 +282,8 @@ func (p *Proxy) catch(r Request) (*Trigger, time.Duration) {
 	return struck, p.slow
 }
 
-// unreachable reports whether a cancel key belongs to a session that a fault has taken from its
-// client.
+// unreachable reports whether a cancel key belongs to a session from which a fault has cut its
+// client off.
 func (p *Proxy) unreachable(key []byte) bool {
 	return slices.ContainsFunc(p.list(), func(c *conn) bool {
 		c.mu.Lock()
@@ -313,7 +315,7 @@ func (p *Proxy) pass(ctx context.Context, direction Direction) error {
 		default:
 		}
 		select {
-		case <-gate: // healed; check again, because it may be blocked again
+		case <-gate: // Heal was called; check again, because the direction may be blocked again
 		case <-ctx.Done():
 			return ctx.Err()
 		}

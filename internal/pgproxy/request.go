@@ -40,7 +40,7 @@ type Request struct {
 	// which they arrive.
 	Conn int
 	// Client has the parameters with which the connection began: user, database, application_name
-	// and so on. It is shared by all requests of a connection and must not be changed.
+	// and so on. All requests of a connection share the map, so it must not be changed.
 	Client map[string]string
 	// Kind is the message that completed the request.
 	Kind Kind
@@ -52,25 +52,26 @@ type Request struct {
 	InTx bool
 
 	commits bool
-	// continues says that the answer continues the answer to the request before: the rows of a COPY
-	// were sent.
+	// continues says that the request has the rows of a COPY, so its answer continues the answer to
+	// the previous request.
 	continues bool
 	// holdAt is the offset, in the bytes of the request, of the message that commits. For a request
 	// that does not commit, it is the offset of the message that completes it.
 	holdAt int
 }
 
-// Commits reports whether the request makes something durable if it succeeds. It has an explicit
-// COMMIT or END, or a statement outside a transaction block that commits by itself, at the Sync of
-// its batch if it has one. Statements that only read or set something (SELECT, SHOW, SET and the
-// like) do not count, so that a ping is not the nth commit. A SELECT that calls a writing function
-// does not count either: match it by its text, see [Mentions].
+// Commits reports whether the request makes something durable if it succeeds. Such a request has an
+// explicit COMMIT or END, or a statement outside a transaction block. Such a statement commits by
+// itself, or at the Sync of its batch. Statements that only read or set something (SELECT, SHOW,
+// SET and the like) are ignored, so that a ping is not the nth commit. A SELECT that calls a
+// writing function is ignored too: match it by its text, see [Mentions].
 func (r Request) Commits() bool { return r.commits }
 
-// Commits matches the requests that commit; it is what a [Rule] without Match waits for.
+// Commits matches the requests that commit. A [Rule] without Match uses it.
 func Commits(r Request) bool { return r.Commits() }
 
-// Mentions matches the requests with a statement that contains the fragment, upper or lower case.
+// Mentions matches the requests with a statement that contains the fragment, in upper or lower
+// case.
 func Mentions(fragment string) func(Request) bool {
 	fragment = strings.ToLower(fragment)
 	return func(r Request) bool {
@@ -83,7 +84,7 @@ func Mentions(fragment string) func(Request) bool {
 	}
 }
 
-// session follows what a client sends on a connection, to know what a Sync will commit.
+// session reads what a client sends on a connection, to know what a Sync will commit.
 type session struct {
 	statements map[string]string // prepared statement → SQL
 	portals    map[string]string // portal → SQL
@@ -114,8 +115,8 @@ func newSession() *session {
 }
 
 // see notes the message that starts at an offset of buf. It reports whether the message completes a
-// request, and whether the collected bytes must be forwarded at once because the server waits for
-// them.
+// request, and whether the proxy must forward the collected bytes immediately because the server
+// waits for them.
 func (s *session) see(at int) (kind Kind, complete, forward bool) {
 	body := s.buf[at+5:]
 	switch s.buf[at] {
@@ -154,7 +155,7 @@ func (s *session) see(at int) (kind Kind, complete, forward bool) {
 		return FunctionCall, true, false
 	case msgCopyDone:
 		if s.copying == nil {
-			return 0, false, true // of a COPY that failed
+			return 0, false, true // the rows of a COPY that failed
 		}
 		s.executed = append(s.executed, executed{sql: s.copying.sql, at: at, copied: true})
 		complete = !s.copying.extended
@@ -178,7 +179,8 @@ func (s *session) noteForwarded() {
 	}
 }
 
-// take returns the request that the message at an offset of buf completes, and starts the next one.
+// take returns the request that the message at an offset of buf completes, and starts the next
+// request.
 func (s *session) take(kind Kind, at int) Request {
 	r := Request{Kind: kind, InTx: s.inTx, holdAt: at}
 	commit := func(at int) {
@@ -197,7 +199,7 @@ func (s *session) take(kind Kind, at int) Request {
 		case "commit", "end", "prepare":
 			switch {
 			case words[0] == "prepare" && words[1] != "transaction":
-				// prepares a statement
+				// PREPARE of a statement commits nothing
 			case words[0] == "commit" && words[1] == "prepared":
 				commit(e.at)
 			default:
@@ -220,7 +222,7 @@ func (s *session) take(kind Kind, at int) Request {
 				r.continues = true
 				writes = writes || !s.inTx
 			case strings.Contains(sql, "to stdout"):
-				// reads
+				// COPY TO STDOUT only reads
 			case strings.Contains(sql, "from stdin"):
 				s.copying = &copying{e.sql, kind == Sync}
 			default:
@@ -257,8 +259,8 @@ func isChained(words []string) bool {
 	return false
 }
 
-// firstWords returns the first n words of a statement in lower case, without comments; missing ones
-// are "".
+// firstWords returns the first n words of a statement in lower case, without comments. Missing
+// words are "".
 func firstWords(sql string, n int) []string {
 	words := make([]string, 0, n)
 	for i := 0; i < len(sql) && len(words) < n; {

@@ -13,16 +13,16 @@ const (
 	// Reset resets the client's connection before any byte of the request reaches the server, and
 	// closes the connection to the server.
 	Reset Fault = iota + 1
-	// DropReply lets the server process the request, drops the answer, and then resets the client's
-	// connection: when the client sees the error, the outcome is already decided.
+	// DropReply lets the server process the request, drops the answer, and after that resets the
+	// client's connection. When the client sees the error, the outcome is already decided.
 	DropReply
-	// Orphan resets the client's connection at once and gives the request to the server after
+	// Orphan resets the client's connection immediately and gives the request to the server after
 	// Rule.Delay. So the server commits long after the client has given up, has connected again and
-	// has looked. The connection to the server stays open until it has answered.
+	// has looked. The connection to the server stays open until the server has answered.
 	Orphan
 	// Hang lets the server process the request, drops the answer, and leaves the client's
-	// connection open and silent, as when a network swallows packets. It ends when the client gives
-	// up.
+	// connection open and silent, as when a network swallows packets. The connection ends when the
+	// client gives up.
 	Hang
 	// Delay gives the request to the server after Rule.Delay, and the answer to the client.
 	Delay
@@ -50,7 +50,8 @@ func (f Fault) String() string {
 type Hold int
 
 const (
-	// HoldRequest delays the whole request. Until then the server has not received it.
+	// HoldRequest delays the whole request. The server receives nothing before the end of the
+	// delay.
 	HoldRequest Hold = iota
 	// HoldCommit delays only the message that commits (the Sync, or the Execute of COMMIT): the
 	// earlier statements of the batch have run and hold their locks during the delay. A request of
@@ -62,16 +63,17 @@ const (
 type Rule struct {
 	// Fault is what happens.
 	Fault Fault
-	// Match selects requests; default: [Commits]. The proxy calls it for every request while the
-	// rule waits, one at a time, so it may count without a lock. It must not call the proxy.
+	// Match selects requests; default: [Commits]. While the rule waits, the proxy calls Match for
+	// every request, one request at a time. So Match may count without a lock. It must not call the
+	// proxy.
 	Match func(Request) bool
 	// Nth is the number of the matching request that is struck, counted from the injection;
 	// default: 1.
 	Nth int
-	// Delay is for [Orphan] and [Delay].
+	// Delay is how long [Orphan] and [Delay] hold the request.
 	Delay time.Duration
-	// Until replaces Delay when it is set: the request is held until the channel is closed. A test
-	// that uses it does not depend on the speed of the machine.
+	// Until replaces Delay: if it is set, the proxy holds the request until the channel is closed.
+	// A test with Until does not depend on the speed of the machine.
 	Until <-chan struct{}
 	// Hold is what Delay applies to; default: the whole request.
 	Hold Hold
@@ -81,7 +83,8 @@ type Rule struct {
 type Reply struct {
 	// Reached says that the whole request was sent to the server.
 	Reached bool
-	// Answered says that the server answered completely; otherwise its connection was lost before.
+	// Answered says that the server answered completely. It is false if the connection to the
+	// server was lost before that.
 	Answered bool
 	// Tags has the command tags of the statements that completed, such as "INSERT 0 1".
 	Tags []string
@@ -89,8 +92,8 @@ type Reply struct {
 	SQLState string
 }
 
-// Committed reports whether the server confirmed everything in the request. When the request was
-// Reached and not Answered, false does not mean that it did not commit.
+// Committed reports whether the server confirmed everything in the request. If the request was
+// Reached and not Answered, the result is false although the server may have committed.
 func (r Reply) Committed() bool {
 	return r.Answered && r.SQLState == "" && !slices.Contains(r.Tags, "ROLLBACK")
 }
@@ -120,12 +123,12 @@ type Trigger struct {
 	reply     Reply   // valid when done is closed
 }
 
-// Hit is closed when the request has been caught, and after the immediate effect of the fault on
-// the client.
+// Hit is closed when the rule has caught a request, after the immediate effect of the fault on the
+// client.
 func (t *Trigger) Hit() <-chan struct{} { return t.hit }
 
-// Done is closed when the fault has run its course: the server has answered or its connection has
-// ended, and the client has been cut off if the fault does that.
+// Done is closed when the fault is complete: the server has answered or its connection has ended,
+// and the client has been cut off if the fault does that.
 func (t *Trigger) Done() <-chan struct{} { return t.done }
 
 // Request returns the request that was caught. It waits for [Trigger.Hit].
@@ -140,7 +143,7 @@ func (t *Trigger) Reply() Reply {
 	return t.reply
 }
 
-// Cancel withdraws the rule and reports whether it had not caught a request yet.
+// Cancel withdraws the rule. It returns false if the rule has already caught a request.
 func (t *Trigger) Cancel() bool {
 	t.proxy.mu.Lock()
 	defer t.proxy.mu.Unlock()

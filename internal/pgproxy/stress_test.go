@@ -75,7 +75,7 @@ func TestFaultsUnderLoad(t *testing.T) {
 		wait(t, rule.Fault.String(), trigger.Done())
 		switch reply := trigger.Reply(); {
 		case reply.SQLState == "57014":
-			refused++ // the machine is slow, and the client has canceled its statement
+			refused++ // the machine is slow, so the client has canceled its statement
 		case rule.Fault == pgproxy.Reset && reply.Reached, rule.Fault != pgproxy.Reset && !reply.Committed():
 			t.Errorf("%v: %v", rule.Fault, reply)
 		case reply.Committed():

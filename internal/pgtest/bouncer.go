@@ -36,8 +36,8 @@ type Bouncer struct {
 }
 
 // StartBouncer starts a PgBouncer in front of s for this test alone and stops it when the test
-// ends. It has default settings except for the size of its pool, so it ignores no startup
-// parameter.
+// ends. Except for the size of its pool it has default settings. So it refuses connections with
+// startup parameters that it does not know.
 func (s *Server) StartBouncer(t testing.TB, mode PoolMode, size int) *Bouncer {
 	t.Helper()
 	b, err := s.openBouncer(t.Context(), mode, size)
@@ -45,7 +45,7 @@ func (s *Server) StartBouncer(t testing.TB, mode PoolMode, size int) *Bouncer {
 		t.Fatalf("pgtest: start pgbouncer: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = b.process.signal(syscall.SIGKILL) // it keeps nothing that could be damaged
+		_ = b.process.signal(syscall.SIGKILL) // it has no data that could be damaged
 		if err := b.process.wait(stopTimeout); err != nil {
 			t.Errorf("pgtest: stop pgbouncer: %v", err)
 		}
@@ -53,11 +53,12 @@ func (s *Server) StartBouncer(t testing.TB, mode PoolMode, size int) *Bouncer {
 	return b
 }
 
-// URL returns the connection URL of a database with the bouncer in the place of its server.
+// URL returns the connection URL of a database, with the address of the bouncer instead of the
+// server.
 func (b *Bouncer) URL(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
-		// a URL that this package made, or a mistake in the test: the driver reports it
+		// The URL is a mistake in the test, which the driver reports.
 		return server
 	}
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port))
@@ -85,7 +86,7 @@ func (s *Server) openBouncer(ctx context.Context, mode PoolMode, size int) (*Bou
 		return nil, err
 	}
 
-	// as for the server: another process may take the port between our look and the bind
+	// As for the server: another process may take the port between our check and the bind.
 	for range 10 {
 		b := &Bouncer{log: filepath.Join(dir, "log")}
 		if b.port, err = freePort(); err != nil {

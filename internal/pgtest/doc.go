@@ -5,7 +5,8 @@
 //
 //	url := pgtest.URL(t)
 //
-// Tests that want the same tables share a [Template], which is filled once and copied.
+// Tests that want the same tables share a [Template]: a database that is filled once and copied for
+// each test.
 //
 // Tests that stop, restart or kill the server, or need other settings, start their own:
 //
@@ -14,26 +15,26 @@
 //	err := pg.Restart(ctx, pgtest.Immediate)
 //
 // If PostgreSQL is missing, the test fails and says what to install. Tests are never skipped.
-// $PERDURE_TEST_POSTGRES, the URL of an existing server whose role may create databases, replaces
-// the server behind [URL], but not the servers of [Start]. $PERDURE_TEST_PGBIN names the directory
-// of the server binaries if they are in an unusual place.
+// $PERDURE_TEST_POSTGRES can have the URL of an existing server, with a role that may create
+// databases. [URL] uses that server instead of its own; [Start] does not. $PERDURE_TEST_PGBIN names
+// the directory of the server binaries if they are in an unusual place.
 //
 // # One server per test process
 //
 // `go test ./...` runs each package as its own process. Each process starts its own server at the
-// first use. An unpacked template directory makes that cost 0.3 s. Processes need not coordinate,
-// and one package cannot disturb another, fill its disk, use up its connections or read its
-// statistics. A shared server would need a lock file, a state file, and a reference count that
-// survives kill -9.
+// first use. That takes 0.3 s, because the server unpacks a prepared data directory. Processes need
+// not coordinate, and one package cannot disturb another, fill its disk, use up its connections or
+// read its statistics. A shared server would need a lock file, a state file, and a reference count
+// that survives kill -9.
 //
 // # Nothing stays behind
 //
-// The server dies with the test process, however that ends: the kernel sends it SIGQUIT (parent
-// death signal, Linux). Then a shell removes the data directory. The shell waits for the end of a
-// pipe whose other end only the test process holds. If the shell is killed too, the next run
-// removes the directory, because no process holds its lock. A server whose directory is gone stops
-// within a minute. Only the template stays, one file per PostgreSQL version in the temporary
-// directory.
+// The server ends with the test process, no matter how the process ends: on Linux the kernel sends
+// the server SIGQUIT (the parent death signal). After that, a shell removes the data directory. The
+// shell waits for the end of a pipe whose other end only the test process holds. If the shell is
+// killed too, the next run removes the directory, because no process holds its lock. A server whose
+// directory is gone stops within a minute. Only the template stays, one file per PostgreSQL version
+// in the temporary directory.
 //
 // # Root
 //

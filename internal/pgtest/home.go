@@ -46,7 +46,7 @@ func findBinaries(pattern string) (string, error) {
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return !hasBinaries(dir) })
 	if len(dirs) > 0 {
 		version := func(dir string) int {
-			// "9.6" and the like count as oldest
+			// names such as "9.6" are sorted as the oldest
 			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 			return n
 		}
@@ -104,7 +104,7 @@ func findServerUser() (*serverUser, error) {
 type home struct {
 	dir      string
 	lock     *os.File  // holds the lock that shows that dir is in use
-	lifeline *os.File  // closed by us or when we die; then the watchdog removes dir
+	lifeline *os.File  // when it closes, the watchdog removes dir; it closes when we die
 	watchdog *exec.Cmd // a shell
 }
 
@@ -167,7 +167,7 @@ func (h *home) watch() error {
 	return nil
 }
 
-// remove removes the directory and everything that watches it.
+// remove removes the directory, its lock and its watchdog.
 func (h *home) remove() error {
 	var errs []error
 	if h.watchdog != nil {
@@ -220,12 +220,12 @@ func reachableByOthers(dir string) bool {
 	}
 }
 
-// unlockedFor is how old an unlocked home must be before it counts as abandoned: a new one is
-// locked only a moment after it was created.
+// unlockedFor is how old an unlocked home must be before sweep treats it as abandoned. A new home
+// is locked only a moment after it was created.
 const unlockedFor = time.Minute
 
-// sweep removes homes whose owner and watchdog are both gone. It is best effort: the next run tries
-// again.
+// sweep removes homes whose owner and watchdog are both gone. It ignores errors, because the next
+// run tries again.
 func sweep(base string) {
 	homes, err := filepath.Glob(filepath.Join(base, "run-*"))
 	if err != nil {
@@ -252,8 +252,8 @@ func sweep(base string) {
 // initdb.
 //
 // The template is one archive, not a directory tree, so that it exists completely or not at all,
-// even after a clean-up of the temporary directory. It is created in a home and then renamed. Two
-// processes may do so at once; either result is fine.
+// even after a clean-up of the temporary directory. A process creates the template in its home and
+// then renames it. Two processes may do so at the same time; either result is fine.
 func (s *Server) initialize(ctx context.Context, args []string) error {
 	password := filepath.Join(s.home.data(), "perdure_password")
 	version, err := s.output(ctx, s.command("postgres", "--version"))
@@ -293,7 +293,7 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 		if _, err := s.output(ctx, s.run("/bin/tar", "-cf", fresh, "data")); err != nil {
 			return err
 		}
-		// Only its owner can read it, because it holds the password.
+		// Only the owner can read the template, because it contains the password.
 		if err := errors.Join(os.Chmod(fresh, 0o600), os.Rename(fresh, template)); err != nil {
 			return err
 		}
@@ -302,10 +302,9 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 }
 
 // initdb creates the data directory. Connections need a random password: a server without one would
-// give the rights of our user to every user of this machine. The password is stored as an MD5 hash,
-// so initdb chooses that method. Checking the default kind, SCRAM, takes a third of the processor
-// time of a short session. That cost protects against guessing, which is not possible for 128
-// random bits.
+// give the rights of our user to every user of this machine. initdb stores the password as an MD5
+// hash. Checking a password of the default kind, SCRAM, takes a third of the processor time of a
+// short session. That cost protects against guessing, but 128 random bits cannot be guessed.
 func (s *Server) initdb(ctx context.Context, passwordFile string, args []string) error {
 	file := filepath.Join(s.home.dir, "password")
 	if err := os.WriteFile(file, []byte(randomHex(16)), 0o600); err != nil {
@@ -326,10 +325,10 @@ func (s *Server) initdb(ctx context.Context, passwordFile string, args []string)
 		return err
 	}
 
-	return os.Rename(file, passwordFile) // it is part of the data directory and of the template
+	return os.Rename(file, passwordFile) // in the data directory and the template
 }
 
-// readPassword reads the password that initdb was given.
+// readPassword reads the password that initdb set.
 func (s *Server) readPassword(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// The test binary is also the process that is killed: with this variable, TestMain runs a helper
-// instead.
+// The test binary is also the process that tests kill: with this variable, TestMain runs a helper
+// instead of the tests.
 const helperEnv = "PERDURE_PGTEST_HELPER"
 
 var helpers = map[string]func(){
@@ -29,7 +29,7 @@ var helpers = map[string]func(){
 			os.Exit(1)
 		}
 		fmt.Println(pg.PID(), pg.home.watchdog.Process.Pid, pg.home.dir)
-		// at a line or the end of the input it exits, without closing anything
+		// It exits when it reads a line or the end of the input, without closing anything.
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	},
 }
@@ -147,7 +147,7 @@ func TestSweepRemovesWhatTheWatchdogCouldNot(t *testing.T) {
 		t.Fatal("the directory of a living server was swept")
 	}
 
-	age(time.Now()) // so that tests of other packages, which sweep too, spare it for now
+	age(time.Now()) // so that tests of other packages, which sweep too, do not remove it yet
 	if err := errors.Join(syscall.Kill(v.watchdog, syscall.SIGKILL), v.cmd.Process.Kill()); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,8 @@ func TestSweepRemovesWhatTheWatchdogCouldNot(t *testing.T) {
 	if !exists(v.dir) {
 		t.Fatal("no process was left to remove the directory, but it is gone")
 	}
-	// Another test of this run may be sweeping at the same time, or dying backends may still write.
+	// The loop repeats the sweep, because another test may be sweeping at the same time, or dying
+	// backends may still write.
 	eventually(t, "the abandoned directory is swept", func() bool {
 		if exists(v.dir) {
 			_ = os.Chtimes(v.dir, old, old)

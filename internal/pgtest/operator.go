@@ -14,8 +14,8 @@ type operator struct {
 	idle chan *pgx.Conn // connections for the next statements; nil if they are not kept
 }
 
-// operatorConnections is how many connections an operator keeps. More tests than this rarely begin
-// or end at the same time.
+// operatorConnections is how many connections an operator keeps. Rarely do more tests than this
+// begin or end at the same time.
 const operatorConnections = 4
 
 // do calls f with a connection. Opening a connection costs about as much as a statement that
@@ -54,8 +54,8 @@ func (o operator) execute(ctx context.Context, sql string) error {
 
 // copyDatabase copies a database. By default PostgreSQL copies it block by block through its
 // buffers and its log, which takes twice the processor time of a copy of the files. A copy of the
-// files has two checkpoints around it, which cost little without fsync and much with it. Servers
-// before PostgreSQL 15 copy the files in any case, and do not know the option.
+// files needs a checkpoint before and after it, which costs little without fsync and much with
+// fsync. Servers before PostgreSQL 15 always copy the files, and do not know the option.
 func (o operator) copyDatabase(ctx context.Context, name, template string) error {
 	return o.do(ctx, func(conn *pgx.Conn) error {
 		sql := "create database " + pgx.Identifier{name}.Sanitize() + " template " + pgx.Identifier{template}.Sanitize()

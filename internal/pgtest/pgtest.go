@@ -21,7 +21,7 @@ const EnvURL = "PERDURE_TEST_POSTGRES"
 // cleanupTimeout bounds the clean-up after a test, whose own context has ended by then.
 const cleanupTimeout = 3 * time.Minute
 
-// shared is the server of this test process. It is the only package state here: the tests of a
+// shared is the server of this test process. It is a package variable because the tests of a
 // package share no other value that could hold it.
 var shared struct {
 	mu      sync.Mutex
@@ -70,8 +70,8 @@ type TestingM interface {
 }
 
 // Main wraps the tests of a package and closes the shared server after them. Most packages do not
-// need it, because the server dies with the process. Packages that look for leaked goroutines do,
-// because one goroutine waits for the server:
+// need it, because the server dies with the process. Packages that check for leaked goroutines need
+// it, because one goroutine waits for the server:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 func Main(m TestingM) TestingM { return closing{m} }
@@ -94,7 +94,7 @@ func (c closing) Run() int {
 }
 
 // sharedServer starts the server of this process once. It remembers a failure: every test of the
-// process reports it, and none tries again.
+// process reports the failure, and no test tries to start the server again.
 func sharedServer() (*Server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -117,11 +117,12 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	return newDatabase(t, s.operator(), emptyTemplate)
 }
 
-// emptyTemplate stays empty even if template1 has been changed.
+// emptyTemplate is the template for empty databases. Unlike template1, it cannot be changed by
+// accident.
 const emptyTemplate = "template0"
 
-// operator returns the operator that creates and drops databases on s. Only the server of the
-// process keeps connections: tests stop other servers, and read their logs.
+// operator returns the operator that creates and drops databases on s. Only the shared server of
+// the process keeps connections, because tests stop other servers and read their logs.
 func (s *Server) operator() operator { return operator{s.URL("postgres"), s.idle} }
 
 // newDatabase copies a database on the server of the operator. The copy is dropped when t ends.

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(Main(m))
 }
 
-// connect opens a connection that is closed with the test.
+// connect opens a connection that is closed at the end of the test.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -265,7 +265,8 @@ func TestStartAfterTheServerDiedByItself(t *testing.T) {
 		t.Fatalf("backends = %v, %v", backends, err)
 	}
 
-	// One of them notices late, and the server cannot start before.
+	// One backend notices the death of its postmaster late, and the server cannot start before
+	// that.
 	slow := backends[0]
 	if err := errors.Join(syscall.Kill(slow, syscall.SIGSTOP), waitStopped(slow, stopTimeout), syscall.Kill(pid, syscall.SIGKILL)); err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ type process struct {
 	exited chan struct{} // closed when the process has ended and was waited for
 }
 
-// startProcess starts cmd so that the kernel signals it when this process ends, where the kernel
-// can do that.
+// startProcess starts cmd. If the kernel supports it, the child gets a signal when this process
+// ends.
 //
 // The parent death signal is sent when the *thread* that forked the child ends. So a goroutine that
 // keeps its thread starts the child and stays until the child has ended.
@@ -63,7 +63,7 @@ func (p *process) wait(limit time.Duration) error {
 	}
 }
 
-// waitGone waits until all processes are gone. Zombies count as gone.
+// waitGone waits until no process is left, except zombies.
 func waitGone(pids []int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for _, pid := range pids {

@@ -12,12 +12,13 @@ import (
 )
 
 // dieWithParent makes a child end with us, and sets its user if one is given. Go changes the user
-// first and then sets the signal, as it must, because a change of user clears it. SIGQUIT is
-// PostgreSQL's immediate shutdown.
+// before it sets the signal, which is necessary because a change of the user clears the signal.
+// SIGQUIT is PostgreSQL's immediate shutdown.
 func dieWithParent(user *serverUser) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGQUIT,
-		// Its own process group: Ctrl-C in a terminal is for the tests, which decide what to stop.
+		// The child gets its own process group: Ctrl-C in a terminal goes only to the tests, which
+		// decide what to stop.
 		Setpgid: true,
 	}
 	if user != nil {
@@ -62,16 +63,16 @@ func state(pid int) byte {
 	if err != nil {
 		return 0
 	}
-	// The state follows the command, which is in parentheses and may itself contain some.
+	// The state follows the command, which is in parentheses and may itself contain parentheses.
 	if i := bytes.LastIndexByte(stat, ')'); i >= 0 && i+2 < len(stat) {
 		return stat[i+2]
 	}
 	return 0
 }
 
-// removeSharedMemory removes the one System V segment that a killed server leaves behind; a stopped
-// server has removed it. It is best effort: a segment that remains takes a few dozen bytes until
-// the next reboot.
+// removeSharedMemory removes the one System V segment that a killed server leaves behind. A stopped
+// server has removed the segment itself. removeSharedMemory ignores errors, because a segment that
+// remains takes only a few dozen bytes until the next reboot.
 func removeSharedMemory(data string) {
 	file, err := os.Open(filepath.Join(data, "postmaster.pid"))
 	if err != nil {

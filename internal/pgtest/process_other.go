@@ -47,5 +47,6 @@ func isStopped(pid int) bool {
 	return err == nil && strings.HasPrefix(strings.TrimSpace(string(out)), "T")
 }
 
-// removeSharedMemory does nothing here: the next server that is given the key removes the segment.
+// removeSharedMemory does nothing on these systems. The next server with the same key removes the
+// segment.
 func removeSharedMemory(string) {}

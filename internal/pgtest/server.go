@@ -28,8 +28,8 @@ type Mode int
 const (
 	// Fast rolls back open transactions, disconnects the clients, writes a checkpoint and exits.
 	Fast Mode = iota
-	// Immediate exits at once without a checkpoint. The next start recovers from the log, as after
-	// a crash.
+	// Immediate exits immediately without a checkpoint. The next start recovers from the log, as
+	// after a crash.
 	Immediate
 )
 
@@ -46,10 +46,10 @@ func (m Mode) String() string {
 }
 
 const (
-	// startTimeout bounds initdb and start. Both take less than a second; on a machine whose disk
-	// is busy with other tests, more than a minute was seen.
+	// startTimeout bounds initdb and start. Both usually take less than a second, but can take more
+	// than a minute while other tests keep the disk busy.
 	startTimeout = 3 * time.Minute
-	// stopTimeout bounds a stop, including the checkpoint of a fast one.
+	// stopTimeout bounds a stop, including the checkpoint of a fast stop.
 	stopTimeout = 3 * time.Minute
 	// readyInterval is how often a starting server is asked whether it accepts connections.
 	readyInterval = 10 * time.Millisecond
@@ -57,9 +57,9 @@ const (
 	superuser = "postgres"
 )
 
-// Ports are taken from below Linux's range for outgoing connections (32768 and up). So while a
-// server is down, no outgoing connection can occupy its port, and a client that keeps dialling it
-// cannot connect to itself.
+// Servers listen on ports below Linux's range for outgoing connections, which starts at 32768. So
+// while a server is down, no outgoing connection can occupy its port, and a client that keeps
+// dialling it cannot connect to itself.
 const firstPort, lastPort = 20000, 31999
 
 // Options configure a server. The zero value is a server for fast tests.
@@ -67,13 +67,13 @@ type Options struct {
 	// Fsync makes commits survive a crash of the machine, and makes them as slow as the disk. It is
 	// for benchmarks and tests of durability. Default: off, with full_page_writes off too.
 	Fsync bool
-	// Settings are further lines of postgresql.conf; they win over the defaults of this package.
+	// Settings are further lines of postgresql.conf; they override the defaults of this package.
 	Settings map[string]string
 	// Dir is an existing directory for the data directory, for example a small tmpfs that the test
 	// fills. The server's user must be able to reach it. Default: the temporary directory.
 	Dir string
-	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". With any of them,
-	// the server cannot start from the template and has to run initdb.
+	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". With such arguments, the
+	// server cannot start from the template and has to run initdb.
 	InitArgs []string
 	// Env are further environment variables of the server, such as an LD_PRELOAD that shifts its
 	// clock.
@@ -97,7 +97,8 @@ type Server struct {
 }
 
 // Open starts a server with its own data directory. Most callers want [Start] or [URL]; Open is for
-// programs that are not tests. The caller closes the server; it also ends with the calling process.
+// programs that are not tests. The caller closes the server. The server also ends when the calling
+// process ends.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -144,8 +145,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	return s, nil
 }
 
-// URL returns the URL of a database on s for the superuser, whether or not the database exists or
-// the server runs.
+// URL returns the URL of a database on s for the superuser. The database need not exist, and the
+// server need not run.
 func (s *Server) URL(database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -229,7 +230,8 @@ func (s *Server) Kill() error {
 	}
 
 	for _, backend := range backends {
-		// The backend may have ended by itself, then it is a zombie and the signal changes nothing.
+		// The backend may have ended by itself. In that case it is a zombie and the signal has no
+		// effect.
 		if err := syscall.Kill(backend, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return errors.Join(fmt.Errorf("kill backend %d: %w", backend, err), s.process.signal(syscall.SIGCONT))
 		}
@@ -243,12 +245,12 @@ func (s *Server) Kill() error {
 	}
 	s.process = nil
 
-	// A killed backend is not yet a dead one. Its new parent, init, takes a moment to collect it.
+	// A killed backend takes a moment to end, and its new parent, init, takes a moment to reap it.
 	return waitGone(backends, stopTimeout)
 }
 
-// Freeze stops the postmaster and all its backends for a while, as when the machine stands still.
-// They continue where they were. Connections stay, and new ones wait.
+// Freeze stops the postmaster and all its backends for a while, as when the machine is paused.
+// Afterwards they continue. Existing connections stay open, and new connections wait.
 func (s *Server) Freeze(lasts time.Duration) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,7 +362,7 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 
 	if err := s.awaitReady(ctx, p); err != nil {
-		// Not worth a second error: the process is ours and SIGKILL cannot be refused.
+		// The errors are ignored: the process is our child, so it cannot refuse SIGKILL.
 		_ = p.signal(syscall.SIGKILL)
 		_ = p.wait(stopTimeout)
 		text := s.logSince(before)
@@ -388,7 +390,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A ping hangs if another process on the port accepts the connection and never answers. So the
-	// end of our server cancels it.
+	// end of our server cancels the ping.
 	stop := make(chan struct{})
 	defer close(stop)
 
@@ -420,8 +422,9 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	}
 }
 
-// ping succeeds when s answers on its port. Another test server, with the same password, may listen
-// there while s is about to find the port taken. The data directory distinguishes them.
+// ping succeeds when s answers on its port. Another test server with the same password may listen
+// on the port, while s has not noticed yet that the port is taken. The data directory distinguishes
+// the two servers.
 func (s *Server) ping(ctx context.Context) error {
 	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -457,7 +460,7 @@ func (s *Server) stop(mode Mode) error {
 	return nil
 }
 
-// configure appends the settings to postgresql.conf, where the last line of a name wins. The
+// configure appends the settings to postgresql.conf, where the last line with a name applies. The
 // caller's settings replace the defaults of this package.
 func (s *Server) configure(o Options) error {
 	fsync := "off"

@@ -11,8 +11,8 @@ import (
 )
 
 // OpenStandby starts a server that follows s, with a copy of its data. From then on s confirms a
-// commit only when the standby has it, too. [Server.Promote] makes the standby independent. The
-// caller closes it; it also ends with the calling process.
+// commit only when the standby has the commit too. [Server.Promote] makes the standby independent.
+// The caller closes the standby. The standby also ends when the calling process ends.
 func (s *Server) OpenStandby(ctx context.Context) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Template is a database that is filled once per test process and copied for every test that wants
-// one: a schema with all its tables, or tables with many rows, for the cost of a file copy.
+// Template is a database that is filled once per test process and copied for every test that uses
+// it. So a test gets a schema with all its tables, or tables with many rows, for the cost of a file
+// copy.
 //
 //	var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error { … }}
 //
@@ -23,14 +24,14 @@ type Template struct {
 	Fill func(ctx context.Context, url string) error
 
 	mu      sync.Mutex
-	server  *Server // the server that has it; nil before the first use
+	server  *Server // the server with the template; nil before the first use
 	name    string
 	failure error
 }
 
 // URL returns the URL of a new copy on the server of this test process. The copy is dropped when
-// the test ends. On an external server nothing may be left behind for other tests, so each database
-// is filled separately.
+// the test ends. On an external server, tests must leave nothing behind, so there is no template
+// and each database is filled separately.
 func (p *Template) URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
@@ -54,7 +55,7 @@ func (p *Template) URL(t testing.TB) string {
 }
 
 // on returns the name of the template on a server, and creates it at the first use. It remembers a
-// failure: every test reports it, and none tries again.
+// failure: every test reports the failure, and no test tries again.
 func (p *Template) on(server *Server) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +69,8 @@ func (p *Template) on(server *Server) (string, error) {
 	return p.name, p.failure
 }
 
-// make creates the template and closes it. PostgreSQL cannot copy a database that has a connection,
-// not even one of the autovacuum.
+// make creates the template and forbids connections to it. PostgreSQL cannot copy a database that
+// has a connection, not even a connection of autovacuum.
 func (p *Template) make(ctx context.Context) error {
 	o := p.server.operator()
 	if err := o.copyDatabase(ctx, p.name, emptyTemplate); err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Fill puts one of everything into a tenant and returns the names. The names are the same in every
-// tenant, except for the keys, which contain Marker. An app serves the tenant until the test ends.
+// Fill creates one execution, one entity, one schedule and so on in a tenant, and returns their
+// names. The names are the same in every tenant, except for the keys, which contain Marker. An app
+// serves the tenant until the test ends.
 func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
 	t.Helper()
 	ids := &IDs{
@@ -82,7 +83,7 @@ func define(ids *IDs) *definitions {
 	return d
 }
 
-// run creates what only code can create: executions, a dead task, a locked entity.
+// run creates the things that only code can create: executions, a dead task, a locked entity.
 func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	t.Helper()
 	c := app.With(t.Context())
@@ -110,7 +111,7 @@ func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	})
 }
 
-// lookUp finds the ids that the engine has drawn.
+// lookUp finds the ids that the engine has generated.
 func (ids *IDs) lookUp(t *testing.T, b api.Backend, tenant string) {
 	t.Helper()
 	ctx := t.Context()
@@ -166,7 +167,7 @@ func (ids *IDs) addReport(t *testing.T, b api.Backend, tenant string) {
 	ids.ReportCursor = page.Cursor
 }
 
-// steer sets what operators set.
+// steer makes the settings that operators make.
 func (ids *IDs) steer(t *testing.T, app *perdure.App) {
 	t.Helper()
 	ctx := t.Context()
@@ -209,7 +210,7 @@ func (ids *IDs) openStream(t *testing.T, b api.Client, tenant string) {
 	}
 }
 
-// Snapshot describes everything that Fill has put into a tenant, without times and counters that
+// Snapshot describes everything that Fill has created in a tenant, without times and counters that
 // change by themselves.
 func Snapshot(t *testing.T, c api.Client, tenant string, ids *IDs) string {
 	t.Helper()

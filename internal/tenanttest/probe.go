@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// patience bounds a probe, so that a verb that waits ends.
+// patience bounds a probe, so that a call that waits ends.
 const patience = 30 * time.Second
 
 // Probe makes every call in a tenant with the ids of another tenant. Each call must be refused as
@@ -49,7 +49,7 @@ func Probe(t *testing.T, b api.Client, tenant, other string, theirs *IDs) {
 	}
 }
 
-// Refuse makes every call without a tenant. All of them are refused as Invalid.
+// Refuse makes every call without a tenant. Each call must return an error of kind Invalid.
 func Refuse(t *testing.T, b api.Client, of *IDs) {
 	t.Helper()
 	for _, v := range Verbs() {
@@ -62,7 +62,7 @@ func Refuse(t *testing.T, b api.Client, of *IDs) {
 	}
 }
 
-// render shows an answer with the payloads in it readable.
+// render returns an answer as text, with readable payloads.
 func render(answer any) string {
 	data, err := json.Marshal(answer)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// IDs are the names of what Fill has put into a tenant. Their values contain Secret.
+// IDs are the names of the things that Fill has created in a tenant. The values of these things
+// contain Secret.
 type IDs struct {
 	Workflow, Key string // an open execution
 	Run           model.RunID
@@ -20,7 +21,7 @@ type IDs struct {
 	Activity      string // of a task that failed permanently, under the key Key
 	TaskRun       model.RunID
 	Dead          api.DeadID
-	Entity        string // with its prefix; it is at Key
+	Entity        string // type of an entity, with its prefix; its key is Key
 	Epoch         int64  // of its lock
 	Stream        string // of the entity, with an item
 	Limit         string
@@ -36,14 +37,14 @@ type IDs struct {
 	Secret, Marker string
 }
 
-// Verb is one call of a method of api.Client in a tenant, with ids of another.
+// Verb is one call of a method of api.Client in a tenant, with ids of another tenant.
 type Verb struct {
 	Name string // of the method
-	// Own says that the call may succeed, because it names nothing that must exist: it lists,
-	// creates or changes what the caller's tenant has under the name.
+	// Own says that the call may succeed, because it does not need anything of the other tenant: it
+	// lists, creates or changes things of the caller's own tenant under the same name.
 	Own bool
-	// Lists says that the request contains no key, so the answer must not contain one of the other
-	// tenant either.
+	// Lists says that the request contains no key. So the answer must not contain a key of the
+	// other tenant.
 	Lists bool
 	Ask   func(ctx context.Context, c api.Client, tenant string, of *IDs) (answer any, err error)
 }
@@ -84,8 +85,8 @@ func (of *IDs) dead(tenant string) api.DeadID {
 // none is the answer of a method that returns only an error.
 func none(err error) (any, error) { return nil, err }
 
-// Verbs are all methods of api.Client. Lists come first, because the other verbs create things
-// under the names that they probe.
+// Verbs returns a verb for each method of api.Client. Lists come first, because other verbs create
+// things under the probed names.
 func Verbs() []Verb {
 	verbs := slices.Concat(executionVerbs(), historyVerbs(), batchVerbs(), entityVerbs(), taskVerbs(), flowVerbs())
 	slices.SortStableFunc(verbs, func(a, b Verb) int {
@@ -227,7 +228,8 @@ func batchVerbs() []Verb {
 		}},
 		{Name: "ListBatches", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			page, err := c.ListBatches(ctx, api.BatchListRequest{Tenant: tenant, Cursor: of.ListCursor})
-			// The caller's own batch names the key of the other tenant.
+			// The query of the caller's own batch contains the key of the other tenant, so clear
+			// it.
 			for i := range page.Batches {
 				page.Batches[i].Query, page.Batches[i].Selects = "", ""
 			}
@@ -241,7 +243,8 @@ func batchVerbs() []Verb {
 
 func entityVerbs() []Verb {
 	return []Verb{
-		// The caller's own entity of that key: the other tenant's state must not change.
+		// The call goes to the caller's own entity with that key. The state of the other tenant's
+		// entity must not change.
 		{Name: "Call", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Call(ctx, api.CallRequest{Address: of.entity(tenant), Name: "set", Input: model.Payload{Data: []byte(`"probe"`)}, RequestID: "same"})
 		}},
@@ -251,7 +254,8 @@ func entityVerbs() []Verb {
 		{Name: "ListEntities", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.ListEntities(ctx, api.EntityListRequest{Tenant: tenant, Cursor: of.EntityCursor})
 		}},
-		// An entity without a lock is no error; the lock of the other tenant must stay.
+		// Unlocking an entity without a lock is not an error. The other tenant's entity must stay
+		// locked.
 		{Name: "Unlock", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.Unlock(ctx, api.UnlockRequest{Address: of.entity(tenant), Epoch: of.Epoch}))
 		}},
@@ -294,7 +298,7 @@ func taskVerbs() []Verb {
 		{Name: "UndoRequeue", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.UndoRequeue(ctx, api.UndoRequest{ID: of.dead(tenant)}))
 		}},
-		// A dead task that is gone is no error.
+		// Purging a dead task that does not exist is not an error.
 		{Name: "PurgeDead", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.PurgeDead(ctx, of.dead(tenant)))
 		}},

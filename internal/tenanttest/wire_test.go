@@ -33,7 +33,7 @@ import (
 
 const (
 	adminKey = "0123456789abcdef0123456789abcdef"
-	// leastProbes is the least number of probes.
+	// leastProbes is how many probes the test must make at least.
 	leastProbes = 2000
 )
 
@@ -142,7 +142,8 @@ func pick[T any](p *prober, values []T) T {
 	return values[p.turn%len(values)]
 }
 
-// value returns an id for a field; an invalid value for fields that have none.
+// value returns an id for a field. It returns an invalid value if a field of this type cannot
+// contain an id.
 func (p *prober) value(f protoreflect.FieldDescriptor, of *tenanttest.IDs, tenant string) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.StringKind:
@@ -173,10 +174,11 @@ func (p *prober) value(f protoreflect.FieldDescriptor, of *tenanttest.IDs, tenan
 	return protoreflect.Value{}
 }
 
-// rounds is how many ids each field gets, alone and among ids of the caller.
+// rounds is how many ids each field gets while the other fields are empty, and again while the
+// other fields have ids of the caller.
 const rounds = 4
 
-// depth is how deep messages are filled and probed.
+// depth is down to which depth of nested messages fields are filled and probed.
 const depth = 4
 
 // fill fills a message with the ids of a tenant.
@@ -329,7 +331,7 @@ func (p *prober) probeItem(item protoreflect.FieldDescriptor) {
 		p.probes++
 		raw, err := proto.Marshal(m)
 		if err != nil {
-			return // a text of the ids that is not UTF-8
+			return // an id is a text that is not UTF-8
 		}
 		it := (&pb.WorkerItem{}).ProtoReflect()
 		if err := proto.Unmarshal(raw, it.Mutable(item).Message().Interface()); err != nil {
@@ -340,8 +342,8 @@ func (p *prober) probeItem(item protoreflect.FieldDescriptor) {
 	})
 }
 
-// work opens the stream of a worker, joins in all roles, sends an item, and returns the text of
-// what comes back before the server ends the stream.
+// work opens the stream of a worker, joins in all roles, and sends an item. It returns the text of
+// everything that the server sends before it ends the stream.
 func (p *prober) work(item *pb.WorkerItem) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, 2*time.Second)
 	defer cancel()

@@ -25,7 +25,7 @@ func TestTransfer(t *testing.T) {
 			return move(ctx, s, in)
 		}))
 		one := transfer{"t1", 0, 1, 100}
-		for range 2 { // the second finds the first
+		for range 2 { // the second start finds the first execution
 			if got, err := pay.Run(caller(t, app), one); err != nil || got != "done t1" {
 				t.Fatalf("%q, %v", got, err)
 			}

@@ -18,7 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// bankKinds are the ways to the user's database: pgx, database/sql on PostgreSQL, and SQLite.
+// bankKinds are the kinds of the user's database: PostgreSQL through pgx, PostgreSQL through
+// database/sql, and SQLite.
 var bankKinds = []string{"pgx", "pgsql", "sqlite"}
 
 const (
@@ -26,14 +27,14 @@ const (
 	opening  = 1_000_000
 )
 
-// transfer is the input of the activity, which must make it once.
+// transfer is the input of the activity, which must move the money exactly once.
 type transfer struct {
 	ID       string
 	From, To int
 	Cents    int
 }
 
-// bank is a user's database with accounts. Its own connection meets no faults.
+// bank is a user's database with accounts. The connection of the bank itself has no faults.
 type bank struct {
 	t    testing.TB
 	kind string
@@ -118,14 +119,14 @@ func (b *bank) check(done []transfer) {
 	}
 }
 
-// session is a transaction of the activity, whatever its type.
+// session is the transaction of the activity, independent of its Go type.
 type session struct {
 	exec     func(ctx context.Context, q string, args ...any) error
 	commit   func(ctx context.Context) error
 	rollback func(ctx context.Context) error
 }
 
-// move is the body of a transfer. It locks accounts in their order, so that transfers do not
+// move is the body of a transfer. It locks accounts in a fixed order, so that transfers do not
 // deadlock.
 func move(ctx context.Context, s session, t transfer) (string, error) {
 	const change = `update accounts set cents = cents + $2 where id = $1`
@@ -147,7 +148,7 @@ func move(ctx context.Context, s session, t transfer) (string, error) {
 
 type body = func(context.Context, session, transfer) (string, error)
 
-// bind returns the activity on this database. Its connections meet the faults.
+// bind returns the activity on this database. The faults f happen on its connections.
 func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) perdure.Binding {
 	b.t.Helper()
 	if b.kind == "pgx" {

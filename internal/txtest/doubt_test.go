@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// faultyOutbox is an outbox whose relay meets faults on its way to the user's database.
+// faultyOutbox is an outbox whose relay has faults on its connection to the user's database.
 func faultyOutbox(t *testing.T, b *bank, f *faults) perdure.Definition {
 	t.Helper()
 	if b.kind == "pgx" {

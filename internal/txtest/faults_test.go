@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errInjected is the error of a call to the database that met a fault. It does not say whether the
-// call was executed.
+// errInjected is the error of a call to the database for which a fault was planned. It does not say
+// whether the call was executed.
 var errInjected = errors.New("injected fault")
 
 // action is a fault of a call to the database.
@@ -23,8 +23,8 @@ const (
 	pass        action = iota
 	failBefore         // the call is not executed; the connection stays
 	loseAnswer         // the call is executed and its answer is lost; the connection stays
-	cutBefore          // the connection is lost before it is executed
-	cutAfter           // the connection is lost after it was executed
+	cutBefore          // the connection is lost before the call is executed
+	cutAfter           // the connection is lost after the call was executed
 	crashBefore        // the process dies
 	crashAfter
 	pauseBefore // the process stops until the test wakes it
@@ -40,13 +40,13 @@ func (a action) before() bool {
 	return a == failBefore || a == cutBefore || a == crashBefore || a == pauseBefore
 }
 
-// faults has the faults of one process on its connections to the user's database.
+// faults has the faults on the connections of one process to the user's database.
 type faults struct {
-	// plan decides about a call. The caller holds the lock of faults.
+	// plan returns the fault of the nth call. The caller holds the lock of faults.
 	plan func(n int, op string) action
 	// crash runs when the process dies.
 	crash func()
-	// paused receives a value for every pause. A send to resume ends one.
+	// paused receives a value for every pause. A send to resume ends a pause.
 	paused, resume chan struct{}
 
 	dead     chan struct{} // closed by a crash: nothing that the process does later has an effect
@@ -137,7 +137,7 @@ func (f *faults) call(op string, cut func(), do func() error) error {
 
 // ---- database/sql
 
-// connector makes connections that meet faults.
+// connector makes connections with faults.
 type connector struct {
 	driver.Connector
 	f *faults

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The bar: a thousand transfers with crashes at random points and two zombies. All balances are
-// exact to the cent.
+// A thousand transfers run with crashes at random points and two zombies: processes that continue
+// after others have taken over their work. At the end all balances are exact to the cent.
 func TestLongThousandTransfers(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) { storm(t, b, 1000, 20, rand.New(rand.NewPCG(1, 1000))) })
 }

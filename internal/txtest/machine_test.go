@@ -39,7 +39,7 @@ func (m *impatient) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	return nil
 }
 
-// A machine that cancels a transactional activity gets no result of it, and the transaction is
+// A machine that cancels a transactional activity does not get its result, and the transaction is
 // rolled back.
 func TestMachineCancelsATransfer(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {

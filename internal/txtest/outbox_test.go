@@ -21,7 +21,7 @@ var (
 	approval = perdure.NewPromise[string]("approval")
 )
 
-// collect receives words until the last one.
+// collect receives signals and joins their values, until it gets the last one.
 var collect = perdure.NewWorkflow("collect", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 	got := in
 	for {
@@ -104,8 +104,8 @@ func check(t testing.TB, errs ...error) {
 	}
 }
 
-// The messages of a transaction take effect when it commits, in order. They never take effect if it
-// rolls back.
+// The messages of a transaction take effect, in order, when the transaction commits. They never
+// take effect if it rolls back.
 func TestCommitAndRollback(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -154,11 +154,12 @@ func TestCommitAndRollback(t *testing.T) {
 	})
 }
 
-// The relay does not skip a transaction that commits late, after it has delivered later ones.
+// The relay also delivers the messages of a transaction that commits after the relay has delivered
+// messages of later transactions.
 func TestLateCommit(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		if b.kind == "sqlite" {
-			return // SQLite has one writer: no other transaction can commit in between
+			return // SQLite has one writer, so no other transaction can commit first
 		}
 		o := newOffice(b)
 		app := open(t, url, collect, o.outbox())
@@ -184,8 +185,8 @@ func TestLateCommit(t *testing.T) {
 	})
 }
 
-// A message that the engine refuses is kept with the reason and not tried again. Later messages are
-// delivered.
+// The relay keeps a message that the engine refuses, with the reason, and does not try to deliver
+// it again. Later messages are delivered.
 func TestDeadLetters(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -221,8 +222,9 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// A transaction cannot use the request id of one message for another one: the second becomes a dead
-// letter that says what the id was used for. The same message under the same id takes effect once.
+// A transaction cannot use the request id of one message for another message. The second message
+// becomes a dead letter that says what the id was used for. The same message under the same id
+// takes effect once.
 func TestRequestIDsOfTransactions(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -261,7 +263,8 @@ func deadLetters(t *testing.T, app *perdure.App) (dead []perdure.DeadLetter) {
 	return dead
 }
 
-// The outbox refuses detectable mistakes at once. The caller's transaction continues.
+// If the outbox can detect a mistake in a message, the send returns an error immediately. The
+// caller's transaction continues.
 func TestRefusedAtOnce(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		o := newOffice(b)
@@ -319,7 +322,7 @@ func TestEnginesOwnDatabase(t *testing.T) {
 			b := newBank(t, kind)
 			o := newOffice(b)
 			app := open(t, b.url, collect)
-			second := open(t, b.url, collect) // another owner, for some of them
+			second := open(t, b.url, collect) // owns some of the executions
 			c := caller(t, second)
 
 			d := o.begin(app)
@@ -375,7 +378,8 @@ func TestEnginesOwnDatabase(t *testing.T) {
 	}
 }
 
-// A relay that dies between delivery and removal delivers again, which has no effect.
+// If a relay dies between the delivery and the removal of a message, the message is delivered
+// again, which has no effect.
 func TestRelayRepeats(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()

@@ -25,7 +25,8 @@ const (
 	envCount  = "PERDURE_TX_COUNT"
 )
 
-// transfers returns the transfers that every victim makes. Starting one again has no effect.
+// transfers returns the transfers that every victim starts. Starting a transfer again has no
+// effect.
 func transfers(n int) (all []transfer) {
 	for i := range n {
 		all = append(all, transfer{fmt.Sprintf("t%d", i), i % accounts, (i*7 + 1) % accounts, 1 + i%50})
@@ -118,8 +119,8 @@ func (p *process) end(s syscall.Signal) {
 	_ = p.cmd.Wait()
 }
 
-// massacre kills processes at random moments. It stops two of them and wakes them when others have
-// taken over.
+// massacre kills processes at random moments. It stops two processes and wakes them when other
+// processes have taken over.
 func massacre(t *testing.T, n, kills int) {
 	t.Parallel()
 	for _, c := range []struct{ engine, bank string }{{"postgres", "pgx"}, {"postgres", "sqlite"}, {"sqlite", "pgsql"}, {"sqlite", "sqlite"}} {
@@ -146,7 +147,7 @@ func massacre(t *testing.T, n, kills int) {
 			}
 
 			last := spawn(t, engine, b, n)
-			if len(asleep) > 0 { // they are zombies once their leases have expired
+			if len(asleep) > 0 { // wait until their leases have expired
 				time.Sleep(1500 * time.Millisecond)
 				for _, p := range asleep {
 					p.signal(syscall.SIGCONT)
@@ -154,12 +155,12 @@ func massacre(t *testing.T, n, kills int) {
 			}
 
 			if !last.awaitLine(t, "done") {
-				t.Fatal("the last one has not got everything done")
+				t.Fatal("the last process has not finished all transfers")
 			}
 
 			for _, p := range asleep {
 				if !p.awaitLine(t, "done") {
-					t.Error("one that woke up has not come to its end")
+					t.Error("a process that was woken has not ended")
 				}
 			}
 

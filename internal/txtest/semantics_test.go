@@ -19,8 +19,9 @@ import (
 
 var one = transfer{"t1", 0, 1, 100}
 
-// While its failure cannot be claimed, a step has neither failed nor completed, and reports that.
-// It does not run again either.
+// A step fails permanently while the user's database is away, so its failure cannot be stored.
+// Until it is stored, the step has neither failed nor completed, and its execution reports that.
+// The function does not run again.
 func TestDatabaseAway(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var away atomic.Bool
@@ -63,7 +64,7 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// If a cancel request arrives while the transaction commits, the outcome is the success.
+// If a cancel request arrives while the transaction commits, the step succeeds.
 func TestCancelWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -81,8 +82,8 @@ func TestCancelWhileCommitting(t *testing.T) {
 	})
 }
 
-// A workflow returns while steps are open, or a step loses a race. The engine settles these steps
-// before the execution ends: nothing acts afterwards.
+// A workflow returns while steps are open, or a step loses a race. The engine decides the outcome
+// of these steps before the execution ends, so that they change nothing after its end.
 func TestGivenUpSteps(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		leave := perdure.NewWorkflow("leave", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -124,7 +125,7 @@ func TestGivenUpSteps(t *testing.T) {
 		outcomes := 0
 		for _, id := range []string{"returned", "cancelled", "late"} {
 			if id == "late" && b.kind == "sqlite" {
-				continue // needs two transactions at once
+				continue // needs two transactions at the same time
 			}
 			got, err := leave.Run(caller(t, app), transfer{id, 0, 1, 100}, perdure.RawKey(id))
 			if err != nil || got != "left" {
@@ -146,12 +147,13 @@ func TestGivenUpSteps(t *testing.T) {
 	})
 }
 
-// A function that ignores the end of its attempt is a zombie in the same process. The step fails,
-// and later changes of the function are lost.
+// A function that ignores the end of its attempt continues in the same process. The step fails, and
+// later changes of the function are lost.
 func TestAttemptTimeout(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		if b.kind == "pgx" {
-			// its transactions do not end with a context, so the engine waits for the function
+			// The end of a context does not end these transactions, so the engine waits for the
+			// function.
 			return
 		}
 		limited := perdure.NewWorkflow("limited", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -166,7 +168,7 @@ func TestAttemptTimeout(t *testing.T) {
 			woken <- err
 			return "done", nil
 		}))
-		for n := 0; ; n++ { // on a busy machine the time may be over before the function starts
+		for n := 0; ; n++ { // on a busy machine the attempt may time out before the function starts
 			in := one
 			in.ID = fmt.Sprint(n)
 			_, err := limited.Run(caller(t, app), in, perdure.RawKey(in.ID))
@@ -227,7 +229,7 @@ type conflict string
 func (c conflict) Error() string    { return "conflict " + string(c) }
 func (c conflict) SQLState() string { return string(c) }
 
-// A conflict with a concurrent transaction costs no attempt.
+// A conflict with a concurrent transaction does not use up an attempt.
 func TestConflictsCostNoAttempt(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		once := perdure.NewWorkflow("once", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -308,8 +310,8 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
 }
 
-// A function that is interrupted because its process closes has not failed. The step runs again in
-// another process, even if it has only one attempt.
+// A step does not fail if its function is interrupted because the process closes. The step runs
+// again in another process, even if its policy allows only one attempt.
 func TestShutdownFailsNoStep(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]perdure.CallOption{
@@ -333,7 +335,7 @@ func TestShutdownFailsNoStep(t *testing.T) {
 			exec, err := once.Start(caller(t, app), one)
 			check(t, err)
 			<-begun
-			_ = app.Close() // it may report an interrupted step
+			_ = app.Close() // Close may report the interrupted step
 			app = open(t, url, once, b.bind(settle, newFaults(), move))
 			if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
 				t.Errorf("%q, %v", got, err)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if isVictim() {
 		os.Exit(victim())
 	}
-	// Most of these tests mostly wait for a lease.
+	// Most of these tests spend their time waiting for a lease.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -118,7 +118,7 @@ func checkError(t *testing.T, err error, kind error, words ...string) {
 // engine is a store that several processes of a test share.
 type engine struct{ store store.Store }
 
-// shared is a memory store that reports that it is shared.
+// shared is a memory store that tells the engine that several processes share it.
 type shared struct{ store.Store }
 
 func (s shared) Info() store.Info {

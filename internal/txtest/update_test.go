@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A workflow returns while the handler of an update makes a transfer. The workflow settles the
-// transfer first, and the sender of the update gets a refusal.
+// A workflow returns while the handler of an update makes a transfer. The engine decides the
+// outcome of the transfer before the workflow ends, and the sender of the update gets a refusal.
 func TestReturnDuringAnUpdateThatTransfers(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var running atomic.Int64

@@ -28,7 +28,7 @@ func onBanks(t *testing.T, f func(t *testing.T, b *bank)) {
 	}
 }
 
-// at makes one call of the process meet a fault.
+// at plans a fault for one call of the process.
 func (f *faults) at(call int, a action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,9 +41,9 @@ func (f *faults) at(call int, a action) {
 	}
 }
 
-// TestEveryPoint makes every call to the user's database fail in every way, one at a time. A death
-// takes the time of a lease, so deaths happen only at three points: before the claim, before the
-// commit and after it.
+// TestEveryPoint makes every call to the user's database fail in every way, one at a time. After a
+// death, the next process waits for the end of a lease. So deaths happen only at three points:
+// before the outcome is claimed, before the commit and after the commit.
 func TestEveryPoint(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		everyPoint(t, b, func(a action, call int) bool {
@@ -103,8 +103,9 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 	}
 }
 
-// zombie starts a transfer in a process that stops at the given call to the user's database, and
-// then kills the store connection of that process. wake lets it continue.
+// zombie starts a transfer in a process that stops at the given call to the user's database. After
+// that it cuts the process off from the store of the engine. The method wake lets the process
+// continue.
 func zombie(t *testing.T, e *engine, b *bank, call int, a action) (*life, transfer) {
 	t.Helper()
 	f := newFaults()
@@ -123,14 +124,14 @@ func zombie(t *testing.T, e *engine, b *bank, call int, a action) (*life, transf
 	return l, x
 }
 
-// wake lets a zombie continue, and waits until it has ended.
+// wake lets a zombie continue, and waits until the zombie has ended.
 func (l *life) wake() {
 	close(l.f.resume)
 	l.end()
 }
 
-// TestZombie pauses a process at each of its calls. Another process takes over, and the first one
-// wakes up when the other has ended or while it waits.
+// TestZombie pauses a process at each of its calls. Another process takes over. The first process
+// continues when the other one has ended, or while the other one waits.
 func TestZombie(t *testing.T) { zombies(t, []int{2, 7}) }
 
 func zombies(t *testing.T, calls []int) {
@@ -154,7 +155,7 @@ func zombies(t *testing.T, calls []int) {
 						finished <- err
 					}()
 
-					// A zombie that has started its transaction makes others wait.
+					// A zombie that has started its transaction makes other processes wait.
 					holds := call > 2 || call == 2 && a == pauseAfter
 					if call == 7 && a == pauseAfter {
 						holds = false
@@ -189,7 +190,7 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 				t.Parallel()
 				b := newBank(t, b.kind)
 				e := newEngine(t)
-				// a transaction is open, the outcome is not claimed
+				// The zombie has an open transaction and has not claimed the outcome.
 				old, x := zombie(t, e, b, 2, pauseBefore)
 				f := newFaults()
 
@@ -227,9 +228,9 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 	})
 }
 
-// TestStorm is a small version of TestLongThousandTransfers: calls to the user's database fail and
-// lose their answers, processes die at random points, and two processes are stopped in the middle
-// and wake up later.
+// TestStorm is a small version of TestLongThousandTransfers: calls to the user's database fail or
+// lose their answers, processes die at random points, and two processes stop in the middle of a
+// transfer and continue later.
 func TestStorm(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) { storm(t, b, 100, 4, rand.New(rand.NewPCG(1, 100))) })
 }
@@ -275,7 +276,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		f := newFaults()
 		l := e.live(t, f, quick, b.bind(settle, f, move))
 		f.at(call, pauseBefore)
-		// no other transfer waits for the rows that this one locks
+		// No other transfer needs the rows that this transfer locks.
 		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1 - i, accounts - 1 - i, 7}
 		if _, err := quick.Start(caller(t, l.app), x); err != nil {
 			t.Fatal(err)
@@ -294,7 +295,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		sleepers = nil
 	}
 
-	if b.kind == "sqlite" { // the second one holds the only lock
+	if b.kind == "sqlite" { // the second process holds the only lock
 		sleepers[1].wake()
 		sleepers = sleepers[:1]
 	}
@@ -335,7 +336,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 						lives.Unlock()
 						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 
-						go func() { // a dead process has no callers, so do not wait for it
+						go func() { // a process that dies never answers, so do not wait for it
 							select {
 							case <-l.f.dead:
 								cancel()

@@ -17,8 +17,8 @@ type refused struct {
 	right, rightTop string
 }
 
-// compiled are the programs of the design that the compiler rejects, and more programs (S) for the
-// rules of workflows and activities.
+// compiled are the programs of the design that the compiler rejects. The programs with an id that
+// starts with S are further programs, for the rules of workflows and activities.
 var compiled = []refused{
 	{
 		id: "01", name: "workflow ctx as context.Context", body: `http.NewRequestWithContext(ctx, "GET", "", nil)`,
@@ -209,7 +209,7 @@ var _ = perdure.Group{perdure.BindOperation(ent, A, a), perdure.BindOperation(en
 	},
 }
 
-// source is a program.
+// source returns the text of a program.
 func (r *refused) source(body, top string) string {
 	return "func use(ctx perdure.WorkflowCtx, std context.Context) {\n" + body + "\n}\n" + top + "\n"
 }

@@ -109,7 +109,8 @@ type ran struct {
 	want []string
 }
 
-// V3 and V4 fail when they run in a test: perduretest has the programs (TestWrongWorkflowsFail).
+// V3 and V4 are not here, because they fail only in a test of their user: TestWrongWorkflowsFail of
+// perduretest has them.
 var refusedAtRunTime = []ran{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -162,7 +163,7 @@ var refusedAtRunTime = []ran{
 
 			return "nothing"
 		},
-		// the value is stored and visible; it is not an error that no code awaits it
+		// The value is stored and visible. It is not an error if no code waits for it.
 		want: []string{"promise_settled never 7"},
 	},
 	{

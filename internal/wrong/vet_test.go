@@ -12,8 +12,8 @@ type reported struct {
 	right string
 }
 
-// vetted are the programs of the design that only perdurevet can detect, and more programs (S) for
-// the rules of workflows and activities.
+// vetted are the programs of the design that only perdurevet can detect. The programs with an id
+// that starts with S are further programs, for the rules of workflows and activities.
 var vetted = []reported{
 	{
 		id: "V1", name: "captured workflow ctx in step",

@@ -1,10 +1,10 @@
-// Command protogen compiles the .proto files of this repository to Go. It is a module of its own,
-// so that its dependencies are not ours.
+// Command protogen compiles the .proto files of this repository to Go. It is a separate module, so
+// that its dependencies are not dependencies of Perdure.
 //
 //	protogen -proto ../../proto -out ../..
 //
-// It needs no protoc: a Go compiler of protocol files reads the sources, and the plugins are
-// built from the versions that go.mod pins. So the result is the same on every machine.
+// It needs no protoc: a compiler that is written in Go reads the sources, and Go builds the plugins
+// from the versions in go.mod. So the result is the same on every machine.
 package main
 
 import (

@@ -5,8 +5,8 @@
 //	tally -sum FILE
 //
 // With -record it also appends one line per test to FILE. With -sum it counts the tests of all runs
-// in FILE, and lists the tests that every run skipped, with the reason. A test that several runs
-// execute counts once. tally exits with status 1 if a test failed.
+// in FILE, and lists the tests that every run skipped, with the reason. It counts a test once, even
+// if several runs execute it. tally exits with status 1 if a test failed.
 package main
 
 import (
@@ -74,7 +74,7 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Fprintf(out, "%s", line) // not the output of a test, but for example a panic of the go command
+			fmt.Fprintf(out, "%s", line) // for example a panic of the go command
 			ok = false
 			continue
 		}
@@ -97,7 +97,7 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 				delete(output, k)
 			}
 			ok = ok && e.Action != "fail"
-			// a crash or a time limit leaves tests without an end
+			// After a crash or a time limit, some tests have no end.
 			if e.Test == "" && e.Action == "fail" {
 				for other, b := range output {
 					if other.pkg == e.Package {
@@ -124,8 +124,8 @@ func printEnd(out io.Writer, e *event, text string) {
 			fmt.Fprintf(out, "FAIL %s %.1fs\n", e.Package, e.Elapsed)
 		}
 	case e.Test != "" && strings.Contains(text, "WARNING: DATA RACE"):
-		// A race between goroutines of another test fails the package. Its text is part of this
-		// output.
+		// A race between goroutines of another test fails the package. The report of the race is
+		// part of this output.
 		fmt.Fprint(out, text)
 	case e.Test == "" && e.Action == "pass":
 		cached := ""
@@ -177,7 +177,7 @@ func appendResults(file string, results []result) (err error) {
 }
 
 // total prints the tests that every run skipped, and one line: how many packages and tests ran, and
-// how they ended. A test counts as failed when any run of it failed, and as skipped when no run
+// how they ended. total counts a test as failed if any run of it failed, and as skipped if no run
 // executed it.
 func total(file string, out io.Writer) error {
 	data, err := os.ReadFile(file)
