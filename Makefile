@@ -1,6 +1,5 @@
-# Perdure. `make` alone lists the targets; every target is a plain command that also works without
-# make.
-# People and CI run the same thing: `make check`.
+# Perdure. `make` without a target lists the targets. Every target is a plain command that also
+# works without make. `make check` runs the same checks as CI.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,4 +1,5 @@
-# An image that keeps the contract of a Flovyn server: the same ports, variables and file.
+# An image that can replace a Flovyn server: it uses the same ports, environment variables and
+# configuration file.
 #
 #	docker build -f deploy/flovyn.Dockerfile -t perdure-flovyn .
 FROM golang:1.26 AS build

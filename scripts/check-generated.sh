@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Fails when committed generated code differs from what its generators produce now.
 #
-# It compares the files before and after `go generate`, not with the last commit. So the result is
-# the same in a clean clone and with uncommitted work. The regenerated files stay in place: review
-# and commit them.
+# It compares the files before and after `go generate`, and not with the last commit. So uncommitted
+# work does not change the result. The regenerated files stay in place: review and commit them.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

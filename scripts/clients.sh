@@ -5,8 +5,8 @@
 #   scripts/clients.sh generate    write their generated code again
 #   scripts/clients.sh fresh       fail if the committed code is not what the generators write now
 #
-# The TypeScript client needs node, npm and its packages. Without them the script says so and leaves
-# it out.
+# The TypeScript client needs node, npm and its packages. Without them, the script prints a message
+# and leaves the TypeScript client out.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -29,8 +29,8 @@ trap cleanup EXIT
 
 have_node() { command -v node >/dev/null && command -v npm >/dev/null; }
 
-# packages: installs what clients/typescript/package-lock.json names, unless it is installed. It
-# fails without node and npm, and if npm cannot get the packages.
+# packages: installs the packages of clients/typescript/package-lock.json, unless they are
+# installed. It fails if node or npm is missing, or if npm cannot get the packages.
 packages() {
 	have_node || { say 'node and npm are not installed: the TypeScript client is left out' && return 1; }
 	local lock
@@ -46,7 +46,7 @@ packages() {
 }
 
 # generate GO TYPESCRIPT: writes the generated files to these names. The generator for Go reads
-# version 3.0 of OpenAPI, and the one for TypeScript version 3.1.
+# version 3.0 of OpenAPI, and the generator for TypeScript reads version 3.1.
 generate() {
 	scripts/tools.sh oapi-codegen
 	.bin/oapi-codegen -config clients/go/oapi-codegen.yaml -o "$1" "$documents/openapi-3.0.json"

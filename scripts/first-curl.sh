@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Measures the way from a binary to the first workflow that curl starts: starts perdure dev with a
-# worker, starts an execution over HTTP, waits for its result, and reads its history. Then it stops
-# perdure dev, and checks that the worker ended by itself.
+# Measures how long it takes from a binary to the result of the first workflow that curl starts. The
+# script starts perdure dev with a worker, starts an execution over HTTP, waits for its result, and
+# reads its history. After that, it stops perdure dev and checks that the worker ended by itself.
 #
 #   scripts/first-curl.sh
 #   PERDURE_TEST_PROGRAMS=dir …    with the programs of this directory instead of new ones
 #
-# It fails if that takes longer than 60 s. The builds do not count.
+# It fails if that takes longer than 60 s, without the time of the builds.
 set -euo pipefail
 
 max_seconds=60

@@ -13,8 +13,8 @@
 # five minutes.
 #
 # The module is not published yet, so between the two commands the script replaces it by this
-# checkout. That line does not count, because users will not have to type it. Go fetches the
-# dependencies as usual.
+# checkout. The script does not count that line as a command, because users will not have to type
+# it. Go fetches the dependencies as usual.
 set -euo pipefail
 
 max_lines=20

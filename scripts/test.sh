@@ -19,7 +19,7 @@ export GOGC="${GOGC:-400}"
 # finish their reports. A tenth of a second is enough.
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
 
-remove=() # directories that go when the script ends
+remove=() # directories to remove when the script ends
 trap '[ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
 
 # Tests start thousands of servers and files that live for seconds. The script puts them into memory
@@ -36,20 +36,21 @@ if [ -z "${TMPDIR:-}" ] && [ -d "$scratch" ] && [ "$(df --output=avail -m "$scra
 fi
 
 # `go test` links a program for each of 130 packages, which is a fifth of the processor time of the
-# suite. The script keeps these programs, so that the next run links only those whose code has
+# suite. The script keeps these programs, so that the next run links only programs whose code has
 # changed. They need 3 GB; if the disk has no room for them, each run links all of them.
 programs=$PWD/.bin/tests
 room() { [ "$(df --output=avail -m "$PWD" 2>/dev/null | tail -n 1)" -ge 8192 ] 2>/dev/null; }
 room && mkdir -p "$programs" || programs=
 
-# processor sets $used to the processor time of all commands so far, in seconds. Unlike the clock,
-# it does not count what other programs do on this machine.
+# processor sets $used to the processor time of all commands so far, in seconds. Unlike the elapsed
+# time, it does not include other programs on this machine.
 processor() {
 	times >"$tally/times"
 	used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$tally/times")
 }
 
-# step NAME COMMAND…: announces a step and how long it took, and stops the script when it fails.
+# step NAME COMMAND…: runs a step, prints its name and how long it took, and stops the script if the
+# step fails.
 step() {
 	local name=$1 begin=$SECONDS before
 	shift
@@ -64,36 +65,38 @@ step() {
 	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
 }
 
-# Every package runs in one of these ways. A package that is not named here runs with the race
-# detector, in short mode.
+# The tests of every package run in one of the following ways. A package that matches none of the
+# patterns runs with the race detector, in short mode.
 #
 # Packages without concurrency in code and tests (internal/archtest checks the state machines), and
-# packages that read programs, run in full without the detector. So do the examples: most of their
-# time is linking, which takes twice as long with the detector. `make test-long` runs them with it.
+# packages that read programs, run in full without the detector. The examples run in the same way,
+# because most of their time is linking, which takes twice as long with the detector. `make
+# test-long` runs the examples with the detector.
 plain='/(api/perdure/v1|examples/.*|internal/(api|apidocs|archtest|authz|cadence|cluster(/host)?|codec|core(/.*)?|corpus|deploy|diagnosis|dialtest|engine/(gate|lane|ledger|loan|queue|storeclock)|fault|history|model|mutants|query|schedule|sim(/.*)?|spelling|store|telemetry/tracing|tenanttest|wire|wrong)|payload/zstd|perdurevet|cmd/perdurevet|scripts/tally)$'
 # Stores whose tests do less in short mode (the sequential groups of the conformance suite, damaged
 # files) run a second time, in full without the detector.
 both='/internal/store/(memory|faultstore|sqlite)$'
-# So do the single tests of other packages that scripts/sequential.txt lists.
-# listed PATTERN: a regular expression of the tests whose lines match PATTERN.
+# The tests of other packages that scripts/sequential.txt lists run in full without the detector.
+#
+# listed PATTERN: prints a regular expression for the tests whose lines in that file match PATTERN.
 listed() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk '{ printf "%s%s", n++ ? "|" : "^(", $2 } END { print ")$" }'; }
 # Tests that start processes, break servers, or measure run without the detector, because it makes
-# them too slow for their time limits. They run in short mode. Of the PostgreSQL store, the
-# concurrent tests run with the detector, too.
+# them too slow for their time limits. They run in short mode. The concurrent tests of the
+# PostgreSQL store also run with the detector.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
-# internal/bench measures, and is a part of `make test-long`.
+# internal/bench makes measurements, so only `make test-long` runs it.
 long='/internal/bench$'
 
 # The suites of apps run a second time over connections (internal/dialtest): the suite of the root
 # package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
 # and the examples.
 
-# tested NAME FLAGS… -- PACKAGES…: runs `go test`, and keeps the programs under the name. Prints a
-# line per package, and the failures. `.ci/run` runs all checks of `go vet`, so `go test` need not
-# run some of them for each way to compile a package.
+# tested NAME FLAGS… -- PACKAGES…: runs `go test`, and keeps the programs in a directory with the
+# name. It prints a line per package, and the failures. `go test` runs without `go vet`, because
+# `.ci/run` runs all checks of `go vet`.
 #
-# A directory has one program of each name, so of packages with the same name (store/postgres and
-# notify/postgres) the second one runs in a second round.
+# A directory can have only one program of each name. So if two packages have the same name
+# (store/postgres and notify/postgres), the second package runs in a second round.
 tally=$(mktemp -d)
 remove+=("$tally")
 results=$tally/results
@@ -119,45 +122,46 @@ tested() {
 	done
 }
 
-# packages GREP…: the packages with tests that grep selects. The others are parts of these or of
-# programs, or the step that builds the programs compiles them.
+# packages GREP…: prints the packages with tests that grep selects. Packages without tests are
+# compiled as parts of other packages, or by the step that builds the programs.
 packages() {
 	go list -f '{{ if or .TestGoFiles .XTestGoFiles }}{{ .ImportPath }}{{ end }}' ./... | grep -vE "^$|$long" | grep "$@"
 }
 module=$(go list -m)
 
-# SQLite is C code that was translated to Go. With the detector it takes eight times as long, and a
-# race in it would not be ours: goroutines never share a connection. The detector still watches the
-# packages that call it.
+# The SQLite driver is C code that was translated to Go. With the detector it is eight times as
+# slow, and it cannot have a race that we cause, because our goroutines never share a connection.
+# The detector still checks the packages that call the driver.
 #
-# The slowest packages mostly wait for servers. They come first, so that they wait while the others
-# compile. `go test` runs a package only once, even if it is named twice.
+# The slowest packages spend most of their time waiting for servers. They come first, so that they
+# wait while other packages are compiled. `go test` runs a package only once, even if it is named
+# twice.
 slowest="$module/internal/flovyn $module/internal/engine $module $module/internal/store/postgres"
 # shellcheck disable=SC2046,SC2086 # packages are meant to be split
 race() {
 	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
 }
-# From the end of the list, so that of the two packages perdurevet the short one is in the second
-# round.
+# The list is reversed, so that of the two packages with the name perdurevet the shorter one runs in
+# the second round.
 #
-# Most of the processor time goes to the simulator, which takes a tenth less of it if the scheduler
-# does not interrupt programs by signals.
+# The simulator uses most of the processor time. It uses a tenth less if the scheduler does not
+# interrupt goroutines with signals (asyncpreemptoff).
 # shellcheck disable=SC2046
 whole() {
 	GODEBUG=asyncpreemptoff=1 tested whole -- $(packages -E "$plain|$both" | sort -r) &&
 		PERDURE_TEST_DIAL=also tested listed -run "$(listed .)" -- $(awk -v m="$module" '!/^#/ { print $1 == "." ? m : m "/" $1 }' scripts/sequential.txt | sort -u)
 }
-# Most of these tests wait for leases, servers and processes, so more of them run at once. The
-# longest package starts first, so that it does not run alone at the end. In short mode the crash
-# walk hits every third call, and two tests of the end-to-end suite leave out a case that takes a
-# minute; `make test-long` runs all of it.
+# Most of these tests wait for leases, servers and processes, so more of them run at the same time.
+# The longest package starts first, so that it does not run alone at the end. In short mode the
+# crash walk skips some calls, and two tests of the end-to-end suite leave out a case that takes a
+# minute; `make test-long` runs everything.
 # shellcheck disable=SC2046
 proofs() {
 	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module/internal/e2e" "$module/internal/store/postgres" $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
 }
 
 step setup scripts/setup.sh
-# The programs that tests and scripts start.
+# Tests and scripts start these programs.
 export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
 step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally

@@ -2,9 +2,9 @@
 # Installs the pinned development tools into .bin/ (ignored by git).
 #
 # The script skips a tool that is installed in the pinned version, so calling it again is cheap. The
-# tools stay out of go.mod: their dependency graphs are huge, and ours should show what Perdure
-# links. To change a version, change it here. Newer releases may not resolve: see the reasons next
-# to the pins.
+# tools are not in go.mod, because their dependency graphs are huge, and go.mod should show what
+# Perdure links. To change a version, change it in this file. Some newer releases cannot be
+# installed: see the reasons next to the versions.
 #
 #   scripts/tools.sh                 everything
 #   scripts/tools.sh gofumpt         only what is named
@@ -14,9 +14,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # name|package|version
 tools=(
-	# v2.15.0 requires untagged commits of linters that module proxies refuse.
+	# v2.15.0 requires untagged commits of linters, which module proxies refuse.
 	"golangci-lint|github.com/golangci/golangci-lint/v2/cmd/golangci-lint|v2.14.0"
-	# golangci-lint formats too, but a formatter that builds in seconds is kinder to `make fmt`.
+	# golangci-lint can format too, but gofumpt builds in seconds, so `make fmt` starts faster.
 	"gofumpt|mvdan.cc/gofumpt|v0.12.0"
 	# scripts/clients.sh generates the Go client of the REST API with it.
 	"oapi-codegen|github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen|v2.8.1"
@@ -49,8 +49,8 @@ for row in "${tools[@]}"; do
 		continue
 	fi
 	echo "tools: installing $name $version (the first time takes minutes)"
-	# CGO_ENABLED=0: no C compiler needed. A broken GOFLAGS of the caller must not reach an
-	# unrelated module.
+	# CGO_ENABLED=0: no C compiler needed. GOFLAGS is empty, so that flags of the caller do not
+	# apply to these modules.
 	GOBIN=$bin CGO_ENABLED=0 GOFLAGS=-buildvcs=false go install "$package@$version"
 	if [ "$(installed "$name")" != "$version" ]; then
 		echo "tools: $name reports version '$(installed "$name")' after installing $version" >&2
