@@ -17,15 +17,16 @@ import (
 type unheard struct {
 	node  string
 	since int64
-	// the node has answered that none of its workers has the claim, at a time when no claim could
-	// still be in flight to them
+	// denied says that the node has answered that none of its workers has the claim. At the time of
+	// the answer, the claim could no longer be in flight to a worker.
 	denied bool
 }
 
 // sureAfter is how long a claim may be in flight to a worker.
 const sureAfter = 50 * kernel.Millisecond
 
-// The lane calls found for a claim that a worker of another live node should have.
+// found starts to ask about a claim that a worker of another live node should have. The lane calls
+// it.
 func (b *board) found(node string, ref model.ClaimRef) {
 	if u := b.inc.purse; u != nil {
 		if to := b.inc.p.Cluster.nodeIDs[node]; !to.IsZero() {
@@ -41,8 +42,8 @@ func (b *board) found(node string, ref model.ClaimRef) {
 	b.ask(ref, u)
 }
 
-// ask repeats the question until the node has denied the claim or the board no longer waits for
-// the claim.
+// ask repeats the question until the node has denied that it has the claim, or the board no longer
+// waits for the claim.
 func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	s, p := b.inc.p.Cluster, b.inc.p
 	s.After(s.Between(10, 60)*kernel.Millisecond, p.Process, func() {
@@ -96,7 +97,7 @@ func (p *Proc) has(ref model.ClaimRef) bool {
 	return false
 }
 
-// nodeNamed returns the process whose current life is a node, or nil.
+// nodeNamed returns the process whose current incarnation has the given node id, or nil.
 func (s *Cluster) nodeNamed(id string) *Proc {
 	for _, p := range s.Procs {
 		if p != nil && p.Inc != nil && p.Inc.self.ID.String() == id {

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// board is the task board of an incarnation. It also has the part of engine/board.go around the
-// board: it passes proposals to lanes and sets an alarm.
+// board is the task board of an incarnation. It also does what engine/board.go does in production:
+// it passes the proposals of the board to lanes, and sets an alarm for the next deadline.
 type board struct {
 	inc   *incarnation
 	b     *queue.Board
@@ -62,8 +62,8 @@ func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	}
 }
 
-// settle does what the gate asks for: it lets the board try the woken groups again, and stores the
-// breaker state that must survive.
+// settle carries out the requests of the gate: it lets the board try the woken groups again, and
+// stores the breaker state that must survive.
 func (b *board) settle(now model.Time) {
 	if b.keeper == nil {
 		return
@@ -259,8 +259,8 @@ func (b *board) join(h *hand) {
 	b.Propose()
 }
 
-// The lane calls settleClaim when a worker of the process is done with a claim, and the outcome is
-// durable or irrelevant.
+// settleClaim frees what a claim holds. The lane calls it when a worker of the process is done with
+// the claim, and the outcome is durable or irrelevant.
 func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	if b.keeper == nil || b.keeper.g.Book == nil {
 		return
@@ -272,7 +272,7 @@ func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	}
 }
 
-// named reports whether a worker has a name.
+// named reports whether a worker has the given name.
 func (b *board) named(id queue.WorkerID, name string) bool {
 	if g := b.guests[id]; g != nil {
 		return g.name == name

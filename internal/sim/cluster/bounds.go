@@ -6,9 +6,9 @@ import (
 )
 
 // In some simulations users send more than a lane has room for: many large signals to one address
-// at the same time. Tasks report large outputs, also to runs whose rows are refused. What must
-// hold: the memory of a lane stays within its budget plus a small slack, and the lane continues all
-// other work.
+// at the same time. Tasks report large outputs, also to runs whose rows the store refuses. What
+// must hold: the memory of a lane stays within its budget plus a small slack, and the lane
+// continues all other work.
 
 // slack is how much memory a lane may use beyond its budget. A lane always accepts results of reads
 // and commits and, while it has room, one input of any size.
@@ -37,15 +37,15 @@ func (sh *shell) checkBounds() {
 	}
 }
 
-// strangers is how many addresses without a history a lane may have in memory. Reads of unknown
-// addresses create them.
+// strangers is how many addresses without a history a lane may have in memory. A read of an unknown
+// address creates one.
 const strangers = 32
 
 // largestHistory is the largest size of one history, in bytes.
 const largestHistory = 128 << 10
 
 // checkUsage checks what a lane has in memory besides inputs: addresses and histories. One history
-// may be in memory whatever its size.
+// may be in memory even if it is larger than the budget.
 func (sh *shell) checkUsage() {
 	s, u := sh.s, sh.Lane.Usage()
 	// a run that is no longer in memory may still be in the line
@@ -77,5 +77,5 @@ func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
 	}
 }
 
-// inputSize is what a lane counts for an input in addition to its payload.
+// inputSize is how many bytes a lane adds to the payload of an input when it counts its memory.
 const inputSize = 256

@@ -47,8 +47,8 @@ var ErrCrashed = errors.New("the process is gone")
 func (c *call) abort() { c.Finish(&lane.Answer{Err: ErrCrashed}) }
 
 // Deliver sends a message of a client to the owner of its address, as Engine.Send does. For a start
-// whose sender awaits the end, it does the first half of Engine.Execute. The caller can give up
-// with the returned function.
+// whose sender awaits the end of the execution, it does the first half of Engine.Execute. The
+// caller can give up by calling the returned function.
 func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) (giveUp func()) {
 	giveUp = func() {}
 	fresh := m.RequestID == ""
@@ -260,8 +260,9 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 	k.poll()
 }
 
-// put stores a request for the owner of an address and wakes it. It calls stored with the outcome;
-// first says whether the first attempt succeeded. It sets again when it makes another attempt.
+// put stores a request for the owner of an address and wakes the owner. After that it calls stored;
+// the argument first says whether the first attempt succeeded. put sets again when it makes another
+// attempt.
 func (k *clerk) put(id model.RunID, m *model.Message, again *bool, stored func(first bool, err error)) {
 	s, first := k.p.Cluster, true
 	if k.p.Inc != nil {

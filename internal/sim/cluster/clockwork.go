@@ -41,7 +41,7 @@ func (p *Proc) askAtOnce() {
 	}
 }
 
-// wakesUp checks a node that wakes from a suspend and has not received anything yet. It must not
+// wakesUp checks a node that wakes from a suspend, before anything arrives. The node must not
 // answer reads of data that other nodes have taken over.
 func (inc *incarnation) wakesUp() {
 	s := inc.p.Cluster
@@ -62,7 +62,8 @@ func (inc *incarnation) wakesUp() {
 // the process has noticed.
 func (p *Proc) mono() time.Duration { return p.own(p.Cluster.Now - p.asleep + p.noticed) }
 
-// own is what the process's clock would show at a time without any suspend.
+// own returns what the process's clock would show at a time if the process had never been
+// suspended.
 func (p *Proc) own(at int64) time.Duration {
 	return time.Duration(float64(at-p.born)*p.rate) * time.Microsecond
 }
@@ -78,7 +79,7 @@ func (p *Proc) when(mono time.Duration) int64 {
 // resetClock makes a process forget its estimate of the store's clock.
 func (p *Proc) resetClock() {
 	// The clock of the machine is near the clock of the store, unless the clock of the store has
-	// jumped. Otherwise nodes would distrust the clock of the store in every seed.
+	// jumped. A larger difference would make nodes distrust the clock of the store in every seed.
 	wall := model.Time(kernel.Epoch + p.Cluster.Now - p.Cluster.Between(-100, 100)*kernel.Millisecond)
 	p.clock, p.last, p.Timed = storeclock.New(p.Cluster.Plan.Clock, p.mono(), wall), 0, false
 }
@@ -138,7 +139,8 @@ func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 	}
 }
 
-// wakeSleepers lets every part that sleeps until a time look at the time again.
+// wakeSleepers wakes every part of the node that sleeps until a time, so that it looks at the clock
+// again.
 func (inc *incarnation) wakeSleepers() {
 	for _, sh := range inc.Shells {
 		sh.result(func(model.Time) {})
@@ -167,7 +169,8 @@ func (inc *incarnation) deceived() bool {
 	return slices.ContainsFunc(s.Jumped, func(at int64) bool { return inc.looked > at && s.Now < at+2*s.Plan.Ttl.Microseconds() })
 }
 
-// newRun draws the id of a run from the estimate of store time. It is larger than all ids before.
+// newRun draws the id of a run from the estimate of store time. The id is larger than all earlier
+// ids of the process.
 func (p *Proc) newRun() model.RunID {
 	p.drawn = max(p.drawn, p.Now())
 	return p.Cluster.NewRunAt(p.drawn)

@@ -1,8 +1,18 @@
 // Package cluster is three processes on one store: the nodes, with the lanes, the boards, the gates
-// and the membership of production, and everything that production has around them.
-//
-// A shell does for a lane what the loop of a lane does in production: it passes inputs to the lane
-// and carries out its effects. An incarnation is one life of a node, with its lease. Processes
+// and the membership of production, and everything that production has around them. Processes
 // crash, pause past their lease, leave and come back. Nodes talk by messages that get lost, arrive
 // late or arrive twice (asking, lend, clerk).
+//
+// Words of this package:
+//
+//   - An incarnation is one life of a node, with its lease. A view, which every renewal of the lease
+//     returns, lists the nodes and the owner of each shard.
+//   - A shell does for a lane what the loop of a lane does in production: it passes inputs to the
+//     lane and carries out its effects.
+//   - A board has the open tasks of a node, and a keeper is its gate: it lets a task start if limits,
+//     breakers and paused queues allow it. A claim is one hand-over of a task to a worker.
+//   - A hand is a task worker, and a teller is a worker of entities.
+//   - A purse is the part of a node that lends slots of its hands to other nodes, and borrows slots
+//     of theirs. A guest is a borrowed worker.
+//   - A clerk sends requests to other owners through the store.
 package cluster

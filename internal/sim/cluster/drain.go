@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// SetDrained is the order of an operator that a node hands its shards over, or that it may take
-// shards again. It returns false if the order changes nothing.
+// SetDrained stores the order of an operator: the node of a process has to hand its shards over, or
+// may take shards again. It returns false if the order changes nothing.
 func (s *Cluster) SetDrained(p *Proc, drained bool) bool {
 	inc := p.Inc
 	if inc == nil || inc.ended {
@@ -40,7 +40,8 @@ func (s *Cluster) SetDrained(p *Proc, drained bool) bool {
 	return true
 }
 
-// noteDrain is what incarnation.noteDrain does in production.
+// noteDrain does what incarnation.noteDrain does in production: it notes whether a view says that
+// the node is drained.
 func (inc *incarnation) noteDrain(v *store.View) {
 	for i := range v.Members {
 		if m := &v.Members[i]; m.ID == inc.self.ID {

@@ -70,8 +70,8 @@ func (sh *shell) checkCall(c *lane.Call) {
 	}
 }
 
-// mayBegin fails if the owner of a run hands it to a worker before the run's start time. A former
-// owner may not know the run.
+// mayBegin fails the simulation if the owner of a run hands the run to a worker before its start
+// time. A former owner may do so, because it may not know the run.
 func (sh *shell) mayBegin(r *oracle.Run) {
 	if s := sh.s; r.Waiting() && s.Ledger.Owner[r.Address.Shard] == sh.inc.self.ID {
 		s.Fail("T1: %s of %s is activated, and begins at %s", scenario.Short(r.ID), r.Address.Name, r.Start.Begins)
@@ -117,8 +117,8 @@ func (sh *shell) checkMail(row *store.MessageRow) {
 	}
 }
 
-// checkDeath checks that a lane stops only for a reason: its node was fenced, or it may have fenced
-// itself.
+// checkDeath checks that a lane stops only for a reason: its node was fenced, or the lane may have
+// fenced itself.
 func (sh *shell) checkDeath(why error) {
 	m := sh.s.Ledger.Nodes[sh.inc.self.ID]
 	if m.Alive && !sh.unsure {

@@ -109,7 +109,7 @@ func (s *Cluster) LeaveAll() {
 	var last []*incarnation
 	for _, p := range s.Procs {
 		if p == nil {
-			continue // it was leaving when the faults ended, and has not been started again
+			continue // the process was leaving when the faults ended, and was not started again
 		}
 		last = append(last, p.Inc)
 		s.At(s.Now, p.Process, p.Leave)

@@ -25,9 +25,9 @@ import (
 // holds anything.
 
 // In most of these seeds all nodes share limits and breakers, as in production when several
-// processes use the store (flow, share). In the others each node has its own, as in production when
-// one process uses the store. The checks of limits and breakers in this file hold for each node
-// separately; share.go checks all nodes together.
+// processes use the store (flow, share). In the other seeds each node has its own limits and
+// breakers, as in production when one process uses the store. The checks of limits and breakers in
+// this file hold for each node separately; share.go checks all nodes together.
 
 // keeper is the production gate of the board of a node, with an observer. The observer sees the
 // questions of the board, the answers, and the state of the gate afterwards.
@@ -63,12 +63,12 @@ type watched struct {
 	failures []model.Time
 	before   int // failures in an adopted state; the breaker may still count some
 	// clock is the latest time that the breaker has seen. It may be ahead of the clock of the node:
-	// a node whose clock is ahead may have used the breaker before. No time of a breaker goes back,
-	// so it counts by this clock until the node has caught up.
+	// a node whose clock is ahead may have used the breaker before. The times of a breaker never go
+	// back, so the breaker uses this time until the clock of the node has caught up.
 	clock model.Time
 }
 
-// tick returns the time by which the breaker counts when it is used at a time of the node.
+// tick returns the time that the breaker uses when the clock of the node shows now.
 func (w *watched) tick(now model.Time) model.Time {
 	w.clock = max(w.clock, now)
 	return w.clock
@@ -327,8 +327,8 @@ func (k *keeper) recordGiven(ref model.TaskRef, how queue.Outcome) {
 	delete(k.kept, ref)
 }
 
-// The board calls settleClaim when a worker of the process is done with a claim, and the outcome is
-// durable or irrelevant.
+// settleClaim frees what a claim holds. The board calls it when a worker of the process is done
+// with the claim, and the outcome is durable or irrelevant.
 func (k *keeper) settleClaim(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	if !k.g.FreeOrphan(now, ref, how) {
 		return false
@@ -337,7 +337,8 @@ func (k *keeper) settleClaim(now model.Time, ref model.ClaimRef, how queue.Outco
 	return true
 }
 
-// The board calls release when a worker has reported a claim whose end cannot be stored here now.
+// release frees what a claim holds. The board calls it when a worker has reported the end of the
+// claim and this node cannot store the end now.
 func (k *keeper) release(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {
 	if !k.g.FreeReported(now, id, r) {
 		return false
@@ -347,7 +348,8 @@ func (k *keeper) release(now model.Time, id queue.WorkerID, r *model.TaskReport)
 	return true
 }
 
-// The board calls quarantine when no end of a claim at an address can be stored now.
+// quarantine frees what finished claims at an address hold. The board calls it when the node cannot
+// store the end of any claim at the address now.
 func (k *keeper) quarantine(now model.Time, a model.Address) (any bool) {
 	for _, ref := range k.g.OrphansAt(a) {
 		if how, freed := k.g.FreeDone(now, ref); freed {
@@ -359,7 +361,8 @@ func (k *keeper) quarantine(now model.Time, a model.Address) (any bool) {
 	return any
 }
 
-// The board calls letGo when other nodes have reported what their workers execute.
+// letGo frees the permits of tasks that workers of other nodes no longer execute. The board calls
+// it when other nodes have reported what their workers execute.
 func (k *keeper) letGo(now model.Time) bool {
 	if !k.g.LetGo(now) {
 		return false
@@ -405,19 +408,20 @@ func (k *keeper) recordRules(now model.Time, set *rule.Set) {
 	}
 	k.Sets = append(k.Sets, set)
 	k.b.inc.p.Cluster.Sets = append(k.b.inc.p.Cluster.Sets, set)
-	// the gate keeps the accrued share of a token, which is less than what this check allows
+	// The gate keeps the part of a token that has accrued. A full bucket, as in this check, allows
+	// more.
 	clear(k.rates)
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {
-			// counting starts again, and an open breaker stays open for the new time
+			// The breaker counts from zero again. An open breaker stays open for the new time.
 			w.failures, w.before, w.barred = nil, 0, 0
 			k.observe(now, id)
 		}
 	}
 }
 
-// recordBreaker records that a breaker has its stored state. If nodes share the breaker, the calls
-// that this node has not reported yet are added.
+// recordBreaker records that the node has read the stored state of a breaker. If nodes share the
+// breaker, the gate adds the calls that this node has not reported yet.
 func (k *keeper) recordBreaker(now model.Time, id rule.BreakerID, row []byte) {
 	s, w := k.b.inc.p.Cluster, k.watch(id)
 	w.barred = 0
@@ -436,7 +440,7 @@ func (k *keeper) recordBreaker(now model.Time, id rule.BreakerID, row []byte) {
 	s.Did(scenario.OpAdopted)
 }
 
-// recordState records the state of the gate after something other than the board has changed it.
+// recordState records the state of the gate after a change that did not come from the board.
 func (k *keeper) recordState(now model.Time) {
 	for _, id := range k.b.inc.p.told {
 		k.recordBreaker(now, id, nil)
@@ -447,7 +451,7 @@ func (k *keeper) recordState(now model.Time) {
 	}
 }
 
-// find records claims that hold something now and held nothing before.
+// find records claims that hold permits now and held none before.
 func (k *keeper) find() (any bool) {
 	k.b.b.VisitTaken(func(it *queue.Item) { any = k.holds(it) || any })
 	return any
@@ -484,7 +488,8 @@ func (k *keeper) status(now model.Time, id rule.BreakerID) breaker.Status {
 	return breaker.Status{}
 }
 
-// observe records the state of a breaker. Calls that started in another state do not count.
+// observe records the state of a breaker. The breaker ignores the outcomes of calls that started in
+// another state.
 func (k *keeper) observe(now model.Time, id rule.BreakerID) {
 	w, st := k.watch(id), k.status(now, id)
 	if st.State != w.state || st.Since != w.since {

@@ -27,14 +27,14 @@ type hand struct {
 	Reported map[model.ClaimRef]*model.TaskReport // but not settled
 	abroad   loan.Abroad                          // if nodes lend slots
 	most     int                                  // the most slots that it has had
-	// how many claims it may have in addition to its slots: they arrived late, or because a shard
-	// moved
+	// over is how many claims the hand may have in addition to its slots, because they arrived late
+	// or because a shard moved.
 	over    int
 	leaving bool
 	gone    bool
 	left    *board // the board that it has left
-	// it has left but has reports in flight, or it only gives back claims that other workers should
-	// have received; see Engine.giveBack
+	// Ghost says that the hand has left but still has reports in flight, or that it exists only to
+	// give back claims that another worker should have received; see Engine.giveBack.
 	Ghost bool
 }
 

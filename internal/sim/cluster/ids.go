@@ -12,10 +12,10 @@ import (
 
 // In some seeds users are clients of servers. Such clients draw their request ids, as
 // internal/remote does, and each id names an era: the time during which one lane owns the address.
-// A lane does not look for a stored answer to an id that is new in its era. What must hold is what
-// holds for all request ids: a request takes effect once, however often and through whichever nodes
-// it is sent. In some of these seeds users also send receipts, after which the server removes the
-// answer; in the others the server forgets answers only by their age.
+// A lane does not look for a stored answer to an id that is new in its era. What must hold is the
+// same as for all request ids: a request takes effect once, no matter how often and through which
+// nodes the user sends it. In some of these seeds users also send receipts, and the server removes
+// an answer after its receipt. In the other seeds the server forgets answers only by their age.
 
 // Era returns the era in which clients of the process draw request ids for an address, as
 // Engine.eraOf does; empty if no lane of the process owns the address.

@@ -133,7 +133,8 @@ func (inc *incarnation) start() {
 		inc.sweepDead()
 	}
 
-	// a process that starts after a lasting jump believes that all ids are older than they are
+	// Not with jumps: a process that starts after a lasting jump believes that all ids are older
+	// than they are.
 	if s.Has(scenario.RequestIDs) && !s.Has(scenario.ClockJumps) {
 		inc.sweepIDs()
 	}
@@ -146,7 +147,7 @@ func (inc *incarnation) drain() {
 	inc.loop()
 }
 
-// loop is what the members loop of production does after each event.
+// loop does what the membership loop of the engine does in production after each event.
 func (inc *incarnation) loop() {
 	if inc.ended || !inc.begun {
 		return
@@ -198,7 +199,8 @@ func (inc *incarnation) checkServing() {
 	}
 }
 
-// end stops the incarnation because it lost its lease, or in good order if why is nil.
+// end stops the incarnation. If why is nil, the node leaves in good order; otherwise why says how
+// it lost its lease.
 func (inc *incarnation) end(why error) {
 	if inc.ended {
 		return
@@ -368,8 +370,8 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		Exec: func(done func()) {
 			v, err = s.Disk.Mem.Renew(context.Background(), r)
 			if n := len(v.Members); n > 0 && !s.Healed && s.Chance(s.Plan.OddView) {
-				// Views only propose. If views make nodes disagree, shards move back and forth, but
-				// nothing else goes wrong.
+				// A view only proposes owners. If views differ between nodes, shards move back and
+				// forth, but nothing else goes wrong.
 				v.Members[s.Pick(n)].Draining = true
 				s.Hurt(scenario.FaultOddView)
 			}

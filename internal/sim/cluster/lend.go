@@ -20,11 +20,11 @@ import (
 // In some seeds nodes lend each other slots of their workers. The machines are the production code
 // (engine/loan). This file runs them, as engine/lending and engine/loans.go do in production. Nodes
 // talk by messages that get lost, arrive late or twice, and overtake each other. After all faults
-// have ended only one process gets new workers, so the tasks of the others end only if slots are
-// lent. In some of these seeds nodes also share limits, rates and breakers: the owner of a run
-// counts what lent workers execute for it. What must hold, besides the rules for every task: a
-// worker never lends slots that it does not have, a lent slot comes home (E43), and when everything
-// has ended all slots are home.
+// have ended only one process gets new workers, so the tasks of the other processes end only if
+// that process lends slots. In some of these seeds nodes also share limits, rates and breakers: the
+// owner of a run counts what lent workers execute for it. What must hold, besides the rules for
+// every task: a worker never lends slots that it does not have, every lent slot comes back to its
+// worker (E43), and when everything has ended no slot is lent.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {
@@ -36,7 +36,8 @@ type purse struct {
 	polls    []*loan.OpenPoll // in flight
 	// The scheduled times of the next round of each machine.
 	rounds, looks int64
-	// by shard: the node is giving it up, and the lane still decides about its claims
+	// leaving says, by shard, that the node is giving the shard up and its lane still decides about
+	// claims.
 	leaving []bool
 }
 
@@ -141,7 +142,7 @@ func (u *purse) moveShards(shards []model.ShardID, ours bool) {
 		in := func(ref model.ClaimRef) bool {
 			moves := slices.Contains(shards, s.ShardOf(ref.Address))
 			if moves && !ours && !h.abroad.HasClaim(ref) {
-				h.over++ // its lane has just freed the slot, and another claim may have it
+				h.over++ // its lane has just freed the slot, and another claim may use the slot
 			}
 			return moves
 		}
@@ -310,8 +311,8 @@ func (u *purse) handleAnswer(p *loan.OpenPoll, a *peer.PollReply) {
 }
 
 // checkTaken checks that workers of the node do not execute more tasks for other owners than they
-// have slots. A claim may arrive although no slot is lent for it: its poll was answered before the
-// claim was stored.
+// have slots. A claim may arrive although no slot is lent for it, because the owner answered the
+// poll before it had stored the claim.
 func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.Cluster
 	for _, x := range p.LentSlots() {
@@ -345,8 +346,9 @@ func (s *Cluster) CheckSilence() {
 	}
 }
 
-// quietPolls is how many polls there may be in the time of a lease when no node has news: each node
-// polls each other node as often as held claims would need a renewal.
+// quietPolls is how many polls nodes may make in the time of a lease when no node has news. Each of
+// three nodes may poll each of the two others four times, which is as often as held claims would
+// need it.
 const quietPolls = 3 * 2 * 4
 
 // tell sends a message to another node, if that node is alive when the message arrives.

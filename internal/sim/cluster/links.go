@@ -14,10 +14,10 @@ import (
 // In some simulations nodes ask each other over connections, as engine/direct.go does, before they
 // use the store. Connections break at any moment: before a request arrives, after it has arrived,
 // or while it waits in front of the lane. In the last case the request takes effect after its
-// sender has sent it again through the store. The sender may also ask a node that no longer owns
-// the shard.
+// sender has sent it again through the store. A sender may also ask a node that no longer owns the
+// shard.
 
-// attempt is what happened to a request before it goes through the store.
+// attempt says what happened to a request before the sender puts it into the store.
 type attempt struct {
 	taken bool
 	link  model.RunID
@@ -74,8 +74,8 @@ func (inc *incarnation) linkTo(other *incarnation) model.RunID {
 	return inc.links[other]
 }
 
-// believed returns the incarnation that owned a shard at the last renewal; nil if it is no longer a
-// node.
+// believed returns the incarnation that owned a shard at the last renewal, or nil if that
+// incarnation has ended.
 func (inc *incarnation) believed(shard model.ShardID) *incarnation {
 	if int(shard) >= len(inc.owners) || inc.owners[shard].Node == inc.self.ID {
 		return nil
@@ -120,7 +120,8 @@ func (p *Proc) sendDirectly(q *ask, tried attempt, reply func(*lane.Answer)) {
 	})
 }
 
-// ask sends a request over a connection. If the owner has moved, it asks the next one, once.
+// ask sends a request over a connection. If the shard has moved to another owner, it asks that
+// owner, but only once.
 func (p *Proc) ask(q *ask, try int, reply func(*lane.Answer, attempt)) {
 	s, inc := p.Cluster, p.Inc
 	unsent := func() { reply(&lane.Answer{Err: lane.ErrNotOwner}, attempt{}) }

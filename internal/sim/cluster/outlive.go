@@ -16,9 +16,9 @@ import (
 // waits for the workers of the last owner. The same holds after that worker has come back in time.
 //
 // In half of these seeds an owner knows when all workers have come back and ends its wait
-// immediately. Servers that name their workers in the store do the same.
+// immediately. Production servers that list their workers in the store do the same.
 
-// disperse lets the workers of a process that has ended look for another one.
+// disperse lets the workers of a process that has ended look for another process.
 func (p *Proc) disperse() {
 	s := p.Cluster
 	if !s.Has(scenario.Outliving) {
@@ -70,8 +70,8 @@ func (p *Proc) welcome(w *worker.Worker) {
 	p.Cluster.endReunions()
 }
 
-// endReunions ends the wait of all owners whose workers have come back: no worker is looking for a
-// process, and no worker of another process holds anything of the owner.
+// endReunions ends the wait of every owner whose workers have come back. They have come back if no
+// worker is looking for a process, and no worker of another process holds a run of the owner.
 func (s *Cluster) endReunions() {
 	if s.Plan.Lane.Reunion == 0 || s.Plan.Poll%2 == 0 {
 		return

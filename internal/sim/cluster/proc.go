@@ -45,8 +45,8 @@ func (p *Proc) Mend() {
 	}
 }
 
-// betrayed reports whether a live node was declared dead a short time ago, at most the length of a
-// lease. Such a node may still trust a lease that it has lost.
+// betrayed reports whether other nodes declared this node dead, while it lived, less than a lease
+// ago. Such a node may still trust the lease that it has lost.
 func (inc *incarnation) betrayed() bool {
 	s := inc.p.Cluster
 	return s.Now < s.Ledger.Nodes[inc.self.ID].Betrayed
@@ -68,7 +68,8 @@ type Proc struct {
 	born    int64
 	rate    float64 // of its clock against the store's
 
-	// foreign has the shards that it took from another process, until it has news about them.
+	// foreign has the shards that the process took from another process, until it has received the
+	// answer of the store.
 	foreign map[model.ShardID]bool
 	// orphans has the foreign shards whose last owner has died.
 	orphans map[model.ShardID]bool

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// AwaitOwners waits until live nodes own all shards, if rows still have to leave the shards. A node
-// may have died at the end, and its shards wait for the end of its lease.
+// AwaitOwners waits until live nodes own all shards, in simulations in which owners remove old
+// rows. A node may have died at the end, and its shards wait for the end of its lease.
 func (s *Cluster) AwaitOwners() {
 	if s.Plan.Lane.Retention == 0 {
 		return

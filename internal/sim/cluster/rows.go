@@ -22,7 +22,7 @@ func (p *Proc) unreadable(ld *lane.Load) error {
 	return fault.New(fault.Corrupt, "event 1 of %s: %w", ld.Address, model.ErrNewer)
 }
 
-// spoil replaces the rows in a result that the build of the process cannot read.
+// spoil damages the rows of a result that the build of the process cannot read.
 func (p *Proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	s := p.Cluster
 	if !s.Has(scenario.BadRows) || r.Err != nil {

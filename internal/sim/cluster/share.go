@@ -16,7 +16,7 @@ import (
 )
 
 // counting returns the keeper of the current life of a process if that life has a lease, otherwise
-// nil. A node that others have fenced can no longer make claims, whatever it lets through.
+// nil. A node without a lease does not matter, because it can no longer make claims.
 func (p *Proc) counting() *keeper {
 	if p == nil || p.Inc == nil || p.Inc.ended || !p.Cluster.Ledger.Nodes[p.Inc.self.ID].Alive {
 		return nil
@@ -40,7 +40,8 @@ func (s *Cluster) takenBy(r rule.Resource) (list []string) {
 	}
 
 	for _, run := range s.Ledger.Order {
-		// rows that cannot be read or written hold nothing: the node cannot tell when they end
+		// Claims whose rows cannot be read or written hold nothing, because no node can tell when
+		// they end.
 		if !run.Open() || run.Address.Sick {
 			continue
 		}
@@ -57,9 +58,9 @@ func (s *Cluster) takenBy(r rule.Resource) (list []string) {
 }
 
 // givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
-// That decision may not be durable yet. If it is undone, the owner finds the claim again and counts
-// it in addition to the task that has its permit by then. That is allowed, because no worker
-// executes the claim.
+// That decision may not be durable yet. If the decision is undone, the owner finds the claim again
+// and counts it, although another task may have its permit by now. That is allowed, because no
+// worker executes the claim.
 func (s *Cluster) givenUp(r *oracle.Run, ref model.ClaimRef) bool {
 	if s.Claims[ref].Freed {
 		return true
@@ -94,7 +95,7 @@ func (k *keeper) freeLost(ref model.TaskRef) {
 	}
 }
 
-// sharedLimits checks that a task that a node has let through does not exceed a limit.
+// sharedLimits checks that no limit has too many holders after a node has let a task through.
 func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use) {
 	s := k.b.inc.p.Cluster
 	for _, u := range uses {
@@ -109,8 +110,8 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 	}
 }
 
-// executing checks that a body that starts does not exceed a limit. It counts every body whose
-// claim a live node made, even if another node owns the run by now.
+// executing checks that no limit has too many running bodies when another body starts. It counts
+// every body whose claim a live node made, even if another node owns the run by now.
 func (s *Cluster) executing(ref model.ClaimRef) {
 	for _, res := range s.Claims[ref].Permits {
 		var list []string
@@ -167,8 +168,8 @@ func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID
 		}
 	}
 
-	// The clock of a node is late by up to the lag. So it may use a probe whose lease has ended,
-	// after the owner has given another probe to another node.
+	// The clock of a node may be late. So the node may use a probe whose lease has ended, while the
+	// owner has given another probe to another node.
 	if under > most && permit.Lease > s.StoreTime() {
 		s.Fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
 	}

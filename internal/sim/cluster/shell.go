@@ -32,7 +32,8 @@ type shell struct {
 	alarm   int64 // the time of the last alarm that was set
 	idle    int   // successive rounds with no input except a wake-up
 	dead    bool
-	// roundFunc and wakeFunc are the methods as values, made once.
+	// roundFunc and wakeFunc are the methods round and wake as values, so that they are allocated
+	// only once.
 	roundFunc, wakeFunc func()
 	number              int64      // of the last batch that was sent
 	sealed              model.Time // when that was
@@ -407,8 +408,8 @@ func (r *reading) fail(err error) {
 
 func (r *reading) reply() { r.sh.result(r.hand) }
 
-// handIn passes the result to the lane. A call that was not lost has one answer, so the reading can
-// be reused after it.
+// handIn passes the result to the lane. The store answers such a call once, so the reading can be
+// reused after that.
 func (r *reading) handIn(now model.Time) {
 	r.sh.mails(r.res.Messages, r.res.Inbox)
 	r.sh.Lane.FinishLoad(now, r.load.ID, r.res)

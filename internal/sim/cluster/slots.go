@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// slots count what a worker has of all lanes of an incarnation, as the slots of the engine do.
+// slots count the runs or calls that a worker has from all lanes of an incarnation, as the slots of
+// the engine do.
 type slots struct {
 	inc         *incarnation
 	id          lane.WorkerID

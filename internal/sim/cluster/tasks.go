@@ -26,8 +26,8 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.Fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.Attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		// Guests are exempt, because a guest receives the call only if its owner still serves. A
-		// worker that has left does not receive it.
+		// The check leaves out guests, which receive the call only if the owner still serves, and
+		// workers that have left, which do not receive it.
 		if g := sh.inc.board.guests[c.Worker]; g == nil && !gone && !c.Canceled && s.Current(c.Ref) {
 			s.Fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}

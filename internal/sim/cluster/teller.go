@@ -20,7 +20,8 @@ func (sh *shell) checkOperate(o *model.Operations) {
 		return
 	}
 	n := s.Ledger.HoldingOf(o.Entity)
-	// An operation prolongs an idle state before the store has the new time.
+	// The check needs EntityIdleTTL = 0: with an idle time, an operation prolongs the state before
+	// the store has the new time.
 	if s.Plan.EntityIdleTTL == 0 && o.Exists && n.IsOver(scenario.StampOf(scenario.AccountOf(o.State, true)), o.Now) {
 		s.Fail("X1: %s is called on a state that has expired", o.Entity)
 	}

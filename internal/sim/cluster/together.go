@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// loadAll starts the reads that a lane asks for. If nodes read runs together, the reads of runs are
+// loadAll starts the reads that a lane asks for. If nodes read runs together, it reads all runs in
 // one call of the store.
 func (sh *shell) loadAll(loads []lane.Load) {
 	if !sh.s.Has(scenario.Together) {
@@ -64,7 +64,7 @@ type group struct {
 	page  engine.RunPage // of the first loads
 }
 
-// read executes the read at the store. A page has few runs, so that groups take several reads.
+// read executes the read at the store. A page has few runs, so that a group needs several reads.
 func (g *group) read(done func()) {
 	s := g.sh.s
 	page := runPage{Store: s.Disk.Mem, p: g.sh.inc.p, most: int(s.Between(1, 4))}

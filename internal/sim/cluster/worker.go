@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/worker"
 )
 
-// mayContinue fails if the owner of a pinned run hands it to a worker of another version. A former
-// owner may not know the pin.
+// mayContinue fails the simulation if the owner of a pinned run hands the run to a worker of
+// another version. A former owner may do so, because it may not know the pin.
 func (sh *shell) mayContinue(w *worker.Worker, r *oracle.Run) {
 	s := sh.s
 	if w == nil || r.Pin == "" || s.Ledger.Owner[r.Address.Shard] != sh.inc.self.ID {
@@ -30,8 +30,8 @@ func (sh *shell) mayContinue(w *worker.Worker, r *oracle.Run) {
 	}
 }
 
-// mayGoOn fails if the owner of a paused run hands work of it to a worker. A former owner may not
-// know that the run is paused.
+// mayGoOn fails the simulation if the owner of a paused run hands work of the run to a worker. A
+// former owner may do so, because it may not know that the run is paused.
 func (sh *shell) mayGoOn(r *oracle.Run, what string) {
 	if s := sh.s; r.Paused && s.Ledger.Owner[r.Address.Shard] == sh.inc.self.ID {
 		s.Fail("I15: %s of %s is %s while it is paused", scenario.Short(r.ID), r.Address.Name, what)

@@ -56,10 +56,10 @@ type Fate uint8
 // The fates of a call.
 const (
 	Fine        Fate = iota // it succeeds
-	FailsBefore             // an error, and nothing was done
-	LostRequest             // an unknown outcome, and nothing was done
-	LostReply               // an unknown outcome, and it was done
-	Late                    // an unknown outcome, and it is done later
+	FailsBefore             // the caller gets an error, and the store did nothing
+	LostRequest             // the caller does not know the outcome; the store did nothing
+	LostReply               // the caller does not know the outcome; the store executed the call
+	Late                    // the caller does not know the outcome; the call is executed later
 )
 
 // Request is one call of a process to the store.
@@ -67,9 +67,9 @@ type Request struct {
 	Process *kernel.Process
 	Name    string
 	Fate    Fate
-	// class of the error if the call fails before it has an effect; zero means random.
+	// class is the class of the error if the call fails before it has an effect; zero means random.
 	class store.Class
-	// exec executes the call at the store and then calls done.
+	// Exec executes the call at the store and then calls done.
 	Exec func(done func())
 	OK   func()
 	Bad  func(error)
@@ -264,7 +264,7 @@ func (x *transaction) begin(func()) {
 	x.disk.lock(fenceKey{x.batch.Lane.Node, x.batch.Lane.Lane}).hold(x.proceed)
 }
 
-// proceed runs when the transaction has the lock. It lets the transaction take its time.
+// proceed runs when the transaction has the lock. It schedules the end of the transaction.
 func (x *transaction) proceed(l *lock) {
 	x.lock, l.orphan = l, x.orphan
 	if x.takes == 0 {
@@ -331,14 +331,16 @@ func (d *Disk) apply(b *store.Batch) (store.Committed, error) {
 	return res, nil
 }
 
-// notePassed counts a refused batch in which a message has taken effect.
+// notePassed counts a refused batch that has a passed message: a message that takes effect in the
+// batch that sends it.
 func (d *Disk) notePassed(b *store.Batch) {
 	if len(b.Passed) > 0 {
 		d.s.Did(scenario.OpPassedInRefused)
 	}
 }
 
-// stands reports whether the fence lets the batch pass. A fenced lane cannot reach its data.
+// stands reports whether the fence of the lane is still the fence of the batch. If not, the store
+// refuses the batch.
 func (d *Disk) stands(b *store.Batch) bool {
 	m := d.s.Ledger.Nodes[b.Lane.Node]
 	return m != nil && m.Alive && m.Fence[b.Lane.Lane] == b.Lane.Epoch && m.Batch[b.Lane.Lane]+1 == b.Number

@@ -2,6 +2,6 @@
 //
 // The rows are in the memory store. Calls take time, fail, get lost on the way there or back, or
 // arrive long after the caller has given up. A commit holds the lock of its fence, as it does in a
-// database, and large or poisoned commits are refused. The disk tells the oracle about every commit
-// that the store accepts.
+// database, and the store refuses commits that are too large or that contain poisoned rows. The
+// disk tells the oracle about every commit that the store accepts.
 package disk

@@ -6,10 +6,10 @@ import (
 	"runtime/debug"
 )
 
-// thread runs production code that waits: for an answer of the store, for its turn, or for a time.
-// It is a coroutine. While it runs, nothing else runs. When it has waited, it continues in an event
-// of its process. So it has its place in the order of events, as the machines have. The threads of
-// a dead or paused process do not run.
+// thread runs production code that blocks: it waits for an answer of the store, for its turn, or
+// for a time. A thread is a coroutine. While it runs, nothing else runs. When its wait is over, it
+// continues in an event of its process. So it has its place in the order of events, as the machines
+// have. The threads of a dead or paused process do not run.
 type thread struct {
 	p         *Process
 	do        func() // nil if it has no work
