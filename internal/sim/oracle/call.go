@@ -5,10 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// Every message of a workflow to another execution (a signal or an update) is answered exactly
-// once, whatever the receiver does: it answers, passes the message on to its next run, ends first,
-// is replaced by a reset, or does not exist. The answer to a signal is an acknowledgement. The
-// answer to an update is the result of its handler.
+// A workflow gets exactly one answer to every message (a signal or an update) that it sends to
+// another execution. This holds if the receiver answers, passes the message on to its next run,
+// ends first, is replaced by a reset, or does not exist. The answer to a signal is an
+// acknowledgement. The answer to an update is the result of its handler.
 
 // sending is a message that a step of a run has sent.
 type sending struct {
@@ -16,7 +16,7 @@ type sending struct {
 	answer  *model.Message
 }
 
-// recordSent records a message between executions that needs an answer, or an answer.
+// recordSent records a message between executions: one that needs an answer, or an answer.
 func (l *ledger) recordSent(m *model.Message) {
 	l.note(m)
 	if m.Kind == model.MessageAnswer {
@@ -24,7 +24,8 @@ func (l *ledger) recordSent(m *model.Message) {
 	}
 }
 
-// answerCounts checks the answer to a call of an entity against what was applied.
+// answerCounts checks that the answer to a call of an entity agrees with the deeds that the ledger
+// has applied.
 func (l *ledger) answerCounts(m *model.Message) {
 	if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; x.message.Kind == model.MessageCall {
 		d, _ := scenario.DeedOf(x.message.Input)
@@ -32,7 +33,7 @@ func (l *ledger) answerCounts(m *model.Message) {
 	}
 }
 
-// note records who has sent what, and who has got which answer.
+// note records the sender of a message, or the receiver of an answer.
 func (l *ledger) note(m *model.Message) {
 	if m.To.IsEntity() {
 		l.sentToEntity(m)

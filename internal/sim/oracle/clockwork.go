@@ -11,7 +11,7 @@ func (s *Oracle) FairTime() model.Time {
 	return model.Time(kernel.Epoch + s.Now + max(s.Shift-s.passing(), s.Lasting) + s.skew())
 }
 
-// passing is the part of the store clock's shift that will not last.
+// passing is the part of the shift of the store's clock that will be undone.
 func (s *Oracle) passing() int64 {
 	if s.Now < s.Jumping {
 		return s.Shift - s.Lasting

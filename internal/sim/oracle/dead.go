@@ -14,8 +14,8 @@ import (
 // the dead task counts its changes. Every requeue that is not undone starts one run, with the
 // options and the input of the dead task or of the order. A requeue that is undone never starts a
 // task, and the dead task is as before. A purged dead task never comes back. A dead task is purged
-// only by an order or after its retention. Together with E37: every task has completed, was called
-// off, is a dead task, or was one and was purged.
+// only by an order or after its retention. Together with E37 this means: every task has completed,
+// was called off, is a dead task, or was a dead task that was purged.
 
 // DeadTask is a dead task as the store has it.
 type DeadTask struct {
@@ -40,7 +40,8 @@ type requeued struct {
 // undoneText is the reason in the outcome of a run whose requeue was undone.
 const undoneText = "the requeue was undone"
 
-// SettledDead reports whether the requeued task has ended. Users check this before they ask.
+// SettledDead reports whether the requeued task has ended. Users check this before they order
+// something for the dead task.
 func (s *Oracle) SettledDead(x *DeadTask) bool {
 	r := s.Ledger.Runs[x.Body.Requeued.Run]
 	return x.Body.Requeued.IsZero() || r != nil && !r.Open()

@@ -1,12 +1,22 @@
 // Package oracle knows which rules have to hold, and fails the simulation when one is broken.
 //
 // The ledger is the expected content of the store. The disk applies every accepted commit to it,
-// and the ledger checks each row immediately, under the number of its invariant. The cluster asks
-// the oracle about every effect (an answer, a call to a worker, mail): its cause must be durable.
-// In the end the oracle compares the store with the ledger.
+// and the ledger checks each row immediately, under the number of its invariant. The cluster lets
+// the oracle check every effect (an answer, a call to a worker, mail): the cause of the effect must
+// be durable. In the end the oracle compares the store with the ledger.
 //
-// The oracle is below the cluster, because it only listens: it sees rows, answers, and a few facts
-// about the life of a node (life, taskWorker), and never a lane or a process. The file
-// internal/archtest/testdata/invariants.txt has the numbers E1 … and those numbers L1 … that
-// concern entities. Package lane has the other numbers L.
+// Words of this package:
+//
+//   - A batch is the rows of one commit. A hand-over is a list of calls of an entity that a lane
+//     gives to a worker, and a claim is one hand-over of a task to a worker.
+//   - A holding is the expected content of the store for an entity, and a deed is one call of an
+//     entity.
+//   - A pass is a task that a gate has let through limits and breakers.
+//   - An op is a request of a user.
+//   - An address is sick if the store has refused or damaged its rows at some time.
+//
+// Package cluster imports the oracle, and not the other way round, because the oracle only listens.
+// It sees rows, answers, and a few facts about the life of a node (life, taskWorker), but no lane
+// and no process. The file internal/archtest/testdata/invariants.txt has the numbers E1 … and those
+// numbers L1 … that concern entities. Package lane has the other numbers L.
 package oracle

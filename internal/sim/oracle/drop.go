@@ -9,7 +9,7 @@ import (
 )
 
 // In some seeds operators drop signals that the code has not taken, or skip them: a skipped signal
-// comes again behind all others. What must hold (I11): a signal is dropped at most once, only on
+// moves behind all other signals. What must hold (I11): a signal is dropped at most once, only on
 // the order of an operator, and only if the code has not taken it. The code never takes a dropped
 // signal. The simulator does not change histories in these seeds.
 
@@ -55,7 +55,7 @@ func (l *ledger) signalDropped(b *store.Batch, r *Run, e *model.Event) {
 	l.s.Did(scenario.OpSignalDropped)
 }
 
-// skipped reports whether a signal comes again because an operator has skipped it.
+// skipped reports whether a signal is in the history again because an operator has skipped it.
 func (l *ledger) skipped(r *Run, e *model.Event) bool {
 	if n := len(r.Events); n > 1 {
 		if d := &r.Events[n-2]; d.Kind == model.EventSignalDropped && r.Events[d.Ref-1].Input.Equal(e.Input) {

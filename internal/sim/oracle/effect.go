@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// CheckCallAnswer checks that the answer about an entity that a caller gets is durable.
+// CheckCallAnswer checks the answer that a caller of an entity gets: the change that it reports is
+// durable.
 func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 	l, m := s.Ledger, &o.Message
 	n := l.HoldingOf(m.To)
@@ -43,7 +44,7 @@ func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 	}
 }
 
-// Every effect must have a cause that is durable at that moment (L2, I4).
+// When an effect happens, its cause must be durable (L2, I4).
 
 // Stored checks that the events that a lane passes on are in the store.
 func (s *Oracle) Stored(id model.RunID, events []model.Event, who string) *Run {
@@ -72,7 +73,7 @@ func (s *Oracle) CheckResult(o *Op, res *lane.Result) {
 	s.hears(o, r)
 }
 
-// CheckAnswer checks that the answer that a caller gets is durable.
+// CheckAnswer checks the answer that a caller gets: everything that it reports is durable.
 func (s *Oracle) CheckAnswer(o *Op, a *model.Answer) {
 	if o.Message.Kind == model.MessageDelete {
 		for _, id := range o.Message.Runs {

@@ -7,20 +7,21 @@ import (
 )
 
 // In some seeds states of accounts expire. What must hold (X1): a state leaves the store only by an
-// operation or after its time, no operation gets it after its time, and it leaves the store in the
-// end. The timer that the row names is the timer in the store.
+// operation or after its time. No operation gets a state after its time. In the end every state
+// whose time is over has left the store. The timer that the row names is the timer in the store.
 
-// stateEnd returns the entry for the end of a state in a path, which otherwise has hand-overs.
+// stateEnd returns an entry of a path that means the end of a state. The other entries of a path
+// are hand-overs.
 func stateEnd(of *scenario.Account) *scenario.Handover { return &scenario.Handover{Base: of} }
 
 func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }
 
-// stateEnds says which states may expire on a path: the stored one, and others that the same batch
-// has produced.
+// stateEnds says which states may expire on a path: the stored state, and other states that the
+// same batch has produced.
 type stateEnds struct{ stored, others bool }
 
 // mayEnd reports whether the stored state may expire in a commit that stores the next row: its time
-// is over, and no section holds its lock before and after the commit.
+// is over, and no section holds its lock both before and after the commit.
 func (n *holding) mayEnd(next *model.Entity, now model.Time) bool {
 	return n.Row.Expires != 0 && n.Row.Expires <= now && !(n.Row.Locked() && next.Holder == n.Row.Holder)
 }
@@ -38,7 +39,7 @@ func (l *ledger) checkStateEnd(n *holding, next *model.Entity, path []*scenario.
 	}
 }
 
-// IsOver reports whether a state is the one in the store, and has expired.
+// IsOver reports whether a state is the stored state, and has expired.
 func (n *holding) IsOver(stamp uint64, now model.Time) bool {
 	return scenario.StampOf(n.state) == stamp && n.Row.Expired(now)
 }

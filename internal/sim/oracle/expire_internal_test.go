@@ -9,7 +9,7 @@ import (
 
 // A state is deleted before it expires. Earlier hand-overs on an account without a state were
 // undone. The oracle must find the delete. It must not mistake the end of the state for an expiry,
-// although the path over the undone hand-overs is longer.
+// although the path with the undone hand-overs is longer, and the oracle prefers long paths.
 func TestDeletedStateHasNotExpired(t *testing.T) {
 	t.Parallel()
 	s := New(scenario.New(6, scenario.Options{}))

@@ -205,7 +205,7 @@ func (l *ledger) checkTimer(b *store.Batch, r *Run, e *model.Event, h *history) 
 	l.s.Did(scenario.OpTimerFired)
 	i := r.timer(e.ID)
 	if i < 0 && l.s.Plan.Restart > 0 {
-		return // it was moved in this batch to a time that has passed
+		return // the batch has moved the timer to a time that has passed
 	}
 
 	if i < 0 {
@@ -241,7 +241,7 @@ func stops(b *store.Batch, id model.RunID, timer string) bool {
 	return false
 }
 
-// signal records an accepted signal. Each is in exactly one history (I11).
+// signal records an accepted signal. Each signal is in exactly one history (I11).
 func (l *ledger) signal(a *Address, e *model.Event) {
 	id := scenario.SignalID(e.Input)
 	if id == 0 {
@@ -300,7 +300,8 @@ func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	l.recordSent(&row.Message)
 }
 
-// consume advances a cursor. Each message before it must have had its effect in the same batch.
+// consume advances a cursor. Each message that the cursor passes must have its effect in the same
+// batch.
 func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 	l.owns(b, row.To)
 	c := l.Channel(row.To, row.From)
@@ -398,7 +399,7 @@ func (l *ledger) Put(row *store.InboxRow) {
 		return
 	}
 	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: row.Message.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
-		return // a late copy, which the store does not take
+		return // the store does not accept a late copy
 	}
 	if l.Inbox[row.ID] == nil && !l.s.damaged[row.ID] { // a request that was set aside stays aside
 		c := *row

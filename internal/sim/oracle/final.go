@@ -35,8 +35,8 @@ func (s *Oracle) CheckRun(r *Run) {
 
 // CheckProgram compares the outcome of a run with its program.
 func (s *Oracle) CheckProgram(r *Run) {
-	// The program must end in the same way if it runs over the history that the code had seen when
-	// it returned.
+	// If the program runs over the history that the code had seen when it returned, it must end in
+	// the same way.
 	m := s.NewMachine(&r.Start)
 	m.Hide(r.Events)
 	for i := range r.Events {
@@ -139,8 +139,8 @@ func (s *Oracle) isRepeated(o *Op) bool {
 	return false
 }
 
-// checkOrder checks that signals of one user to one address arrive in order: a signal that was
-// accepted before the user sent another one comes before it. A late copy says nothing about the
+// checkOrder checks that signals of one user to one address arrive in order: if a signal was
+// accepted before the user sent another one, it comes first. A late copy says nothing about the
 // order, because the owner may have received the first copy long before.
 func (s *Oracle) checkOrder() {
 	type sent struct {

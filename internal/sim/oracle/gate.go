@@ -26,10 +26,10 @@ type Pass struct {
 	Permits []rule.Resource
 	Permit  breaker.Permit
 	Given   bool
-	Failed  bool // an attempt has failed, and its worker still holds what it needs
+	Failed  bool // an attempt has failed, and its worker still holds its permits
 }
 
-// begins checks that a task that starts has a pass, and records the start for limited.
+// begins checks that a task that starts has a pass, and records the start for checkLimits.
 func (l *ledger) begins(b *store.Batch, r *Run, id string, t *errandState) {
 	t.Node, t.tenure = b.Lane.Node, l.tenure[r.Address.Shard]
 	m := l.Nodes[b.Lane.Node]

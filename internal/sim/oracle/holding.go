@@ -116,7 +116,7 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 		note(b.Entities[i].Key())
 	}
 
-	for i := range b.Requests { // an entity that came and went leaves no other row
+	for i := range b.Requests { // an entity that was created and removed leaves no other row
 		if k := &b.Requests[i].RequestKey; k.Address.IsEntity() {
 			note(store.EntityKey{Shard: k.Shard, Address: k.Address})
 		}
@@ -178,7 +178,7 @@ func (l *ledger) entities(b *store.Batch) {
 	}
 }
 
-// traces has what a batch says about calls of an entity, by deed.
+// traces has what the rows of a batch say about the deeds of an entity.
 type traces struct {
 	life    int64 // epoch of the node that commits
 	answers map[uint64]model.Answer
@@ -426,7 +426,7 @@ func (s search) path(from, to *scenario.Account, before []*scenario.Handover) (b
 	return best, ok
 }
 
-// overlap reports whether a hand-over repeats calls of earlier ones.
+// overlap reports whether a hand-over repeats calls of earlier hand-overs.
 func overlap(before []*scenario.Handover, h *scenario.Handover) bool {
 	return slices.ContainsFunc(before, func(o *scenario.Handover) bool {
 		return slices.ContainsFunc(o.Calls, func(c scenario.Made) bool {
@@ -457,9 +457,9 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		}
 		a, answered := t.answers[c.ID]
 		if d.oneWay || d.brief {
-			// A client's call that went straight to its owner and was made immediately may leave
-			// only its request id in the batch, or nothing if the call has no id. Any other call
-			// that leaves nothing was undone.
+			// A client's call that went directly to the owner, which executed it immediately, may
+			// leave only its request id in the batch, or nothing if the call has no id. Any other
+			// call that leaves nothing was undone.
 			traced := answered || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
 			if c.Changed && !traced && (d.named || !d.sender.IsZero()) {
 				return false
@@ -563,7 +563,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	l.leaveLine(n, id, false)
 }
 
-// answeredCall checks that the answer to a call matches its state.
+// answeredCall checks that the answer to a call agrees with what happened to the call.
 func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 	d := l.Doings[id]
 	if a.Failure != nil {
@@ -604,7 +604,8 @@ func (l *ledger) stand(m *model.Message, sender model.Address) {
 	}
 }
 
-// leaveLine removes a deed from the line of its sender. An applied deed must be the first.
+// leaveLine removes a deed from the line of its sender. An applied deed must be the first in the
+// line.
 func (l *ledger) leaveLine(n *holding, id uint64, first bool) {
 	d := l.Doings[id]
 	if d == nil || d.sender.IsZero() {
@@ -746,7 +747,8 @@ func (s *Oracle) checkDeeds() {
 			s.Fail("L5: %s was refused (%v) and done", o, o.Refused)
 		}
 
-		// A late copy says nothing about the order: the first one may have been done long before.
+		// A late copy says nothing about the order, because the first copy may have been applied
+		// long before.
 		if !o.Acked || o.Shadow != nil || s.Ledger.Address(o.Message.To).Sick {
 			continue
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 // In some simulations users misuse request ids: they send another signal under the id of an
-// accepted one. What must hold: the owner refuses the signal, whichever node it comes through, and
-// the signal is in no history. As in production, nodes forget request ids after a certain time.
-// They forget no id earlier, and in the end they have forgotten all ids.
+// accepted signal. What must hold: the owner refuses the second signal, no matter through which
+// node it comes, and that signal is in no history. As in production, nodes forget request ids after
+// a certain time. They forget no id earlier, and in the end they have forgotten all ids.
 
 // SweepEvery is how often nodes forget request ids.
 const SweepEvery = 100 * kernel.Millisecond
@@ -83,8 +83,7 @@ func (l *ledger) RecordAnswer(m *model.Message) {
 	}
 }
 
-// RecordReceipt records that the server of a client knows that the client has the answer to a
-// request.
+// RecordReceipt records that a server knows that its client has the answer to a request.
 func (l *ledger) RecordReceipt(id string) { l.told[id] = true }
 
 // ApplyAcknowledgements applies the removal of remembered answers that their callers have received.

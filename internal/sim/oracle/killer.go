@@ -69,7 +69,8 @@ func (l *ledger) isKept(n *holding, deed uint64) bool {
 	return false
 }
 
-// CheckKill checks that a call that kills its process may be made (K2).
+// CheckKill counts a process that a call has killed, and checks that the call has not killed too
+// many (K2).
 func (l *ledger) CheckKill(a model.Address, deed uint64) {
 	l.s.Did(scenario.OpKilled)
 	n, d := l.HoldingOf(a), l.Doings[deed]

@@ -20,11 +20,11 @@ type ledger struct {
 	Inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
 	replied   map[store.RequestKey]model.Time // when, by the clocks of their nodes
-	// requests whose id is too old, or whose caller has the answer
+	// forgotten has requests whose id is too old, or whose caller has the answer.
 	forgotten map[store.RequestKey]bool
 	told      map[string]bool    // drawn request ids whose caller has the answer
 	updates   map[string]*update // by the id of the request
-	// owner of each shard according to the store; zero if the shard is free.
+	// Owner is the owner of each shard according to the store; zero if the shard is free.
 	Owner []model.NodeID
 	Nodes map[model.NodeID]*Member
 	asked map[model.Link]bool // steps that have started a child
@@ -89,7 +89,7 @@ type Run struct {
 	Parked   bool
 	Blocked  *model.Reason
 	Asks     [scenario.MaxBlocks + 1][scenario.MaxAsks]history
-	fresh    int // answers that claimed to have started it
+	fresh    int // how many answers said that they started this run
 	settled  map[string]string
 	Cancel   bool
 	Provided *Op // the last input that the helper sent it
@@ -97,7 +97,7 @@ type Run struct {
 	pauses   int
 	Resumed  *Op   // the last attempt of the helper to resume it
 	Shown    int64 // the last event that an answer to a query included
-	// the input at the start of its chain, or of the chain that it was copied from
+	// Origin is the input of the first run of its chain, or of the chain that it was copied from.
 	Origin   model.Payload
 	Pin      string
 	replaced *Run  // the run that was current when it started
@@ -152,7 +152,7 @@ func (l *ledger) Address(a model.Address) *Address {
 
 func (l *ledger) Fail(format string, args ...any) { l.s.Fail(format, args...) }
 
-// AddressOf returns the address of a run, which the batch may start.
+// AddressOf returns the address of a run. The run may be one that the batch starts.
 func (l *ledger) AddressOf(b *store.Batch, id model.RunID) *Address {
 	if r := l.Runs[id]; r != nil {
 		return r.Address
@@ -534,14 +534,14 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 	l.s.Did(scenario.OpTimerStarted)
 }
 
-// closedWhole checks that a close removes the timers and notifies everyone concerned: children by
-// their policy, the parent and the watchers.
+// closedWhole checks that a close removes the timers and notifies the children (according to their
+// policy), the parent and the watchers.
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
 		r := l.Runs[b.Closes[i].Run]
 		l.endTasks(b, r)
 		if starts(b, r.ID) {
-			continue // its source, or another store, has notified the parent
+			continue // the parent got the notice from the source of the copy, or in another store
 		}
 		if len(r.Timers) > 0 {
 			l.Fail("I8: %s was closed and its timer %q stays", r.ID, r.Timers[0].ID)

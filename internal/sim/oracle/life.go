@@ -5,7 +5,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Life is what the checks know about the life of a node besides its rows.
+// Life is what the checks know about one life of a node, in addition to its rows.
 type Life struct {
 	Label string
 	Lanes []*LaneLog
@@ -13,7 +13,7 @@ type Life struct {
 	Now   func() model.Time
 }
 
-// LaneLog is what the checks know about a lane besides its rows.
+// LaneLog is what the checks know about a lane, in addition to its rows.
 type LaneLog struct {
 	// Undone is when the lane last applied inputs again, because the store refused a batch, or
 	// because the lane split a batch that never finished in time. Clock is the time of the node at

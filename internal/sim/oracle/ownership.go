@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Fenced records that a node is no longer a member. It reports whether that is new. After an
-// orderly end the node's shards are free.
+// Fenced records that a node is no longer a member. It returns false if that was known before.
+// After an orderly end the node's shards are free.
 func (l *ledger) Fenced(id model.NodeID, unregistered bool) bool {
 	m := l.Nodes[id]
 	if m == nil || !m.Alive {

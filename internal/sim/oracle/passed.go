@@ -27,7 +27,7 @@ func sentIn(b *store.Batch) (all []*model.Message) {
 	return all
 }
 
-// sendsAny reports whether a batch sends a message for which is returns true.
+// sendsAny reports whether a batch sends a message for which the function is returns true.
 func sendsAny(b *store.Batch, is func(*model.Message) bool) bool {
 	return slices.ContainsFunc(sentIn(b), is)
 }
@@ -87,8 +87,8 @@ func (l *ledger) arrivedInside(b *store.Batch) {
 	}
 }
 
-// CheckBegun checks a call that a worker of entities gets from a node: its sender is durable, and
-// so is the release of the lock for which it has waited.
+// CheckBegun checks a call that a worker of entities gets from a node: the batch that sends the
+// call is durable. If the call has waited for a lock, the release of the lock is durable too.
 func (s *Oracle) CheckBegun(node model.NodeID, entity model.Address, c *model.OperationCall) {
 	l := s.Ledger
 	x, _ := scenario.DeedOf(c.Input)

@@ -12,12 +12,12 @@ import (
 )
 
 // Users also change histories: they fork, import, retry, reset and delete runs. What must hold: a
-// run with a past has exactly the events that its source had up to the cut, except for what
-// docs/histories.md leaves out. The new run also has the messages that were accepted after the cut.
-// No caller gets two answers, or an answer from a copy. No caller sees a run that was deleted
-// before the caller asked.
+// run with a past has exactly the events that its source had up to the cut, except for the events
+// that docs/histories.md says are left out. The new run also has the messages that were accepted
+// after the cut. No caller gets two answers, or an answer from a copy. No caller sees a run that
+// was deleted before the caller asked.
 
-// edited is the result that an edit puts in place of a recorded one.
+// edited is the result with which an edit replaces a recorded result.
 var edited = model.TextPayload("edited")
 
 // Rewrite returns a message that changes the history of an address. Most of the time, and if there
@@ -50,8 +50,8 @@ func historyOf(r *Run) *model.History {
 	return &model.History{Start: r.Start, Events: slices.Clone(r.Events), Outcome: r.outcome}
 }
 
-// cut makes a past from the history of a run: up to a random place, with another result of a step
-// or a child, or as the mode requires.
+// cut makes a past from the history of a run. The past ends at a random place or where the mode
+// requires it, and may have an edited result of a step or a child.
 func (s *Oracle) cut(r *Run, mode cutting.Mode) *cutting.Plan {
 	h := historyOf(r)
 	q := cutting.Request{Mode: mode, Child: func(child model.Address) (model.Status, bool, error) {
@@ -89,7 +89,7 @@ func hasResult(k model.EventKind) bool {
 	return k == model.EventStepCompleted || k == model.EventStepFailed || k == model.EventChildClosed
 }
 
-// TakeOver returns a message that starts a run in place of the current one.
+// TakeOver returns a message that replaces the current run by a new one with its past.
 func (s *Oracle) TakeOver(r *Run, mode cutting.Mode) *model.Message {
 	plan := s.cut(r, mode)
 	if plan == nil {
@@ -101,8 +101,8 @@ func (s *Oracle) TakeOver(r *Run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: r.Address.Name, ToRun: r.ID, Input: r.Start.Input, Labels: r.Start.Labels, Past: &plan.Past}
 }
 
-// copied returns a message that starts an independent execution with the past of a run. That run
-// may have been deleted since it was exported.
+// copied returns a message that starts an independent execution with the past of a run. The run may
+// have been deleted after its export.
 func (s *Oracle) copied(r *Run, mode cutting.Mode) *model.Message {
 	var plan *cutting.Plan
 	switch {
@@ -127,7 +127,8 @@ func (s *Oracle) copied(r *Run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: to, Input: r.Start.Input, Reuse: reuse, Labels: r.Start.Labels, Past: &plan.Past}
 }
 
-// Deletion removes a closed run: with its predecessors, or alone, or only one of the predecessors.
+// Deletion returns a message that deletes a closed run with its predecessors, the run alone, or
+// only one of its predecessors.
 func (s *Oracle) Deletion(r *Run) *model.Message {
 	var chain []model.RunID
 	for x := r; x != nil && x.Deleted == 0; x = s.Ledger.Runs[x.Start.Previous] {
@@ -162,7 +163,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 }
 
 // hears fails if a caller gets an answer about a run that was deleted before the caller asked. A
-// late copy of a request gets the answer to the first one.
+// late copy of a request gets the answer to the first copy, so the time of the first copy is used.
 func (s *Oracle) hears(o *Op, r *Run) {
 	asked := o.Invoked
 	if o.Shadow != nil {
@@ -328,7 +329,7 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 	}
 }
 
-// checkBegun checks the answer to a user who starts a run with a past.
+// checkBegun checks the answer that a user gets when it starts a run with a past.
 func (s *Oracle) checkBegun(o *Op, a *model.Answer, r *Run) {
 	m := &o.Message
 	s.checkReuse(o, a, r)

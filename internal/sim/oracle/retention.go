@@ -12,7 +12,7 @@ import (
 // their owner removes dead tasks. What must hold (R1): nothing leaves before its time, unless a
 // user asks for it. An open run never leaves. A requeued dead task stays until the new task has
 // ended. A retention that a run states at its end applies to that run. And (R2): everything leaves
-// in the end. If nothing else happens, it leaves within its time plus two sweeps.
+// in the end. If nothing else happens, a row leaves within its time plus two sweeps.
 
 // leaves returns when a closed run may be removed. ever is false for a run that stays.
 func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
@@ -72,9 +72,8 @@ func (s *Oracle) CheckGone() {
 		}
 	}
 
-	// The slack covers the time until a node may delete anything because of its age, the walks of a
-	// lane and the sweeps, each page of both, slow clocks, and older commits that a fence has to
-	// wait for.
+	// The slack covers the time until a node may delete rows by age, the walks of a lane and the
+	// sweeps with all their pages, slow clocks, and older commits that a fence has to wait for.
 	wait := (s.Plan.Clock.Persist + s.Plan.Clock.Hold).Microseconds()
 	slack := wait + int64(3+len(s.Ledger.DeadOrder))*s.Plan.Lane.RetainEvery.Microseconds() + kernel.Second + s.skew() + 8*s.Plan.Slow
 	s.RunUntil(int64(last)-kernel.Epoch-s.Shift+slack, func() bool { return s.Staying() == "" })
@@ -92,7 +91,7 @@ func (s *Oracle) CheckGone() {
 	s.CheckDead()
 }
 
-// Staying returns something that should have left and is still there.
+// Staying returns something that should have left and is still in the store.
 func (s *Oracle) Staying() string {
 	for _, r := range s.Ledger.Order {
 		if _, ever := r.leaves(s); ever && r.Deleted == 0 {

@@ -9,9 +9,10 @@ import (
 // In some simulations rows cannot be read. Some are from a newer build: processes are upgraded one
 // after the other, and the old build does not know some kinds of messages and events. Others are
 // damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs and
-// mailboxes. What must hold: the rows behind such a row are processed. A row of a newer build takes
-// effect once, when a newer build owns the shard. Until then, all executions that do not wait for
-// the row continue. A damaged request is set aside, so that its sender can send it again.
+// mailboxes. What must hold: the owner processes the rows after such a row. A row of a newer build
+// takes effect once, when a newer build owns the shard. Until then, all executions that do not wait
+// for the row continue. The owner sets a damaged request aside, so that its sender can send it
+// again.
 
 // NewKind gives an address an event of a kind that the old build does not know.
 func (s *Oracle) NewKind() {

@@ -8,12 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold for locks: an entity has one holder, and a section that has received its lock
-// keeps the lock until it releases it (L22, L24, L29). A section asks the entities one after the
-// other, in an order that is the same for all sections (L25), and entities grant in the order of
-// the requests (L27). The fencing tokens grow (L37). Between grant and release the entity runs only
-// calls of the section. It runs calls of the section at no other time (L24, L36). The commit that
-// ends a section, or its run, releases everything that the section asked for (L28, L32).
+// A section is the part of workflow code that holds locks of entities. What must hold: an entity
+// has at most one holder, and a section that has received a lock keeps it until it releases it
+// (L22, L24, L29). A section asks the entities one after the other, in an order that is the same
+// for all sections (L25), and entities grant in the order of the requests (L27). The fencing tokens
+// grow (L37). Between grant and release the entity runs only calls of the section. It runs calls of
+// the section at no other time (L24, L36). The commit that ends a section, or its run, releases
+// everything that the section asked for (L28, L32).
 
 // locking is a section in the ledger.
 type locking struct {
@@ -155,8 +156,8 @@ type lockOf struct {
 	entity  model.Address
 }
 
-// grants checks a grant: its epoch is larger than all before it, and everything that arrived before
-// its request has been handled.
+// grants checks a grant of a lock: its epoch is larger than all earlier epochs, and the entity has
+// handled everything that arrived before the request.
 func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []model.MailboxItem) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if m.Epoch == n.epoch && section == n.owner {

@@ -23,10 +23,11 @@ import (
 //   - A breaker opens only if enough calls have failed, each counted once (E33). It never has more
 //     probes in flight than allowed, and only one task uses each probe (E35).
 //
-// While users change the numbers, nodes use different ones for a moment, and pages use the numbers
-// of the last writer. The checks use the largest numbers that any node has used.
+// While users change the numbers of a limit, nodes use different numbers for a moment, and pages
+// use the numbers of the last writer. The checks use the largest numbers that any node has used.
 
-// Most returns how many tasks may hold a limit, by any rule that a node has used.
+// Most returns the largest number of tasks that may hold a limit, according to all rules that a
+// node has used.
 func (s *Oracle) Most(r rule.Resource) (most int) {
 	for _, set := range s.Sets {
 		if n, ok := set.Numbers(r); ok {
@@ -85,7 +86,8 @@ func (s *Oracle) Breaker(id rule.BreakerID) *sharedBreaker {
 	return x
 }
 
-// BreakerStored checks a breaker that opens: enough calls have failed, and none is counted twice.
+// BreakerStored checks a breaker that opens: enough calls have failed, and no call is counted
+// twice.
 func (s *Oracle) BreakerStored(name string, row []byte) {
 	o, err := breaker.Decode(row)
 	if err != nil {

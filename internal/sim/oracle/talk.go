@@ -11,8 +11,8 @@ import (
 )
 
 // This file has the requests of users to executions, the answers of the programs, and their checks.
-// What must hold: every accepted update is in one history and is answered once, with one value,
-// however often the user asks. Code answers a query from durable state, and never from an older
+// What must hold: every accepted update is in one history, and all answers to it are the same, no
+// matter how often the user asks. Code answers a query from durable state, and never from an older
 // state than an earlier answer. No lane hands out work of a paused run. A terminated run is over.
 
 // update is an accepted update.
@@ -120,7 +120,7 @@ func (l *ledger) updateAnswered(b *store.Batch, r *Run, e *model.Event) {
 func (l *ledger) reply(r *store.Reply) {
 	old, ok := l.replies[r.RequestKey]
 	if ok && strings.HasPrefix(r.ID, model.RefusedIDs) {
-		return // the same row was stored and refused again, and the first refusal stays
+		return // a repeated request was refused again, and the first refusal stays
 	}
 	if ok && old != string(r.Body) {
 		l.Fail("I16: request %s of %s has two answers", r.ID, r.Address)
@@ -221,7 +221,7 @@ func sameUpdate(a, b model.Event) bool {
 	return updateKey(&a) == updateKey(&b) && a.Input.Equal(b.Input)
 }
 
-// standing returns the state at the end of a history, and whether the run is paused then.
+// standing returns the state and whether the run is paused, both at the end of a history.
 func standing(events []model.Event) (state map[string]string, paused bool) {
 	state = map[string]string{}
 	for _, e := range events {

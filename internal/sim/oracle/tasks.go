@@ -23,7 +23,7 @@ type claimed struct {
 	Maker    model.NodeID
 	Permits  []rule.Resource // the limits that it holds, if nodes share them
 	Begun    bool            // its worker has received it
-	Late     bool            // it has no time left, and another task has its permit
+	Late     bool            // its time is over, and another task has its permit
 	reported bool            // a report has ended it
 	Told     int64           // when its worker first reported; 0 if it has not
 	unsure   bool            // a report may have ended it: its task was being canceled
@@ -363,7 +363,7 @@ func (r *Run) inheritTask(e *model.Event) {
 	}
 }
 
-// Current reports whether a claim is the current one in its history.
+// Current reports whether a claim is the current claim of its task, according to the history.
 func (s *Oracle) Current(ref model.ClaimRef) bool {
 	r := s.Ledger.Runs[ref.Run]
 	if r == nil || !r.Open() {

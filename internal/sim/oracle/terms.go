@@ -13,9 +13,8 @@ import (
 // Some starts have options: a delay, a time-out of the execution, a policy that repeats failed
 // runs. What must hold: no worker gets a run before its start time, and its code records nothing
 // before that (T1). An execution with a time-out fails at the time-out or later, never earlier, and
-// does not continue after it. All runs of the execution share the time-out (T2). A failed run is
-// followed by another attempt with the same input until the policy ends, and by none after that
-// (T3).
+// does not continue after it. All runs of the execution share the time-out (T2). After a failed
+// run, another attempt with the same input follows, as long as the policy allows it (T3).
 
 // patienceAfterTimeout is how long an execution may continue after its time-out once all faults
 // have ended: a node may have to take over first.
@@ -90,7 +89,7 @@ func (l *ledger) bornWhole(b *store.Batch) {
 	}
 }
 
-// expiry returns when the execution of a first run has to have ended; zero for never.
+// expiry returns the time at which the execution of a first run times out; zero for never.
 func expiry(st *model.Start) model.Time {
 	if st.Terms == nil || st.Terms.Timeout == 0 {
 		return 0
@@ -106,14 +105,14 @@ func (r *Run) retry() *model.Retry {
 	return r.Start.Terms.Retry
 }
 
-// endedElsewhere notes that a run was imported with its end. Its program ends like the program of
-// its source, which may not have begun.
+// endedElsewhere notes that a run was imported after its end. Its program ends like the program of
+// its source, whose code may never have begun.
 func (l *ledger) endedElsewhere(r *Run) {
 	src := l.Runs[r.Start.Source.Run]
 	r.unbegun = src != nil && src.unbegun && r.outcome.Status == src.outcome.Status && r.outcome.At == src.outcome.At
 }
 
-// closeTerms checks the end of a run. The timers of the run are still there.
+// closeTerms checks the end of a run. The ledger still has the timers of the run.
 func (l *ledger) closeTerms(b *store.Batch, r *Run) {
 	o, waits := &r.outcome, r.Waiting()
 	r.unbegun = waits && o.Status == model.Canceled

@@ -11,7 +11,7 @@ import (
 
 // Some simulations have entities: accounts, whose state is a sum and the list of applied deeds, and
 // desks, which are services. Clients, workflows and the entities themselves call them, and
-// workflows lock them. The rules are in holding.go and section.go.
+// workflows lock them. The rules are in holding.go and section.go of package oracle.
 
 // Types of entities.
 const (
@@ -91,7 +91,7 @@ func sourceOf(a model.Address) uint8 {
 	return uint8(slices.Index(accountKeys[:], a.Key))
 }
 
-// EntityOf returns the address that sends a deed of an entity.
+// EntityOf returns the entity that a source number of a deed names.
 func EntityOf(source uint8) model.Address {
 	if source >= 10 {
 		return DeskAddress(int(source - 10))

@@ -4,6 +4,16 @@
 // Programs are data. A machine interprets one as a pure function of a history. Workers run
 // machines, and the checks of package oracle run them again, so both know what has to come next.
 //
+// Words of this package:
+//
+//   - A program is a list of blocks. A block makes asks: requests such as a step, a timer, a child
+//     or a lock.
+//   - Accounts are entities with a state, and desks are services. A deed is one call of an account or
+//     a desk, with its own id.
+//   - An errand is a task that a program or a user will schedule.
+//   - A hardship is a fault that lasts, or that comes from outside the cluster.
+//   - A lot is a set of seeds, selected by their number, that may have a feature.
+//
 // The package also counts what happens, because a run of many seeds must see every operation and
 // every fault at least once (Stats).
 package scenario

@@ -55,15 +55,16 @@ type row struct {
 	// odds is the probability among the seeds of the lots; 0 means that all of them have it.
 	odds float64
 	// lasts marks hardships: faults that last or that come from outside the cluster, so that
-	// repeating a call does not end them. Calm and plain simulations have none.
+	// repeating a call does not end them. Calm and plain simulations have no hardships.
 	lasts bool
-	// late marks features that older known seeds do not have. Plain simulations have none.
+	// late marks features that older known seeds do not have. Plain simulations have no such
+	// features.
 	late  bool
 	about string
 }
 
 // lot selects the seeds with some remainders. The number of the seed decides, so consecutive seeds
-// have all features in equal shares, and a seed keeps its features when others are added.
+// have all features in equal shares, and a seed keeps its features when new features are added.
 type lot struct {
 	of uint64
 	at []uint64
@@ -208,7 +209,7 @@ var table = [allFeatures]row{
 	},
 }
 
-// Has reports whether the simulation has one of some features.
+// Has reports whether the simulation has at least one of the given features.
 func (s *Scenario) Has(f Feature) bool { return s.features&f != 0 }
 
 // pickFeatures turns on the features that only the number of the seed decides.

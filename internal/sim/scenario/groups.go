@@ -15,8 +15,8 @@ var groupedWorkflows = [...]string{
 	Workflows[0], Workflows[1] + model.GroupEnding(extraGroup), Workflows[2] + model.GroupEnding("unknown"), Workflows[1], Workflows[2],
 }
 
-// drawGroups decides how many shards the group has, and which processes serve it. Each group has a
-// process that serves it, so everything can end while all processes are up.
+// drawGroups decides how many shards the group has, and which processes serve it. At least one
+// process serves each group, so everything can end while all processes are up.
 func (s *Scenario) drawGroups() {
 	p := &s.Plan
 	p.Groups = []model.Group{{Name: extraGroup, Shards: kernel.OneOf(s, 1, 2, 4)}}

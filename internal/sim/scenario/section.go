@@ -68,8 +68,8 @@ func (m *Machine) inSection(b *Block, as *[MaxAsks]Ask) bool {
 	return true
 }
 
-// leaveSection abandons the open requests of a section when the program leaves it for another
-// reason.
+// leaveSection abandons the open requests of a section when the program leaves the section before
+// its end.
 func (m *Machine) leaveSection(b *Block, as *[MaxAsks]Ask) {
 	if as[AskLock].Done && b.tidy {
 		as[AskUnlock].Asked = true

@@ -189,7 +189,7 @@ const (
 	OpUnlockedByForce
 	OpMisused
 	OpForgotten
-	OpAcknowledged // an answer is removed because its caller has it
+	OpAcknowledged // the owner removed an answer because its caller has it
 	OpSetAside
 	OpPutOffNewer
 	OpDoubted // a node continues with its own clock
@@ -197,7 +197,7 @@ const (
 	OpAdvanced
 	OpWentBack
 	OpWokeUp  // after a suspend, without its shards
-	OpKnocked // at a node whose workers could take something
+	OpKnocked // a request at a node whose workers had free slots
 	OpPolled
 	OpPollFailed // was not answered in time
 	OpLent       // slots of a worker
@@ -206,7 +206,7 @@ const (
 	OpReportLent
 	OpSettledLent
 	OpLentLate      // a claim arrived although no slot was lent for it
-	OpLoanBack      // a claim without a worker was given back; too rare to be demanded
+	OpLoanBack      // a node gave a claim without a worker back; too rare to be demanded
 	OpDelayed       // a start was postponed
 	OpCanceledEarly // a run was canceled before its start time; too rare to be demanded
 	OpTimedOut      // an execution
@@ -214,7 +214,7 @@ const (
 	OpSignalSkipped // by an operator; too rare to be demanded
 	OpRunRepeated   // a failed run was followed by another attempt
 	OpNeighbours    // all other addresses continued while rows of one were refused
-	OpRejoined      // a worker outlived its server, and joined another one with what it holds
+	OpRejoined      // a worker outlived its server, and joined another one with its runs
 	OpBodyKept      // a body outlived its server, and the next activation took it over
 	OpEmptied       // a node that an operator had drained gave its last shard up
 	OpUndrained     // an operator let a node take shards again

@@ -117,7 +117,8 @@ func (h *Hold) Deliver(events []model.Event) {
 
 	if h.ahead != nil {
 		if e := &events[0]; e.Kind != h.ahead.kind || e.ID != h.ahead.id {
-			// Another event came first, so the lane dropped everything except the fact.
+			// Another event came first, so the lane kept only the outcome and dropped the commands
+			// after it.
 			s.Did(scenario.OpDiverged)
 			for b := range h.marks {
 				for a := range h.marks[b] {
@@ -249,7 +250,8 @@ func records(cs []model.Command) bool {
 	return true
 }
 
-// idles draws how long the worker keeps an idle run: sometimes only until a back-off ends.
+// idles draws how long the worker keeps an idle run. Sometimes it keeps the run only until a
+// back-off ends.
 func (h *Hold) idles() int64 {
 	s := h.w.Oracle
 	for b := range h.m.Asks {

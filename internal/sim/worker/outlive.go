@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// In some seeds workers are processes of their own, and outlive the server that gives them runs, as
+// In some seeds workers are separate processes, and outlive the server that gives them runs, as
 // remote workers do. A worker that loses its server keeps the bodies that run, and the outcomes
 // that the server has not confirmed. When another server gives it the run again, a step takes over
 // the kept body or outcome instead of running again.
@@ -40,7 +40,7 @@ func (w *Worker) Lose() {
 	slices.SortFunc(ids, model.RunID.Compare)
 
 	var held []model.HeldRun
-	for _, h := range w.Offer.Held { // what the last server has not given back
+	for _, h := range w.Offer.Held { // runs that the last server has not handed to it again
 		if len(w.kept[h.Run]) > 0 && w.Held[h.Run] == nil {
 			held = append(held, h)
 		}
@@ -54,7 +54,7 @@ func (w *Worker) Lose() {
 	w.Offer.Held = held
 }
 
-// keep hands the bodies of the run, and the outcomes that are not confirmed, to the worker.
+// keep saves the running bodies and the unconfirmed outcomes of the run in the worker.
 func (h *Hold) keep() {
 	if h.w.kept == nil {
 		h.w.kept = map[model.RunID][]*body{}
@@ -79,7 +79,7 @@ func (h *Hold) keep() {
 	h.w.kept[h.run] = kept
 }
 
-// takeOver finds what the worker has kept of an attempt; nil if there is nothing.
+// takeOver returns the kept body of an attempt, or nil if the worker has none.
 func (h *Hold) takeOver(b, a, attempt int) *body {
 	kept := h.w.kept[h.run]
 	i := slices.IndexFunc(kept, func(y *body) bool { return y.b == b && y.a == a && y.attempt == attempt })
@@ -106,8 +106,8 @@ func (w *Worker) lingers() int64 {
 	return s.Between(0, 600*kernel.Millisecond)
 }
 
-// HoldsAny reports whether the worker holds a run at one of some addresses, or keeps bodies of it
-// for the next server.
+// HoldsAny reports whether the worker holds a run at one of the given addresses, or keeps bodies of
+// such a run for the next server.
 func (w *Worker) HoldsAny(at func(model.Address) bool) bool {
 	for _, h := range w.Held {
 		if at(h.m.Start.Address) {
@@ -122,8 +122,8 @@ func (w *Worker) Runs(run model.RunID, b, a, attempt int) bool {
 	return slices.ContainsFunc(w.kept[run], func(y *body) bool { return !y.done && y.b == b && y.a == a && y.attempt == attempt })
 }
 
-// Serves reports whether the worker can continue a run that is pinned to a version; empty for a run
-// that is not.
+// Serves reports whether the worker can continue a run. pin is the version to which the run is
+// pinned, or empty.
 func (w *Worker) Serves(workflow, pin string) bool {
 	return !w.Leaving && !w.Bad && slices.Contains(w.Offer.Workflows, workflow) && (pin == "" || w.Offer.Version == pin || !w.Pins(workflow))
 }

@@ -55,8 +55,8 @@ func (t *Teller) Leave() {
 	s.After(2*kernel.Millisecond, t.Process, wait)
 }
 
-// Operate makes the calls after a while. Some tellers make only the first ones, report twice, or
-// report nothing until the faults have ended.
+// Operate makes the calls after a while. Sometimes the teller makes only the first calls, reports
+// twice, or reports nothing until the faults have ended.
 func (t *Teller) Operate(o model.Operations) {
 	s := t.Oracle
 	if s.Tracing {

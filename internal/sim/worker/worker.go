@@ -87,8 +87,8 @@ type host interface {
 	DismissTeller(t *Teller)
 }
 
-// Leave takes a worker out of a process. First the worker gets nothing new. It leaves when it holds
-// nothing, or after a while.
+// Leave takes a worker out of a process. From now on the worker gets no new runs. It leaves when it
+// holds no run, or after a while.
 func (w *Worker) Leave() {
 	s := w.Oracle
 	if w.Leaving {

@@ -49,8 +49,8 @@ func (s *Workload) jump() {
 	}
 
 	if s.Stepped > 0 && s.Now < s.Stepped+2*s.Plan.Clock.Persist.Microseconds() && kernel.Microseconds(by).Abs() < s.Plan.Clock.Jump {
-		// A node that follows the first jump cannot distinguish this jump from the first one, and
-		// corrects its clock slowly.
+		// A node that follows the first jump cannot distinguish the jump back from it, and corrects
+		// its clock slowly.
 		s.Lasting = max(s.Lasting, s.Shift)
 	}
 	s.Jumping = min(s.Now+lasts, s.Plan.FaultsUntil-1)

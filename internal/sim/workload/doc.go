@@ -1,6 +1,6 @@
 // Package workload makes everything that happens to a cluster from outside: the requests of users
 // and operators, the faults, and the help that every execution gets after the faults have ended.
 //
-// A User makes one request after the other, through any live process. An action is a request and
+// A user makes one request after the other, through any live process. An action is a request and
 // everything that is needed to make it. The request itself is an oracle.Op, which the checks keep.
 package workload

@@ -25,8 +25,9 @@ func (s *Workload) flood() {
 
 // In some simulations a peer declares a live node dead: the peer believes that it has proof that
 // the process has ended, and fences the node although its lease is valid. That must not damage
-// stored data: the store excludes everything that the node still sends, and the node restarts. Only
-// its answers from memory may be out of date until it notices, because they rely on its lease.
+// stored data: the store excludes everything that the node still sends, and the node restarts.
+// Until the node notices, its answers from memory may be out of date, because they rely on its
+// lease.
 
 // lie makes the other nodes believe for a while that a process has ended.
 func (s *Workload) lie() {

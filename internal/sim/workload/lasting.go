@@ -43,8 +43,8 @@ func (s *Workload) executed() (list []model.Address) {
 	return list
 }
 
-// neighboursEnd waits until everything has ended that does not wait for a refused address, and then
-// ends the refusals.
+// neighboursEnd waits until everything has ended, except executions that wait for a refused
+// address. After that it ends the refusals.
 func (s *Workload) neighboursEnd() {
 	if len(s.Disk.Lasting) == 0 && !s.Plan.LateUpgrade {
 		return
@@ -81,8 +81,8 @@ func (s *Workload) refusedKeys() (keys []string) {
 	return keys
 }
 
-// others returns something that has not ended although it does not wait for a refused address, or
-// an empty string.
+// others describes something that has not ended although it does not wait for a refused address. It
+// returns an empty string if there is nothing.
 func (s *Workload) others() string {
 	waits := s.waitsForRefused()
 	for _, r := range s.Ledger.Order {

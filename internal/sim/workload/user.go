@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// misuse returns another signal under the id of an accepted one, or nil if there is none.
+// misuse returns another signal under the request id of an accepted signal, or nil if no signal was
+// accepted yet.
 func (u *user) misuse() *action {
 	s := u.s
 	var first []*oracle.Op

@@ -47,7 +47,7 @@ func (s *Workload) Settle() {
 	s.comeToRest()
 }
 
-// Check compares what is left with what has to be there, and shuts the cluster down.
+// Check compares the store with the ledger, and shuts the cluster down.
 func (s *Workload) Check() {
 	s.CheckEnd()
 	s.CheckGroups()
