@@ -133,14 +133,14 @@ func refs(keys []string) (set perdure.LockSet) {
 const (
 	doPost = "post" // a call
 	doSend = "send" // a call whose sender does not wait for the reply
-	doTell = "tell" // a call of an account that calls another one
+	doTell = "tell" // a call of an account, which calls another account
 	// doMove is a workflow that locks accounts, takes from the first and gives to the others.
 	doMove  = "move"
 	doAudit = "audit" // a workflow that locks accounts and looks at them
 )
 
-// deed is one action of a teller. The teller writes it to the ledger before it acts, so that
-// another teller can repeat the action if the process dies.
+// deed is one action of a teller. The teller writes the deed to the ledger before it acts, so that
+// another teller can repeat the deed if the process dies.
 type deed struct {
 	ID       string
 	Do       string

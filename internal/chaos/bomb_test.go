@@ -49,8 +49,8 @@ func bombDefinitions() perdure.Group {
 	return perdure.Group{bombs}
 }
 
-// settleBombs waits until all calls have run except the one that ends its process. Then it prints a
-// line.
+// settleBombs waits until all calls have run, except the call that ends its process. Then it prints
+// a line.
 func settleBombs(ctx context.Context, app *perdure.App) error {
 	c := app.With(ctx)
 	bombs := perdure.NewEntity[bombState]("bomb")
@@ -130,7 +130,7 @@ func settleDeposits(ctx context.Context, app *perdure.App) error {
 }
 
 // The test kills processes while they run acknowledged calls that do no harm. Each process has run
-// a call of each key before the test kills it, so no call is the running one in two processes that
+// a call of each key before the test kills it, so no call is running in two processes when they
 // die. No call may be set aside, and each call runs once.
 func TestKilledProcessesLoseNoCall(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func all(t *testing.T, deeds []deed, fn func(ctx context.Context, d deed)) {
 	wg.Wait()
 }
 
-// finish repeats every deed without a recorded reply. It returns how many there were.
+// finish repeats every deed without a recorded reply. It returns the number of these deeds.
 func (b *books) finish() int {
 	b.t.Helper()
 	var open []deed

@@ -13,9 +13,9 @@ import (
 // Faults of the machine of the database: a clock that jumps, a disk that syncs slowly, a machine
 // that stops for a while.
 
-// prepareClock lets faults step the clock of the database. The statements of Perdure call
-// clock_timestamp without a schema, so PostgreSQL uses a function of that name in an earlier schema
-// instead.
+// prepareClock makes it possible for faults to move the clock of the database. The statements of
+// Perdure call clock_timestamp without a schema. So prepareClock creates a function of that name in
+// a schema that PostgreSQL searches first.
 func (f *clusterFire) prepareClock(ctx context.Context) error {
 	return f.command(ctx,
 		`create schema faults`,
@@ -28,7 +28,7 @@ func (f *clusterFire) prepareClock(ctx context.Context) error {
 }
 
 // command executes statements in the database, each in its own transaction. The caller holds the
-// lock of the database, or is alone.
+// lock of the database, unless no other goroutine uses the database.
 func (f *clusterFire) command(ctx context.Context, statements ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -57,7 +57,7 @@ func (f *clusterFire) mend(statements ...string) {
 	}
 }
 
-// stepClock steps the clock of the database, and later steps it back. No node starts before the
+// stepClock moves the clock of the database, and later moves it back. No node starts before the
 // clock is back, because a process that starts during a jump believes the wrong clock, as
 // docs/time.md says.
 func (f *clusterFire) stepClock(b blow) {
@@ -82,7 +82,7 @@ func (f *clusterFire) stepClock(b blow) {
 	f.mend(`update faults.step set microseconds = 0`)
 }
 
-// allRegistered waits until every node is registered with its current process.
+// allRegistered waits until the current process of every node is registered.
 func (f *clusterFire) allRegistered(within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if f.countRegistered() == len(f.nodes) {

@@ -172,8 +172,8 @@ func (c *client) errand(kind, key string) bool {
 	}
 }
 
-// carousel sends signals one after the other, while the runs that receive them follow each other.
-// It checks that each signal has arrived once, in order.
+// carousel sends signals one after the other to an execution that continues as new after a few
+// signals. It checks that each signal has arrived once, in order.
 func (c *client) carousel(key string) bool {
 	what := "carousel/" + key
 	var exec perdure.Execution[[]int]
@@ -220,7 +220,7 @@ func (c *client) nap(key string) bool {
 		_, err := naps.Run(p, d, perdure.RawKey(key))
 		return err
 	})
-	// the clock of a node may run up to 0.5 % faster to catch up with the store's clock
+	// The clock of a node may run up to 0.5 % too fast while it catches up with the store's clock.
 	if took := time.Since(begun); ok && took < d-d/100 {
 		c.alarm("nap/%s of %s took %s", key, d, took)
 	}

@@ -110,7 +110,7 @@ func (f *clusterFire) strikeAll(rnd *rand.Rand) {
 	}
 }
 
-// kill ends a process with signal 9. It starts again after a while.
+// kill ends a process with signal 9, and starts it again after a while.
 func (f *clusterFire) kill(m *member, b blow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,8 @@ func (f *clusterFire) kill(m *member, b blow) {
 	f.raise(m)
 }
 
-// stop stops a process for up to twice the lease; half of the time, for longer than the lease.
+// stop stops a process for up to twice the lease. In half of the cases that is longer than the
+// lease.
 func (f *clusterFire) stop(m *member, b blow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -116,7 +116,8 @@ func (f *clusterFire) say(format string, args ...any) {
 	fmt.Println(line)
 }
 
-// openEvidence makes the directory with logs and operations. It stays if the test fails.
+// openEvidence creates the directory for logs and operations. The directory stays if the test
+// fails.
 func (f *clusterFire) openEvidence() {
 	f.dir = *clusterEvidence
 	if f.dir == "" {

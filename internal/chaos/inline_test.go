@@ -203,7 +203,7 @@ func openInline(t *testing.T, url string, defs perdure.Group) *perdure.App {
 	return app
 }
 
-// awaitFree waits until no permit is held and the breaker is closed.
+// awaitFree waits until all permits are free and the breaker is closed.
 func awaitFree(t *testing.T, app *perdure.App) {
 	t.Helper()
 	tick := time.NewTicker(25 * time.Millisecond)

@@ -25,8 +25,8 @@ func TestKillRoundsPostgres(t *testing.T) {
 }
 
 // killRounds kills a process in the middle of its work in each round, and checks that the store has
-// everything that the process had confirmed to its callers. Then it lets one process finish. Each
-// round has more work than the round before.
+// everything that the process had confirmed to its callers. After all rounds it lets one process
+// finish. Each round has more work than the previous round.
 func killRounds(t *testing.T, url string, rounds int) {
 	t.Helper()
 	const first, more = 10, 5
@@ -40,7 +40,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 	for r := range rounds {
 		n += more
 		p := spawn(t, url, duty{l, n, 10 * time.Second})
-		if r%5 == 4 { // while it starts, or recovers from the round before
+		if r%5 == 4 { // while it starts, or recovers from the previous round
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
 			// A round writes at least 18 entries for each new execution. So some work is left, even

@@ -18,7 +18,7 @@ import (
 // side executes its tasks.
 const envLend = "PERDURE_CHAOS_LEND"
 
-// distant is an activity whose code is in another process than its workflow.
+// distant is an activity. The process that runs its workflow does not have its code.
 var distant = perdure.DeclareActivity[string, string]("distant", perdure.OnQueue("distant"), perdure.Constant(10, 5*time.Millisecond))
 
 // errand runs four distant activities, two at a time.

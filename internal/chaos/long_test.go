@@ -24,7 +24,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// 40 starts of 2 MiB over 5 MB/s, with the lease and the time limits of production.
+// The test makes 40 starts of 2 MiB over a connection with 5 MB/s, with the lease and the time
+// limits of production.
 func TestLongSlowPath(t *testing.T) {
 	t.Parallel()
 	slowPath(t, 40, 2<<20-64, 5_000_000, 10*time.Second)

@@ -176,7 +176,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// loseRenewals drops every renewal of a lease until the caller calls found.
+// loseRenewals makes the proxy drop every renewal of a lease. The returned function ends that.
 func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	lost := make([]*pgproxy.Trigger, 1000)
 	for i := range lost {

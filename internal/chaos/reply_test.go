@@ -33,8 +33,8 @@ func TestLostReplies(t *testing.T) {
 		{"reply dropped once more", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
 	} {
 		landed := loseReply(t, proxy, b, work, c.rule)
-		// An orphaned batch fails if its statements reach the server after the new fence. It
-		// commits only if they arrive before.
+		// The orphan is a batch whose node has given up on it. It commits only if its statements
+		// reach the server before the new fence, so the test tries again until that happens.
 		for try := 1; c.rule.Hold == pgproxy.HoldCommit && !landed && try < 10; try++ {
 			landed = loseReply(t, proxy, b, work, c.rule)
 		}

@@ -154,8 +154,8 @@ func (s *split) awaitShare() {
 	s.t.Fatalf("the node owns nothing, or does nothing:\n%s", s.victim.text())
 }
 
-// write writes a value through the node that is not cut off. It waits until that node has taken the
-// shard over.
+// write writes a value through the node that is not cut off, after that node has taken the shard
+// over.
 func (s *split) write(cell, value int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), healing)
@@ -267,7 +267,7 @@ func (n *namespace) ip(args ...string) {
 // set sets the link up or down. While it is down, packets vanish.
 func (n *namespace) set(state string) { n.ip("link", "set", n.link, state) }
 
-// runner returns a program that runs another one in the namespace.
+// runner returns the path of a script that runs another program in the namespace.
 func (n *namespace) runner(program string) string {
 	n.t.Helper()
 	path := filepath.Join(n.t.TempDir(), "run")

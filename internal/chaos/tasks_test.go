@@ -80,10 +80,11 @@ const (
 	fireTimeout = 20 * time.Second // of an attempt
 )
 
-// tasksUnderFire submits tasks to processes that it kills, stops past their lease, drains, or
-// replaces by processes that lack a kind. It also moves the clock of the store forward and back. In
-// the end every task has ended once, all failed tasks are dead tasks, no worker has a claim, and no
-// claim has outlived its deadline. Only the test and the jobs have ended processes.
+// tasksUnderFire submits tasks to processes. It kills processes, stops them past their lease,
+// drains them, or replaces them by processes that lack the code of one kind of task. It also moves
+// the clock of the store forward and back. In the end every task has ended once, all failed tasks
+// are dead tasks, no worker has a claim, and no claim has outlived its deadline. Only the test and
+// the jobs have ended processes.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)

@@ -236,7 +236,7 @@ func (b *bank) do(ctx context.Context, d *deed, r *reply) (err error) {
 	return err
 }
 
-// move starts a move, applies its fate to it, and waits for its end.
+// move starts a move, interferes with it as d.Fate says, and waits for its end.
 func (b *bank) move(ctx context.Context, d *deed) error {
 	c := b.app.With(ctx)
 	x, err := moves.Start(c, *d, perdure.RawKey(d.ID))

@@ -224,8 +224,8 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 		err = l.recordReply("started", "gate/"+key)
 	}
 
-	// A conflict means that the execution has ended or that the promise is settled: an earlier
-	// drive has done it.
+	// A conflict means that the execution has ended or that the promise is settled, because an
+	// earlier drive has done the same.
 	accepted := func(what, id string, err error) error {
 		switch {
 		case err == nil:

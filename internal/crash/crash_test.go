@@ -28,7 +28,8 @@ func open(t *testing.T, mem *memory.Store, number int, shared bool) *crash.Proce
 	return p
 }
 
-// TestTakeover kills a process. The process no longer answers, and the next one finishes its work.
+// TestTakeover kills a process. The process no longer answers, and the next process finishes its
+// work.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package crash runs a program of the SDK in a simulated process that can die. The process is the
-// real engine and worker on a store that outlives them, seen through its own fault wrapper. When
-// the process dies, the wrapper refuses every further call, so the remaining goroutines cannot
-// write. After that, a new process can open the same store. Inside testing/synctest all of this
-// takes virtual time.
+// real engine and worker. They use a store that outlives them, through a wrapper that injects
+// faults. When the process dies, the wrapper refuses every further call, so the remaining
+// goroutines cannot write. After that, a new process can open the same store. Inside
+// testing/synctest all of this takes virtual time.
 //
 // The packages crashwalk and perduretest use it.
 package crash

@@ -236,7 +236,7 @@ func childScenarios() []*scenario {
 				}
 				return result(d, x, "slow done true")
 			}),
-			loose: true, // an execution that has ended before the request has no watcher
+			loose: true, // an execution that ended before the request has no watcher
 		},
 	}
 }

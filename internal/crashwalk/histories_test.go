@@ -16,7 +16,7 @@ var (
 	amounts = map[string]int{"first": 1, "second": 2}
 )
 
-// sell computes a price, waits for a word and ships. Shipping fails until the world has the fact
+// sell computes a price, waits for a signal, and ships. Shipping fails until the world has the fact
 // that the van is repaired.
 func sell(w *world) perdure.Group {
 	return perdure.Group{seller.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
@@ -236,7 +236,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						err := send(d, words, kid.Ref, "van", "s2")
 						if errors.Is(err, perdure.ErrConflict) {
-							return nil // it has ended, so an earlier drive has sent it
+							return nil // an earlier drive has sent the signal, and it has ended
 						}
 						return err
 					},

@@ -134,7 +134,7 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 	if equipped {
 		equip(t, ps[0].App)
 	}
-	// virtual time until all are parked and unloaded, and all shards are balanced
+	// After this virtual time all executions are parked and unloaded, and all shards are balanced.
 	time.Sleep(time.Minute)
 	const lasting, window = time.Hour, 10 * time.Second
 	from, began := len(w.trace.Since(0)), w.trace.Elapsed()

@@ -396,7 +396,7 @@ func lifeScenarios() []*scenario {
 		{
 			// Both processes serve. Shards move from the first to the second while executions run,
 			// and each client uses executions that the other process owns. When one process dies,
-			// the clients of the other only notice a delay.
+			// the clients of the other process only notice a delay.
 			name:   "two processes",
 			bodies: crowdBodies(),
 			maybe:  []string{"child of c0", "child of c1", "child of c2", "child of c3", "child of c4", "child of c5"},

@@ -12,7 +12,8 @@ import (
 
 var ticked = perdure.DeclareWorkflow[int, string]("ticked")
 
-// scheduleScenarios are about schedules, which are executions of workflows of the engine.
+// scheduleScenarios are about schedules. A schedule is an execution whose code is part of the
+// engine.
 func scheduleScenarios() []*scenario {
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start of time in a synctest bubble
 	end := begin.Add(10 * time.Second)

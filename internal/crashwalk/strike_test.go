@@ -18,11 +18,11 @@ type kind struct {
 	fault func(m faultstore.Method, k int) faultstore.Fault
 	// commits means that the walk hits commits only.
 	commits bool
-	// crash means that the process dies: at the call, or at the next one if next is set.
+	// crash means that the process dies: at the call, or at the next call if next is set.
 	crash, next bool
 	// refuses means that an address is quarantined for a while although its rows are good.
 	refuses bool
-	// span makes all calls fail for this time, from the first one on.
+	// span is for how long all calls fail, starting with the call that is hit.
 	span time.Duration
 	// restarts means that the node may lose its lease without having died, so that it starts again
 	// and repeats its work.
@@ -53,16 +53,18 @@ var kinds = []kind{
 	{name: "crash before", fault: always(faultstore.CrashBefore), crash: true},
 	{name: "crash after", fault: always(faultstore.CrashAfter), crash: true},
 
-	// A commit that was never sent, and one that the store refuses without a reason.
+	// Two kinds: a commit that was never sent, and a commit that the store refuses without a
+	// reason.
 	{name: "away", commits: true, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}
 	}},
 	{name: "refused", commits: true, refuses: true, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Refused}
 	}},
-	// Commits whose reply is lost while they are in flight. They land before the next call, which
-	// usually moves the fence. Or they land after it and must have no effect. Or they hold the row
-	// of the fence.
+	// Three kinds of commits that are still in flight when the process gives up on them. A commit
+	// may land before the next call, which usually moves the fence. It may land after that call,
+	// and must have no effect. Or it may hold the row of the fence, so that the next call waits for
+	// it.
 	{name: "late early", commits: true, fault: late(faultstore.Late, func(int) int { return 1 })},
 	{name: "late", commits: true, fault: late(faultstore.Late, func(k int) int { return 2 + k%5 })},
 	{name: "late begun", commits: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
@@ -70,8 +72,8 @@ var kinds = []kind{
 	// takeover or after it.
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The store is away for longer than a lease. Or it executes every call for a while, but all its
-	// answers are lost.
+	// Two kinds: the store is away for longer than a lease, or it executes every call for a while
+	// but all its answers are lost.
 	{name: "outage", span: 6 * time.Second, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}
 	}},

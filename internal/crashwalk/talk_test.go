@@ -368,8 +368,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// A workflow sends under an id that it or a client has used before. The message is
-			// delivered once, and the workflow gets the conflict.
+			// A workflow sends a message under a request id that it or a client has used before.
+			// The message is delivered once. The repeated send succeeds and has no effect.
 			name:  "request ids of workflows",
 			lanes: 2,
 			stages: alone(func(*world) perdure.Group {
@@ -436,8 +436,8 @@ func call(d *driver, i int, to perdure.Ref, v int, id string, want int) error {
 	})
 }
 
-// updateCall names a call of an update: the process that makes it, the execution, and the request
-// id.
+// updateCall identifies a call of an update: the process that makes the call, the execution, and
+// the request id.
 type updateCall struct {
 	process int
 	to      perdure.Ref

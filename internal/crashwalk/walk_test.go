@@ -84,7 +84,8 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 		if every = asked; i < mainKinds && plain.calls <= smallWalk && !testing.Short() {
 			every = 1
 		}
-		// A scenario with few calls is hit more often, so that each kind of fault happens in it.
+		// In a scenario with few calls, a larger share of the calls is hit, so that each kind of
+		// fault happens.
 		most := plain.calls
 		if k.commits {
 			most = plain.commits
@@ -185,7 +186,7 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) outcome {
 
 func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *replay.Checks) (o outcome) {
 	o.s, o.strike = s, st
-	// Real time. If some code spins, virtual time stops and only this timer fires.
+	// This timer uses real time. If some code spins, virtual time stops and only this timer fires.
 	watchdog := time.AfterFunc(2*time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "%s, %s: hangs\n%s\n", s.name, st, stacks(""))
 		os.Exit(2)

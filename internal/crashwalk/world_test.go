@@ -88,8 +88,8 @@ func (w *world) times(name string) int {
 	return w.bodies[name]
 }
 
-// tell stores a fact unless the key has one, and returns the stored fact. It acts like an outside
-// service with idempotent requests.
+// tell stores a fact, unless the key already has one, and returns the stored fact. It acts like an
+// outside service with idempotent requests.
 func (w *world) tell(key, value string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

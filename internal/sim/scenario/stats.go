@@ -197,7 +197,7 @@ const (
 	OpAdvanced
 	OpWentBack
 	OpWokeUp  // after a suspend, without its shards
-	OpKnocked // a request at a node whose workers had free slots
+	OpKnocked // an owner told a node that its tasks wait for workers
 	OpPolled
 	OpPollFailed // was not answered in time
 	OpLent       // slots of a worker
