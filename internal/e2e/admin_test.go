@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// Two servers on one database: both accept a key that was created at one of them, and both refuse
-// the key after it was revoked there. Calls with the key that wait at the other server end when the
-// key is revoked.
+// Two servers use one database. An admin creates an API key at one server, and both accept it. The
+// admin revokes the key at the same server, and both refuse it. Calls with the key that wait at the
+// other server end when the key is revoked.
 func TestKeysOfTwoServers(t *testing.T) {
 	t.Parallel()
 	const key = "0123456789abcdef0123456789abcdef"

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Every channel of a shard has a message that cannot be read. Later messages still arrive,
+// Every channel between two shards has a message that cannot be read. Later messages still arrive,
 // and operators find the messages that were set aside.
 func TestUnreadableMessagesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()

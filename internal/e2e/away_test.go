@@ -19,9 +19,9 @@ import (
 
 // While the store is away, no interface of the owner answers from memory. Each of them says that it
 // cannot reach the store, and so does the command line. Metrics that need the store have no value
-// during that time, because a value such as 0 stranded executions would say that all is well. The
-// error of a caller whose deadline passes also says that the store is away. When the store is back,
-// the execution continues.
+// during that time, because a value such as 0 stranded executions would wrongly say that all is
+// well. The error of a caller whose deadline passes also says that the store is away. When the
+// store is back, the execution continues.
 func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for _, refuses := range []bool{false, true} {

@@ -92,8 +92,8 @@ func (l *lines) count(text string) int {
 
 var look = perdure.NewActivity("look", func(context.Context, perdure.Void) (time.Time, error) { return time.Now(), nil })
 
-// nap runs a step, sleeps and runs another step. It returns the time between the two steps by a
-// clock that does not depend on the store.
+// nap runs a step, sleeps and runs another step. It returns the time between the two steps,
+// measured with a clock that does not depend on the store.
 func nap(ctx perdure.WorkflowCtx, d time.Duration) (time.Duration, error) {
 	before, err := look.Run(ctx, perdure.Void{})
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *rig) close(t *testing.T) {
 	}
 }
 
-// naps checks that a sleep of d lasts d, up to the error that docs/time.md states.
+// naps checks that a sleep of d lasts d, within the error that docs/time.md allows.
 func (r *rig) naps(t *testing.T, when string, d time.Duration) {
 	t.Helper()
 	r.n++

@@ -122,7 +122,8 @@ func TestCorruptedRows(t *testing.T) {
 }
 
 // The engine does not guess an outcome that it cannot decode. A caller who asks for the result gets
-// an error that names the broken row. The key is not free, and the workflow does not run again.
+// an error that names the broken row. A new start with the key is refused, and the workflow does
+// not run again.
 func TestCorruptedOutcome(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -318,7 +319,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// damage flips bytes in a column of the execution damaged/k. restore undoes it.
+// damage flips bytes in a column of the execution damaged/k. The returned function restores them.
 func (s *site) damage(table, column, where string) (restore func()) {
 	s.t.Helper()
 	prefix := "perdure."
@@ -328,7 +329,7 @@ func (s *site) damage(table, column, where string) (restore func()) {
 	return s.change(table, column, where+fmt.Sprintf(" and run in (select run from %sexecutions where workflow = 'damaged')", prefix))
 }
 
-// change flips bytes in a column of one row. restore undoes it.
+// change flips bytes in a column of one row. The returned function restores them.
 func (s *site) change(table, column, where string) (restore func()) {
 	s.t.Helper()
 	prefix, read, write := "perdure.", "encode(%s, 'hex')", "decode('%s', 'hex')"

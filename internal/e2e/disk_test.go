@@ -55,7 +55,8 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// fullDisk fills the disk of a store under a working app. The error must name the place.
+// fullDisk fills the disk of a store while an app works. The error that callers get must name the
+// place.
 func fullDisk(t *testing.T, s *site, dir, place string) {
 	t.Helper()
 	s.cfg.LeaseTTL = 3 * time.Second
@@ -196,7 +197,7 @@ func mountSmall(t *testing.T) (dir string, ok bool) {
 	}
 
 	t.Cleanup(func() {
-		// The server decides when it closes the files of a tablespace.
+		// The unmount is lazy, because the server decides when it closes the files of a tablespace.
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}

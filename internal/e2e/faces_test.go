@@ -28,8 +28,8 @@ type place struct {
 	said map[string]string // its last answer about each stall
 }
 
-// blind reports whether a place cannot know the reason of a stall: the place has only the file, and
-// the reason is in the memory of the process that has the file open.
+// blind reports whether a place cannot know the reason of a stall, because the place can only read
+// the file, and the reason is in the memory of the process that has the file open.
 func (w *stalls) blind(p *place, x *stall) bool {
 	return x.memory && p.app == nil && w.s.kind == "sqlite"
 }
@@ -160,8 +160,8 @@ func (w *stalls) problems(p *place) (wrong []string) {
 	return wrong
 }
 
-// strandedByCode counts the stalls that, according to a place, end only when an operator changes
-// something.
+// strandedByCode counts the stalls that a place reports as stranded, which means that they end only
+// after a change by an operator.
 func (w *stalls) strandedByCode(p *place) map[string]int {
 	found := map[string]int{}
 	for i := range w.all {

@@ -63,7 +63,7 @@ func children(t *testing.T, s *site) {
 		t.Errorf("children are %v, want four", runs)
 	}
 
-	// Any client can wait for a child, also from another workflow and by its address.
+	// Any client can wait for a child by its address, even if another workflow started it.
 	four, err := square.Execution(perdure.RawKey("four")).Result(c)
 	equal(t, "the child seen from outside", four, err, 16)
 }
@@ -274,8 +274,9 @@ func combinators(t *testing.T, s *site) {
 	equal(t, "result", got, err, "[1 2 3] no 7 [8 8] done")
 }
 
-// The next run has the same key and the unread signals. A caller that waits for the execution gets
-// the result of the last run. No run loses a signal, whenever the signal comes (reliability R10).
+// A run that continues as new is followed by a run with the same key and the unread signals. A
+// caller that waits for the execution gets the result of the last run. No signal is lost, no matter
+// when it comes (reliability R10).
 func continueAsNew(t *testing.T, s *site) {
 	type state struct{ Runs, Sum, Seen int }
 	const signals = 40

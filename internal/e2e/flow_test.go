@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// headcount counts callers that are inside a section, and remembers the maximum.
+// headcount counts tasks that run at the same time, and remembers the maximum.
 type headcount struct{ now, most atomic.Int64 }
 
 func (c *headcount) enter() (leave func()) {

@@ -138,7 +138,7 @@ func TestShardGroups(t *testing.T) {
 	})
 }
 
-// waitingRequests counts the requests with an id that wait for shards of the group.
+// waitingRequests counts the requests that wait in the inboxes of the group's shards.
 func waitingRequests(t *testing.T, url string) (n int) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

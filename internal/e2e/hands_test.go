@@ -315,7 +315,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		})
 		c := h.take(1)[0]
 		h.awaitStop(c.Ref, model.StopLost)
-		for range 20 { // on a busy machine the next one may take too long as well
+		for range 20 { // on a busy machine the next attempt may take too long as well
 			next := h.take(1)[0]
 			wantNotOwned(t, "the result of an attempt that took too long", h.report(model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte(`"late"`)}}))
 			err := h.report(model.TaskReport{Ref: next.Ref, Output: model.Payload{Data: []byte(`"in time"`)}})

@@ -121,9 +121,9 @@ func (h *hostile) open(t *testing.T, dir string, defs ...perdure.Definition) *pe
 	return app
 }
 
-// flood sends all the input, at most a given number of chunks at a time, and returns how many bytes
-// the engine refused. An accepted request may never get a reply, so it keeps its slot. There are
-// more slots than requests that the engine accepts.
+// flood sends all the input, with at most the given number of chunks in flight, and returns how
+// many bytes the engine refused. An accepted request may never get a reply, so it keeps its slot.
+// There are more slots than requests that the engine accepts.
 func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, text string) error) (refused int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -171,8 +171,8 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapMessages lets executions of all shards send to one address. The store carries each message.
-// The address refuses messages for which it has no room when they arrive.
+// heapMessages lets executions of all shards send messages to one address. The store carries each
+// message. The lane of the address refuses a message if it has no room when the message arrives.
 func heapMessages(t *testing.T, h hostile, dir string) {
 	text := perdure.NewSignal[string]("text")
 	sleeper := perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })

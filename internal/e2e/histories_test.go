@@ -171,7 +171,7 @@ func TestFork(t *testing.T) {
 		if f.count("reserve") != 1 || f.count("charge") != 2 {
 			t.Errorf("ran %v", f.ran)
 		}
-		// A kept signal has the position at which the code receives it.
+		// A fork after a signal keeps the signal, and its code receives it at the same position.
 		if _, err := app.Executions().Fork(t.Context(), f.at("a"), perdure.RawKey("d"), perdure.BeforeStep("ship")); err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A workflow that sends to a key or with a request id that cannot be stored gets an error. Other
-// users of the same channel are not affected.
+// A workflow sends messages to a key, or under a request id, that cannot be stored. The workflow
+// gets an error, and other messages between the same shards are not affected.
 func TestSendsThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -246,9 +246,10 @@ func (c cable) LoadSettings(ctx context.Context, after int64) (store.SettingChan
 
 func (cable) Close() error { return nil }
 
-// A process is cut off while its attempts hold permits and others wait. The permits come back, and
-// all executions end, whether the process is dead or returns. Bodies that continue for a while
-// after the process has lost its lease keep their permits until they have ended. Time is virtual.
+// A process is cut off from the store while its attempts hold permits and other attempts wait. The
+// permits become free, and all executions end, whether the process is dead or returns. Bodies that
+// continue for a while after the process has lost its lease keep their permits until they have
+// ended. Time is virtual.
 func TestInlinePermitsAfterLeaseLoss(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -327,7 +328,8 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	}
 	most, by := bodies.counts()
 	t.Logf("%d at a time, ended at %v", most, by)
-	// Two nodes cannot see each other's bodies while one of them is cut off, so there may be more.
+	// Two nodes cannot see each other's bodies while one of them is cut off, so more than 3 may
+	// run.
 	if nodes == 1 && (most > 3 || by[0] <= len(all)) {
 		t.Errorf("%d bodies ran at a time, want 3; %v ended, want some to have run twice", most, by)
 	}

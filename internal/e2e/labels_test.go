@@ -149,7 +149,8 @@ func labelLimits(t *testing.T, s *site) {
 	}
 }
 
-// Queries mean the same on every store. Conditions on reasons and times use the current state.
+// A query selects the same executions on every store. Conditions on reasons and times use the
+// current state.
 func selections(t *testing.T, s *site) {
 	wake := perdure.NewSignal[string]("wake")
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {

@@ -393,7 +393,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 }
 
 // If an attempt is due when its execution leaves memory, the attempt runs once. It does not run
-// both before and after.
+// both before and after the execution leaves memory.
 func TestUnloadingRepeatsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for i := range 40 {

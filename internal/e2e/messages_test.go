@@ -221,8 +221,8 @@ func signalWithStart(t *testing.T, s *site) {
 	equal(t, "result", got, err, "ab")
 }
 
-// The first value wins, before or after the wait, and later callers get a conflict. A rejected
-// promise is an error with its text.
+// The first value settles a promise, before or after the code waits for it. Later callers get a
+// conflict. If the promise is rejected, the code gets an error with the text of the rejection.
 func promises(t *testing.T, s *site) {
 	word, other := perdure.NewPromise[string]("word"), perdure.NewPromise[int]("other")
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

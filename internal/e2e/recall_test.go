@@ -57,8 +57,8 @@ func newPulls(steps int) *pulls {
 }
 
 // The code of a closed execution answers queries from the history, no matter how the execution
-// ended and which process asks. The query executes and writes nothing. Without the code, or with
-// other code, the error says so. State needs no code.
+// ended and which process asks. The query runs no step and writes nothing. If no process has the
+// code, or the code does not fit the history, the error says so. Reading a state needs no code.
 func TestQueryOfClosedRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

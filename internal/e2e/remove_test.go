@@ -84,7 +84,7 @@ func TestForceDelete(t *testing.T) {
 				if tables["executions"] != 1 || tables["history"] == 0 {
 					t.Errorf("exported %v", tables)
 				}
-				if c.row { // otherwise the store does not know its parent
+				if c.row { // the store knows its parent only from this row
 					if _, err := exec.Result(client); err == nil || !strings.Contains(err.Error(), "operator") {
 						t.Errorf("the parent: %v", err)
 					}
@@ -126,7 +126,8 @@ func countExported(t *testing.T, lines string) map[string]int {
 	return tables
 }
 
-// refuse makes the database refuse every write about executions of workflow damaged, until accept.
+// refuse makes the database refuse every write about executions of workflow damaged, until accept
+// is called.
 func (s *site) refuse() {
 	if s.kind == "sqlite" {
 		s.sql(`create trigger no_event before insert on perdure_history when exists (select 1 from perdure_executions e where e.run = new.run and e.workflow = 'damaged')

@@ -75,7 +75,7 @@ func TestInlineStepIsOneRow(t *testing.T) {
 
 			for steps, n := range map[int]map[string]int{10: few, 50: many} {
 				want := map[string]int{"history insert": steps, "executions insert": 1, "executions update": 1}
-				if kind == "postgres" { // the set of runnable runs is a table there
+				if kind == "postgres" { // PostgreSQL has a table of runnable runs
 					want["runnable insert"], want["runnable delete"] = 1, 1
 				}
 
@@ -83,7 +83,8 @@ func TestInlineStepIsOneRow(t *testing.T) {
 				for what, n := range n {
 					switch table, _, _ := strings.Cut(what, " "); table {
 					case "nodes", "fences", "shards", "meta":
-						// ownership: registration, renewal, and the fence of each commit
+						// These writes are for ownership: registration, renewal, and the fence of
+						// each commit.
 					default:
 						got[what] = n
 					}

@@ -143,7 +143,7 @@ func TestTriggersThatAreRefused(t *testing.T) {
 }
 
 // An app that asks for pruning deletes schedules that it no longer defines. It keeps schedules that
-// other apps applied.
+// other apps have defined.
 func TestSchedulesArePruned(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

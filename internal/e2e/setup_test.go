@@ -168,9 +168,10 @@ func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 	}
 }
 
-// untilExplained calls try with a time limit that is meant to expire, and reports the problem that
-// try returns. On a busy machine a short limit may expire before the call has reached the state
-// that its error explains, so try gets longer limits until it returns no problem.
+// untilExplained calls try with a time limit that is meant to expire. try returns a problem if the
+// error of its call does not explain why. On a busy machine a short limit may expire too early for
+// that, so untilExplained calls try with longer and longer limits. It reports the last problem as
+// an error.
 func untilExplained(t *testing.T, shortest time.Duration, try func(limit time.Duration) (problem string)) {
 	t.Helper()
 	problem := ""
@@ -316,8 +317,8 @@ func (s *site) contents() map[string]string {
 	return out
 }
 
-// checkUnchanged checks that nothing was stored since before. There may be fewer remembered
-// answers, because owners remove answers that their callers have received.
+// checkUnchanged checks that nothing was stored since the counts in before were taken. There may be
+// fewer remembered answers, because owners remove answers that their callers have received.
 func (s *site) checkUnchanged(before map[string]string) {
 	s.t.Helper()
 	after := s.contents()

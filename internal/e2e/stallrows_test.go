@@ -116,7 +116,7 @@ end $$`,
 }
 
 // busy occupies every slot and an entity, so that later tasks and calls wait in line. free is the
-// number of slots that are still free before.
+// number of slots that are still free when busy is called.
 func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string], free int) {
 	t, c := w.t, caller(w.t, owner)
 	t.Helper()

@@ -17,7 +17,8 @@ import (
 type stall struct {
 	name string
 	ref  perdure.Ref
-	// want are parts of the main reason. because are parts of its cause.
+	// want are texts that the main reason must contain. because are texts that its cause must
+	// contain.
 	want, because []string
 	code          model.ReasonCode
 	// memory means that only the memory of the owner has the reason, so a process that has only the
@@ -38,7 +39,7 @@ type stalls struct {
 	fills   int                               // tasks of fill
 }
 
-// The definitions. The owner has no code of the declared activities.
+// The definitions of the stalls. The owner has no code of the declared activities.
 var (
 	stallWord   = perdure.NewSignal[string]("word")
 	stallVow    = perdure.NewPromise[string]("vow")

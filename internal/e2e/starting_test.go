@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The times of executions are in the store. So whichever process runs at that time handles a start
-// time, the end of a pause between two attempts, and a time-out.
+// The times of executions are in the store. So a start time, the end of a pause between two
+// attempts, and a time-out take effect in any process that runs at that time.
 func TestStartTimesOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -180,8 +180,8 @@ func sideEffects(t *testing.T, s *site) {
 	}
 }
 
-// A panic, in a step or in the workflow, fails its execution with its text and stack. Other
-// executions continue (reliability D3, E5).
+// A panic in a step or in the workflow fails the execution. Its error has the text and the stack of
+// the panic. Other executions continue (reliability D3, E5).
 func panics(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("careless", func(ctx perdure.WorkflowCtx, where string) (string, error) {
 		if where == "workflow" {
@@ -209,7 +209,8 @@ func panics(t *testing.T, s *site) {
 	equal(t, "another execution", got, err, "fine")
 }
 
-// A durable call inside a step gets an error that explains it, and the step fails.
+// A durable call inside a step is a mistake. It returns an error that explains the mistake, and the
+// step fails.
 func nestedCalls(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("nested", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		_, err := perdure.Do(ctx, "outer", func(context.Context) (string, error) {

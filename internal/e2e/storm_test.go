@@ -35,9 +35,9 @@ func TestTimerStorm(t *testing.T) {
 	})
 }
 
-// stormInput has the number of an execution and when it wakes. Without a time, it sleeps for a
-// second. Same is set for a calm execution (one outside the storm) that wakes at the moment of the
-// storm.
+// stormInput has the number of an execution and when it wakes. Without a time, the execution sleeps
+// for a second. Same is set for a calm execution (one outside the storm) that wakes at the moment
+// of the storm.
 type stormInput struct {
 	I    int
 	Due  time.Time

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// counting is an entity whose stream has the numbers from 0 to its state.
+// counting has an entity with a view that streams the numbers from 0 to the state of the entity.
 type counting struct {
 	numbers *perdure.Entity[int]
 	set     *perdure.Operation[int, int]
@@ -51,11 +51,11 @@ func (c *counting) read(t *testing.T, app *perdure.App, key string) (n int, err 
 	return n, nil
 }
 
-// Three processes share a database: one has the code, one is a server, and one has other code. A
-// stream can be read from each of them and through the server, no matter which process owns its
-// entity. The code runs in the first process, or in a remote worker of the server. Without
-// connections between the processes, a process cannot read a stream of an entity that another
-// process owns, and the call is refused.
+// Three processes share a database: one has the code, one is a server, and one has other code. Each
+// of them, and a client of the server, can read a stream, no matter which process owns the entity.
+// The code runs in the first process, or in a remote worker of the server. Without connections
+// between the processes, a process cannot read a stream of an entity that another process owns, and
+// the call is refused.
 func TestStreamFromAnyProcess(t *testing.T) {
 	t.Parallel()
 	const keys, items = 12, 300 // which process owns which key is random

@@ -170,7 +170,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 			}
 		}
 
-		// The same for a step of a workflow, whose id is in its lines.
+		// The same holds for a step of a workflow. The log lines have the id of the step.
 		w := mustStart(t, c, flow, "in", perdure.RawKey("w"))
 		if _, err := w.Result(c); err != nil {
 			t.Fatal(err)
@@ -206,7 +206,7 @@ func TestFollowATask(t *testing.T) {
 	})
 }
 
-// A process that does not execute a task, and may not own it, can follow it too.
+// A process can also follow a task that it neither executes nor owns.
 func TestFollowATaskOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

@@ -34,8 +34,8 @@ var (
 	})
 )
 
-// A mutex leaves no row behind. Its tokens always grow nevertheless, even while the store's clock
-// jumps and while owners end or die.
+// A mutex leaves no row behind, and yet its tokens always grow, even while the store's clock jumps
+// and while owners end or die.
 func TestTokensGrow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

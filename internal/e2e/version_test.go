@@ -28,7 +28,8 @@ func TestVersionsOverDeploys(t *testing.T) {
 			})
 			return err
 		}
-		// reserve; (receipt, since the change); a word; charge; a word; ship
+		// The steps of the workflow: reserve, receipt (new in the change), a signal, charge, a
+		// signal, ship.
 		code := func(change func(ctx perdure.WorkflowCtx) error) *perdure.Workflow[string, string] {
 			return perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 				if err := step(ctx, "reserve"); err != nil {
