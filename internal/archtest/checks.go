@@ -66,7 +66,7 @@ func checkTesting(m *module, rooms []room) (problems []string) {
 	return problems
 }
 
-// checkPackageDocs finds packages that do not say what they are.
+// checkPackageDocs finds packages without a doc comment.
 func checkPackageDocs(m *module) (problems []string) {
 	for _, p := range m.packages {
 		documented := false
@@ -88,7 +88,7 @@ func checkPackageDocs(m *module) (problems []string) {
 	return problems
 }
 
-// checkLengths finds files that are about more than one thing.
+// checkLengths finds files that are too long.
 func checkLengths(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {

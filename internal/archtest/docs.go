@@ -168,7 +168,7 @@ var (
 	anchored = regexp.MustCompile(`\]\(([^)#\s]*)#([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	anchorID = regexp.MustCompile(`<a id="([^"]+)">`)
-	// dropped are the characters of a heading that its anchor does not have.
+	// dropped matches the characters of a heading that are not in its anchor.
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 

@@ -21,7 +21,7 @@ type module struct {
 	packages []*pkg // by directory
 }
 
-// pkg is a directory with Go files, whatever build tags they have.
+// pkg is a directory with Go files, including files with build tags.
 type pkg struct {
 	dir   string // relative to the module; "." is its root
 	files []*file

@@ -91,9 +91,9 @@ func expectedOutput(group *ast.CommentGroup) bool {
 	return strings.HasPrefix(text, "output:") || strings.HasPrefix(text, "unordered output:")
 }
 
-// commentOf returns the comment of a line that has nothing else, or that is only wide because of
-// its comment: a line of code may reach 140 columns. A directive such as //nolint after a line of
-// code must stay on that line, so commentOf treats it as code.
+// commentOf returns the comment of a line, with or without code before it. A line of code may reach
+// 140 columns, but not because of a comment. A directive such as //nolint after a line of code must
+// stay on that line, so commentOf treats it as code.
 func commentOf(line string) string {
 	code, comment, found := strings.Cut(line, "//")
 	if !found || strings.Contains(code, `"`) || strings.Contains(code, "`") {
@@ -205,8 +205,8 @@ func dense(fset *token.FileSet, body *ast.BlockStmt, lines []string) bool {
 }
 
 // checkTexts finds banned expressions in the texts that production code shows to people: errors,
-// log lines, help of commands and metrics. A text is a string with at least one blank. It does not
-// read examples and tests.
+// log lines, help of commands and metrics. A text is a string with at least one blank. checkTexts
+// does not read examples and tests.
 func checkTexts(m *module, rooms []room) (problems []string) {
 	for _, p := range m.packages {
 		if r, _ := roomOf(rooms, p.dir); r.testing || matches("examples/...", p.dir) {
@@ -263,8 +263,8 @@ func tallyMarkdown(name, text string) (t tally) {
 	return t
 }
 
-// tallyScript reads the comments of a file that is neither Go nor Markdown. They are whole lines
-// that begin with the mark.
+// tallyScript reads the comments of a file that is neither Go nor Markdown. Comments are whole
+// lines that begin with the mark.
 func tallyScript(name, text, mark string) (t tally) {
 	var prose strings.Builder
 	n := 0

@@ -48,7 +48,7 @@ var rooms = []room{
 	{path: "internal/spelling"},
 	{path: "internal/heap"},
 
-	// Decisions, without time, randomness, goroutines and I/O (see pure).
+	// Decisions of the engine, without a clock, randomness, goroutines and I/O (see pure).
 	{path: "internal/core/...", imports: vocabulary},
 	// Which limits and which breaker apply to a task.
 	{path: "internal/core/rule", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit")},
@@ -143,7 +143,7 @@ var rooms = []room{
 	// The language that selects executions, and one operation on all selected executions.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	// What a request must look like, and the message that it becomes.
+	// The rules for requests, and the messages that they become.
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
 	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/batch", "internal/query", "internal/request", "internal/cluster", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/engine/series", "internal/history", "internal/spelling", "internal/store", "internal/audit", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	// The record of administrative actions.
@@ -191,7 +191,8 @@ var rooms = []room{
 	{path: "internal/telemetry/otlp", imports: []string{"internal/fault", "internal/telemetry"}},
 	{path: "internal/telemetry/tracing", imports: []string{"internal/model"}},
 
-	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
+	// The SDK's side: deterministic coroutines, the matching of steps with the history, and the
+	// client of a remote server.
 	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/episode", "internal/telemetry", "internal/telemetry/tracing")},
 	// The worker's side of queues, which executes tasks.
 	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")},
@@ -287,7 +288,7 @@ var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamac
 
 // maxTypes is the budget of exported types in the root package. A third of them describe schedules,
 // dead tasks, limits and breakers to operators, and thirteen are groups of verbs, such as
-// app.Breakers(). docs/architecture.md says why they are here.
+// app.Breakers(). docs/architecture.md says why they are in the root package.
 const maxTypes = 111
 
 // roomOf returns the most specific row for a package.

@@ -127,7 +127,8 @@ func render(decl ast.Decl) string {
 	return strings.TrimSpace(out.String())
 }
 
-// forget removes the positions from a node, except a position that has a meaning by being set.
+// forget removes the positions from a node, except positions that change the printed text, such as
+// the position of "=" in an alias.
 func forget(n ast.Node) {
 	keep := ""
 	switch n.(type) {

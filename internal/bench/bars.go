@@ -87,7 +87,8 @@ func theirs(peer string, w Workload, figure func(Result) float64) func(*Store) (
 	return func(s *Store) (float64, bool) { return s.median(peer, w, figure) }
 }
 
-// against returns the median of our figure divided by the figure of a peer in the same round.
+// against divides our figure by the figure of a peer in the same round, and returns the median over
+// the rounds.
 func against(peer string, w Workload, figure func(Result) float64) func(*Store) (float64, bool) {
 	return func(s *Store) (float64, bool) { return s.ratio(peer, w, figure) }
 }

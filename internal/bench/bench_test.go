@@ -227,8 +227,8 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	}
 }
 
-// Tests the bars for workflows that call and lock entities, and for the comparison with the bare
-// committer.
+// The test checks the bars for workflows that call and lock entities, and for the comparison with
+// the bare committer.
 func TestJudgeEntitiesAndTheBareCommitter(t *testing.T) {
 	t.Parallel()
 	result := func(system string, w Workload, operations int) Round {

@@ -46,7 +46,8 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 	}
 
 	if job.Profile != "" {
-		// more samples than usual, set before the measurement allocates anything
+		// Take more samples than usual. The rate must be set before the measurement allocates
+		// anything.
 		runtime.MemProfileRate = 64 << 10
 	}
 	result, err := job.run(ctx, system)

@@ -11,7 +11,7 @@ import (
 )
 
 // meter measures how much processor time, memory and disk this process and its database use. Open
-// the meter before the system under test, and close it after the system.
+// the meter before you open the system under test, and close it after you have closed the system.
 type meter struct {
 	place      Place
 	conn       *pgx.Conn // nil for SQLite

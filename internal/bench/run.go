@@ -80,7 +80,7 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Run runs all measurements. If a measurement fails, the report contains its error, and the others
-// continue. Run returns an error only for wrong options and at the end of ctx.
+// continue. Run returns an error only for wrong options, or if ctx ends.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -164,7 +164,7 @@ func (j Job) open(ctx context.Context, open Opener, r *Result) error {
 	return errors.Join(err, done())
 }
 
-// sleepers starts the sleeping executions with the numbers from first to n-1.
+// sleepers starts the sleeping executions with the numbers from first+1 to n.
 func sleepers(ctx context.Context, system System, first, n int, d time.Duration) error {
 	const clients = 256
 	var (
@@ -192,8 +192,8 @@ func sleepers(ctx context.Context, system System, first, n int, d time.Duration)
 	return errors.Join(errs...)
 }
 
-// settle waits up to half a minute until parked executions have left memory. Then it returns unused
-// memory to the operating system, and returns the number of goroutines.
+// settle waits up to half a minute until parked executions have left memory. Then it gives unused
+// memory back to the operating system. The result is the number of goroutines.
 func settle(ctx context.Context) int {
 	few := 200
 	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > few && time.Now().Before(end) && ctx.Err() == nil; {

@@ -55,10 +55,10 @@ func databaseCPU(postmaster int) time.Duration {
 	return total
 }
 
-// processTimes returns the processor time of a process and of its ended children, and its parent.
-// All are zero if the process does not exist. The first value is exact if the kernel counts
-// nanoseconds. Ticks would be rounded for each of many backends, which would add up to a large
-// error.
+// processTimes returns the processor time of a process, the processor time of its ended children,
+// and the id of its parent. All are zero if the process does not exist. The first value is exact if
+// the kernel counts nanoseconds. Ticks would be rounded for each of many backends, which would add
+// up to a large error.
 func processTimes(pid int) (own, ended time.Duration, parent int) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")
@@ -90,7 +90,7 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 func threadsCPU(pid int) (sum time.Duration) {
 	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*/schedstat")
 	for _, file := range threads {
-		// A thread that has ended no longer counts, but Go keeps its threads.
+		// The sum lacks threads that have ended, but Go keeps its threads.
 		text, _ := os.ReadFile(file)
 		if fields := strings.Fields(string(text)); len(fields) > 0 {
 			n, _ := strconv.ParseInt(fields[0], 10, 64)

@@ -59,7 +59,7 @@ func Requests(r *rand.Rand, m protoreflect.MethodDescriptor, raw []byte, words [
 	}
 	all = append(all, encoded)
 	if len(encoded) > 0 {
-		damaged := slices.Clone(encoded) // the client may still send the first one
+		damaged := slices.Clone(encoded) // the client may still be sending encoded
 		damaged[r.IntN(len(damaged))] ^= byte(1 + r.IntN(255))
 		all = append(all, damaged[:r.IntN(len(damaged)+1)])
 	}

@@ -1,6 +1,6 @@
 package mutants
 
-// answers are bugs in the explanations why an execution does not continue.
+// answers are bugs in the texts that explain why an execution does not continue.
 var answers = []mutant{
 	{
 		name:  "a run without code in any process is reported as ready",

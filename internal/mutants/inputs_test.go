@@ -1,6 +1,6 @@
 package mutants
 
-// inputs are bugs in the answers to values of the wrong type.
+// inputs are bugs in how the engine and the SDK handle values of the wrong type.
 var inputs = []mutant{
 	{
 		name:  "a started run fails when a build cannot read its input",

@@ -3,8 +3,8 @@ package mutants
 // requestIDs runs the test of the public API on the memory store.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
-// requests are bugs in which request belongs to a request id, and in what the engine stores and
-// waits for when a client makes a call.
+// requests are bugs in the check that a request id belongs to one request, and in what the engine
+// stores and waits for when a client makes a call.
 var requests = []mutant{
 	{
 		name:  "an operator drops a call that runs",

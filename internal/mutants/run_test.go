@@ -142,7 +142,7 @@ func test(t *testing.T, dir string, args []string) (out string, failed bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off"}, args...)...)
 	cmd.Dir = dir
-	// do not write files for repeating a failure: the failure is the mutant's
+	// The mutant causes the failure, so no file for repeating it is needed.
 	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	text, err := cmd.CombinedOutput()
 	return string(text), err != nil

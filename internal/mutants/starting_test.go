@@ -10,7 +10,7 @@ var optioned = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=6", "-ste
 // delayed runs simulations in which all starts may have options.
 var delayed = []string{"./internal/sim", "-run", "TestSeeds$", "-features=start-options", "-seeds=400", "-failures=1"}
 
-// starting are bugs in when executions start, end and are repeated.
+// starting are bugs in the times at which executions start, end and are repeated.
 var starting = []mutant{
 	{
 		name:  "a worker gets a run before its start time",

@@ -212,7 +212,8 @@ func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.exchanges) == 0 {
-		// nothing is in flight, so the status of the server is exact and our guess is not needed
+		// Nothing is in flight, so the last status of the server is exact. Use it instead of our
+		// own guess.
 		s.inTx = c.status != 'I'
 	}
 	r = s.take(kind, at)
@@ -308,7 +309,7 @@ func (c *conn) discard() error {
 	}
 }
 
-// pumpToClient forwards the server's messages and follows which request they answer.
+// pumpToClient forwards the server's messages and keeps track of the requests that they answer.
 func (c *conn) pumpToClient() error {
 	from := bufio.NewReaderSize(c.server, 64<<10)
 	to := bufio.NewWriterSize(c.client, 64<<10)

@@ -61,10 +61,10 @@ type Request struct {
 }
 
 // Commits reports whether the request makes something durable if it succeeds. Such a request has an
-// explicit COMMIT or END, or a statement outside a transaction block. Such a statement commits by
-// itself, or at the Sync of its batch. Statements that only read or set something (SELECT, SHOW,
-// SET and the like) are ignored, so that a ping is not the nth commit. A SELECT that calls a
-// writing function is ignored too: match it by its text, see [Mentions].
+// explicit COMMIT or END, or a statement outside a transaction block, which commits by itself or at
+// the Sync of its batch. Statements that only read or set something (SELECT, SHOW, SET and the
+// like) are ignored, so that a ping is not the nth commit. A SELECT that calls a writing function
+// is ignored too: match it by its text, see [Mentions].
 func (r Request) Commits() bool { return r.commits }
 
 // Commits matches the requests that commit. A [Rule] without Match uses it.
@@ -325,8 +325,8 @@ func skip(sql string, i int) int {
 
 	switch {
 	case rest[0] == '\'' || rest[0] == '"':
-		// A doubled quote ends one literal and starts the next, which has the same effect here. A
-		// backslash escapes only in E'…'.
+		// A doubled quote is treated as the end of one literal and the start of the next, which
+		// gives the same result. A backslash escapes only in E'…'.
 		if rest[0] == '\'' && i > 0 && (sql[i-1] == 'E' || sql[i-1] == 'e') {
 			for at := 1; at < len(rest); at++ {
 				switch rest[at] {

@@ -18,7 +18,7 @@ const (
 	DropReply
 	// Orphan resets the client's connection immediately and gives the request to the server after
 	// Rule.Delay. So the server commits long after the client has given up, has connected again and
-	// has looked. The connection to the server stays open until the server has answered.
+	// has read the database. The connection to the server stays open until the server has answered.
 	Orphan
 	// Hang lets the server process the request, drops the answer, and leaves the client's
 	// connection open and silent, as when a network swallows packets. The connection ends when the

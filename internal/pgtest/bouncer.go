@@ -18,7 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PoolMode says when PgBouncer gives a server connection to another client; the names are its own.
+// PoolMode says when PgBouncer gives a server connection to another client. The names come from
+// PgBouncer.
 type PoolMode string
 
 const (
@@ -117,8 +118,8 @@ func findBouncer() (string, error) {
 	return "", errors.New("pgbouncer is not installed: run scripts/setup.sh or `apt-get install pgbouncer`")
 }
 
-// configureBouncer writes the configuration and the list of users into dir, readable for the user
-// of the server alone.
+// configureBouncer writes the configuration and the list of users into dir. Only the user of the
+// server can read them.
 func (s *Server) configureBouncer(dir string, port int, mode PoolMode, size int) error {
 	users := filepath.Join(dir, "users")
 	text := fmt.Sprintf(`[databases]

@@ -144,8 +144,8 @@ func newHome(parent string, owner *serverUser) (_ *home, err error) {
 	return h, h.watch()
 }
 
-// watch starts the watchdog. It has its own session, so that a signal for the terminal or the
-// process group of the tests does not reach it.
+// watch starts the watchdog. The watchdog has its own session, so that signals for the terminal or
+// the process group of the tests do not reach it.
 func (h *home) watch() error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -195,7 +195,7 @@ func base(owner *serverUser) (string, error) {
 		return "", err
 	}
 
-	// In a directory that all users can write to, another user may own the name.
+	// All users can write to the temporary directory, so another user may have created dir.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", err

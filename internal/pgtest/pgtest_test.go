@@ -77,7 +77,7 @@ func TestURLGivesAFreshDatabaseAndDropsIt(t *testing.T) {
 		first = URL(t)
 		conn := connect(t, first)
 		run(t, conn, "create table left_over ()")
-		// A connection that the test forgets must not keep the database alive.
+		// A connection that the test does not close must not prevent the drop of the database.
 		if _, err := pgx.Connect(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}

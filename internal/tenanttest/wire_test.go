@@ -37,7 +37,7 @@ const (
 	leastProbes = 2000
 )
 
-// prober makes calls in one tenant with ids of another, over the wire.
+// prober makes calls over a connection, in one tenant with ids of another tenant.
 type prober struct {
 	t            *testing.T
 	conn         *grpc.ClientConn
@@ -126,7 +126,8 @@ func texts(of *tenanttest.IDs, tenant string) []string {
 	}
 }
 
-// raws are the bytes that name something of a tenant. Messages have their tenant in them.
+// raws are the bytes that name something of a tenant, such as encoded messages, which contain their
+// tenant.
 func raws(of *tenanttest.IDs, tenant string) [][]byte {
 	to := model.Address{Tenant: tenant, Type: of.Workflow, Key: of.Key}
 	signal := model.Message{Kind: model.MessageSignal, To: to, Name: "go", Input: model.Payload{Data: []byte(`"x"`)}, RequestID: "probe"}
@@ -208,8 +209,8 @@ func set(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.
 	}
 }
 
-// fields calls do with every field of a message that may have an id, at any depth, and with a
-// function that finds the message that contains the field.
+// fields calls do for every field, at any depth of a message, that may contain an id. in returns
+// the nested message that contains the field.
 func fields(d protoreflect.MessageDescriptor, left int, do func(f protoreflect.FieldDescriptor, in func(protoreflect.Message) protoreflect.Message)) {
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
@@ -234,9 +235,9 @@ func fields(d protoreflect.MessageDescriptor, left int, do func(f protoreflect.F
 	}
 }
 
-// requests calls do with every probe of a message. In a probe, one field has an id of the other
-// tenant and the other fields are empty or have ids of the caller, or all fields have ids of the
-// other tenant.
+// requests calls do with every probe of a message. There are three kinds of probes. One field has
+// an id of the other tenant, and the other fields are empty. One field has an id of the other
+// tenant, and the other fields have ids of the caller. All fields have ids of the other tenant.
 func (p *prober) requests(d protoreflect.MessageDescriptor, do func(proto.Message, string)) {
 	all := dynamicpb.NewMessage(d)
 	p.fill(all, depth, p.theirs, p.other)

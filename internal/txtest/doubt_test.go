@@ -26,8 +26,8 @@ func faultyOutbox(t *testing.T, b *bank, f *faults) perdure.Definition {
 	return perdure.Outbox(perdure.SQL(db), perdure.PollEvery(time.Millisecond))
 }
 
-// crashAfterDelivery starts a process that puts a message into an outbox and dies after its relay
-// has delivered the message and before it has removed it.
+// crashAfterDelivery starts a process that puts a message into an outbox. The process dies after
+// its relay has delivered the message, and before the relay has removed it.
 func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[string] {
 	t.Helper()
 	f := newFaults()

@@ -49,7 +49,7 @@ type faults struct {
 	// paused receives a value for every pause. A send to resume ends a pause.
 	paused, resume chan struct{}
 
-	dead     chan struct{} // closed by a crash: nothing that the process does later has an effect
+	dead     chan struct{} // closed by a crash; later actions of the process have no effect
 	released chan struct{} // closed when its goroutines may end
 
 	mu    sync.Mutex

@@ -109,8 +109,8 @@ type ran struct {
 	want []string
 }
 
-// V3 and V4 are not here, because they fail only in a test of their user: TestWrongWorkflowsFail of
-// perduretest has them.
+// V3 and V4 are not here, because perduretest rejects them when a user tests them:
+// TestWrongWorkflowsFail of perduretest has them.
 var refusedAtRunTime = []ran{
 	{
 		id: "V1", name: "captured workflow ctx in step",
