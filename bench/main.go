@@ -135,7 +135,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// startPostgres starts a durable server with settings close to those of a fresh installation.
+// startPostgres starts a durable server with nearly the settings of a fresh installation.
 func startPostgres(ctx context.Context) (*pgtest.Server, error) {
 	return pgtest.Open(ctx, pgtest.Options{Fsync: true, Settings: map[string]string{
 		"shared_buffers": "128MB",

@@ -24,7 +24,7 @@ func (c *headcount) enter() (leave func()) {
 	}
 }
 
-// Under load, on every store, no more tasks run at a time than the limit allows.
+// Under load, on every store, the number of tasks that run at a time never exceeds the limit.
 func TestLimitUnderLoad(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -120,9 +120,9 @@ func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, e
 	return f.at(key).Result(c)
 }
 
-// A fork starts with the past of its source. It repeats no step of the past, and its time and
-// random numbers in the past are equal to those of the source. It continues independently. An
-// edited result replaces the original one. The source does not change.
+// A fork starts with the past of its source. It repeats no step of the past, and in the past it has
+// the same times and random numbers as the source. It continues independently. An edited result
+// replaces the original one. The source does not change.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -5,12 +5,13 @@
 //
 // Words of this package:
 //
-//   - An incarnation is one life of a node, with its lease. A view, which every renewal of the lease
-//     returns, lists the nodes and the owner of each shard.
+//   - An incarnation is one life of a node, with its lease. A view lists the nodes and the owner of
+//     each shard. Every renewal of the lease returns one.
 //   - A shell does for a lane what the loop of a lane does in production: it passes inputs to the
 //     lane and carries out its effects.
-//   - A board has the open tasks of a node, and a keeper is its gate: it lets a task start if limits,
-//     breakers and paused queues allow it. A claim is one hand-over of a task to a worker.
+//   - A board has the open tasks of a node, and a keeper is its gate: it lets a task start if
+//     limits, breakers and pauses of queues allow it. A claim is one hand-over of a task to a
+//     worker.
 //   - A hand is a task worker, and a teller is a worker of entities.
 //   - A purse is the part of a node that lends slots of its hands to other nodes, and borrows slots
 //     of theirs. A guest is a borrowed worker.

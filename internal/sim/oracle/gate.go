@@ -85,12 +85,12 @@ func (l *ledger) checkLimits(b *store.Batch) {
 }
 
 // holding counts the holders of a limit of a node according to the durable state. The node itself
-// counts its decisions, and the store may receive the decisions of one lane before those of another
-// lane. So holding counts only tasks of the lane that commits. It leaves out tasks that the lane no
-// longer knows, or knows in another state: tasks of shards that have moved or are about to move,
-// and tasks of addresses whose rows cannot be written. It also leaves out a task whose report comes
-// after the next claim because a batch was refused or split: no worker executes that task. This
-// applies only to reports and time-outs from before the lane last applied inputs again.
+// counts its decisions, and the store may receive the decisions of one lane before the decisions of
+// another lane. So holding counts only tasks of the lane that commits. It leaves out tasks that the
+// lane no longer knows, or knows in another state: tasks of shards that have moved or are about to
+// move, and tasks of addresses whose rows cannot be written. It also leaves out a task whose report
+// comes after the next claim because a batch was refused or split: no worker executes that task.
+// This applies only to reports and time-outs from before the lane last applied inputs again.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.Order {
 		if !r.Open() {

@@ -8,8 +8,8 @@
 //
 //   - A program is a list of blocks. A block makes asks: requests such as a step, a timer, a child
 //     or a lock.
-//   - Accounts are entities with a state, and desks are services. A deed is one call of an account or
-//     a desk, with its own id.
+//   - Accounts are entities with a state, and desks are services. A deed is one call of an account
+//     or a desk. Each deed has its own id.
 //   - An errand is a task that a program or a user will schedule.
 //   - A hardship is a fault that lasts, or that comes from outside the cluster.
 //   - A lot is a set of seeds, selected by their number, that may have a feature.

@@ -22,7 +22,7 @@ func SplitWorker(name string) (worker, works, makes string) {
 
 // Users submit tasks and workflows schedule them. Hands (hand.go of package cluster) execute them.
 // What must hold (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once. One worker holds it at
-// a time, and no more attempts start than its policy allows. Only the report of the holder takes
+// a time, and the number of attempts never exceeds its policy. Only the report of the holder takes
 // effect, and it takes effect once. No worker gets a task before its claim is durable, or a task
 // that it does not offer. Only a time-out takes a task from the worker that executes it. A task
 // becomes a dead task if and only if it fails permanently. In the end no slot is in use.

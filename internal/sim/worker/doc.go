@@ -2,7 +2,7 @@
 //
 // A Worker holds runs (Hold) and a Teller makes the calls of entities. Both report late, report
 // twice, report to a new life of a node what an older life gave them, leave, and come back. They
-// know their process only through the interface host, so that they see no more of a node than a
-// worker in production sees. Task workers are in package cluster, because they lend slots and are
+// know their process only through the interface host, so that they see only what a worker in
+// production sees of a node. Task workers are in package cluster, because they lend slots and are
 // part of a node's board.
 package worker
