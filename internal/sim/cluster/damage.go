@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// damage replaces rows in a result that no build can read.
+// damage replaces rows of a result by rows that no build can read.
 func (p *Proc) damage(ld *lane.Load, r *lane.LoadResult) {
 	if r.Err != nil {
 		return
@@ -29,8 +29,8 @@ func (p *Proc) damage(ld *lane.Load, r *lane.LoadResult) {
 	}
 }
 
-// damageSettings replaces settings that cannot be read. An operator finds out, and restores them
-// after a while.
+// damageSettings replaces settings by settings that no build can read. An operator notices it, and
+// restores them after a while.
 func (s *Cluster) damageSettings(list []store.Setting) {
 	for i := range list {
 		x := &list[i]
@@ -48,7 +48,7 @@ func (s *Cluster) damageSettings(list []store.Setting) {
 	}
 }
 
-// restoreSetting writes a damaged setting again, unless someone has replaced it meanwhile.
+// restoreSetting writes a damaged setting again, unless a user or a node has already replaced it.
 func (s *Cluster) restoreSetting(x store.Setting) {
 	list, err := s.Disk.Mem.ListSettings(context.Background(), x.Tenant, x.Kind)
 	if err != nil {
@@ -65,7 +65,8 @@ func (s *Cluster) restoreSetting(x store.Setting) {
 	}
 }
 
-// expects reports whether a node has to complain, because a setting cannot be read.
+// expects reports whether a line of the log is allowed, because it says that a setting cannot be
+// read.
 func (c complaints) expects(text string) bool {
 	return c.p.Cluster.Has(scenario.Damage) && (strings.HasPrefix(text, "a rule for tasks cannot be used") ||
 		strings.HasPrefix(text, "the state of a circuit breaker cannot be read") || strings.HasPrefix(text, "the limits of tasks cannot be read"))

@@ -428,7 +428,7 @@ func (k *keeper) recordBreaker(now model.Time, id rule.BreakerID, row []byte) {
 	if k.g.Book == nil {
 		w.era++
 		w.failures, w.before = nil, 0
-		if len(row) > 0 { // otherwise there is none, or it cannot be read
+		if len(row) > 0 { // empty if there is no state, or it cannot be read
 			st := s.breakerOf(row, now, k.rules().BreakerConfig(id)).Status(now)
 			w.barred, w.clock = st.Until, st.At
 		}

@@ -58,7 +58,7 @@ func (inc *incarnation) sweepDead() {
 			rows, _ = s.Disk.Mem.LoadDeadBefore(context.Background(), mine, now.Add(-s.Plan.KeepDead), inc.swept, page)
 			for _, row := range rows {
 				if s.IsDeadDamaged(row.DeadKey) {
-					continue // kept for people
+					continue // an unreadable dead task is kept for operators
 				}
 				q := row.Body.Requeued
 				run, _ := s.Disk.Mem.LoadExecution(context.Background(), s.ShardOf(q.Address), q.Address, q.Run)

@@ -12,14 +12,14 @@ import (
 // In some simulations further rows are damaged: messages between shards, dead tasks, answers that
 // nodes remember under request ids, and settings. This must hold:
 //
-//   - A node sets an unreadable message aside, and the messages behind it take effect.
-//   - An unreadable dead task stays until an operator removes it. Nobody can requeue it, and the
-//     others leave in time.
-//   - A user who repeats a request whose answer is damaged learns this, and the request has no
-//     second effect.
-//   - Nodes leave an unreadable rule out and apply all others.
-//   - No node writes a page of limits in place of one that it cannot read. The leases on that page
-//     would be lost, and the limits exceeded (D1).
+//   - A node sets an unreadable message aside, and later messages take effect.
+//   - An unreadable dead task stays until an operator removes it. No user can requeue it. The other
+//     dead tasks leave in time.
+//   - If a user repeats a request whose answer is damaged, the user gets an error that says so, and
+//     the request has no second effect.
+//   - Nodes ignore an unreadable rule and apply all other rules.
+//   - No node overwrites a page of limits that it cannot read. The leases on that page would be
+//     lost, and limits would have too many holders (D1).
 //
 // An operator restores settings.
 
@@ -41,7 +41,7 @@ func newDamage() damage {
 	return damage{dead: map[store.DeadKey]bool{}, replies: map[store.RequestKey]bool{}, settings: map[settingVersion]bool{}, messages: map[string]bool{}}
 }
 
-// decide decides once whether a row is damaged.
+// decide decides whether a row is damaged. The decision for a row never changes.
 func decide[K comparable](s *Oracle, known map[K]bool, key K, odds float64) (bad, fresh bool) {
 	bad, decided := known[key]
 	if decided || s.Healed || !s.Has(scenario.Damage) {
@@ -51,8 +51,8 @@ func decide[K comparable](s *Oracle, known map[K]bool, key K, odds float64) (bad
 	return known[key], known[key]
 }
 
-// DamageMessage damages a message to another shard for whose effect nobody waits: a signal or a
-// start that an entity sends, or a cancel.
+// DamageMessage damages a message to another shard if no execution waits for its effect: a signal
+// or a start that an entity sends, or a cancel.
 func (s *Oracle) DamageMessage(row *store.MessageRow) {
 	m := &row.Message
 	lone := m.Kind == model.MessageCancel || (m.Kind == model.MessageSignal || m.Kind == model.MessageStart && m.Task == nil) && m.From.Run.IsZero()
@@ -88,11 +88,11 @@ func (s *Oracle) IsDeadDamaged(key store.DeadKey) bool {
 	return bad
 }
 
-// KnowsDamage reports whether a node has found out that a dead task cannot be read.
+// KnowsDamage reports whether a node has noticed that a dead task cannot be read.
 func (s *Oracle) KnowsDamage(x *DeadTask) bool { return s.damage.dead[x.key] }
 
 // DamageReply damages a remembered answer to a request of a user, unless the request is for an
-// entity: the oracle follows those by their answers.
+// entity: the oracle needs the answers of entities for its checks.
 func (s *Oracle) DamageReply(r *store.Reply) {
 	if !s.Has(scenario.Damage) || r.Address.IsEntity() || !s.isOfUser(r.RequestKey) {
 		return
@@ -116,8 +116,8 @@ func (s *Oracle) isOfUser(k store.RequestKey) bool {
 	return false
 }
 
-// IsSettingDamaged decides whether a version of a setting cannot be read. fresh says that nobody
-// has found out before.
+// IsSettingDamaged decides whether a version of a setting cannot be read. fresh says that no node
+// has noticed it before.
 func (s *Oracle) IsSettingDamaged(x *store.Setting) (bad, fresh bool) {
 	switch x.Kind {
 	case scenario.SettingLimit, scenario.SettingBreaker, scenario.SettingState, scenario.SettingPage:
@@ -133,8 +133,8 @@ func (s *Oracle) IsSettingDamaged(x *store.Setting) (bad, fresh bool) {
 	return bad, fresh
 }
 
-// ExcusesCorrupt reports whether a request of a user may be answered with an error that says that a
-// row is damaged, and records that.
+// ExcusesCorrupt reports whether a user may get an error for a request because a row is damaged,
+// and records that.
 func (s *Oracle) ExcusesCorrupt(o *Op, err error) bool {
 	m := &o.Message
 	if !fault.Is(err, fault.Corrupt) {

@@ -1,6 +1,7 @@
 package scenario
 
-// damagePlan has the probabilities that rows are damaged which the feature bad-rows leaves alone.
+// damagePlan has the probabilities of damage for the kinds of rows that the feature bad-rows does
+// not damage.
 type damagePlan struct {
 	BadMessages float64 // of messages between shards
 	BadDead     float64 // of dead tasks
