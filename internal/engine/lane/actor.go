@@ -12,13 +12,13 @@ type actor struct {
 	entity  *core.Entity // nil before it has been read
 	durable model.Entity // its committed row, which views run on
 	jobs    []*job       // hand-overs that workers have
-	kept    []*core.Item // calls that exist only in memory, while the rest is read again
+	kept    []*core.Item // calls that exist only in memory, while the lane reads the rest again
 	counted int          // bytes of all waiting calls, as the lane has counted them
 	rest    *list.Element
-	bytes   int // bytes it takes while it rests
+	bytes   int // bytes that the actor takes while it rests
 	// items that cannot be read, until the lane moves them out of the mailbox
 	damaged []model.MailboxItem
-	until   model.Time // when it leaves memory, unless a call comes first
+	until   model.Time // when the actor leaves memory, unless a call comes first
 }
 
 // job is a hand-over of calls to a worker. The calls have no effect until the lane commits the

@@ -2,9 +2,10 @@
 // shards that it serves.
 //
 // The caller (a goroutine in production, an event heap in the simulator) hands in one input after
-// the other, each with the current time, then calls Flush, and then takes the Output: a batch to
-// commit, reads to make, answers to give, calls to workers. It reports the results of commits and
-// reads back as further inputs. Nothing here blocks, reads a clock or starts a goroutine.
+// the other, each with the current time. Then it calls Flush and takes the Output: a batch to
+// commit, reads to make, answers to give, and calls to workers. Later it hands in the results of
+// the commits and reads as further inputs. Nothing here blocks, reads a clock or starts a
+// goroutine.
 //
 // Rules, which tests and the simulator check:
 //
@@ -28,13 +29,13 @@
 //
 // # The way of an input
 //
-// Each kind of input is a struct that implements the interface input. The lane takes it (ready.go).
-// It lets the input wait in the backlog of its address while something has to be read or committed
-// first, and then applies it (apply.go): core decides, and record.go and write.go turn the decision
-// into rows of the open batch and into effects. pass.go delivers its messages to other addresses of
-// the lane, in the same batch. seal.go sends the batch. commit.go takes its result, and effects.go
-// runs the effects: only now callers and workers learn of the decision. careful.go handles a batch
-// that the store refuses.
+// Each kind of input is a struct that implements the interface input. The lane takes the input
+// (ready.go). While something has to be read or committed first, the input waits in the backlog of
+// its address. Then the lane applies it (apply.go): core decides, and record.go and write.go turn
+// the decision into rows of the open batch and into effects. If the decision sends messages to
+// other addresses of the lane, pass.go delivers them in the same batch. seal.go sends the batch.
+// commit.go takes the result of the commit, and effects.go runs the effects: only now do callers
+// and workers learn the decision. careful.go handles a batch that the store refuses.
 //
 // # The files
 //
