@@ -191,8 +191,8 @@ func (in *messageInput) isRequest() bool {
 // that the lane always reads the current state.
 func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
-// needsDeadTask reports whether the lane needs the dead task to decide. Some undo messages do not
-// need it: an undo may be a message that ends a run at another address than that of the dead task.
+// needsDeadTask reports whether the lane needs the dead task to decide. An undo that goes to
+// another address than that of the dead task does not need it, because it only ends a run there.
 func (in *messageInput) needsDeadTask() bool {
 	m := in.origin.message
 	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
@@ -323,11 +323,10 @@ type handover struct {
 	progress model.Payload // the last progress of the attempt before
 }
 
-// The fate of a claim is what became of it: it is open, reported, taken away or unknown. When a
-// worker repeats a report, the lane answers as it did the first time, because that answer may have
-// been lost (E18). So the lane must know the fate of the claim. A run remembers its last claims.
-// For older claims, and for runs that have ended and left memory, the lane reads the history in the
-// store.
+// The fate of a claim says whether and how the claim has ended. When a worker repeats a report, the
+// lane answers as it did the first time, because that answer may have been lost (E18). So the lane
+// must know the fate of the claim. A run remembers its last claims. For older claims, and for runs
+// that have ended and left memory, the lane reads the history in the store.
 
 // claimReport is an input that reports on a claim.
 type claimReport interface {
