@@ -330,8 +330,9 @@ func TestNoteIsNotStored(t *testing.T) {
 	})
 }
 
-// A process dies after it has noted a call and before a worker runs the call. The note still counts
-// as a death. But the lane sets the call aside only after a second death while the call ran alone.
+// A process dies after it has noted a call and before a worker runs the call. The next owner still
+// counts a death, because it sees only the note. But the lane sets the call aside only after a
+// second death while the call ran alone.
 func TestCrashAfterTheNote(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)

@@ -262,7 +262,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 
 		t.Repeat(steps)
 		// All timers are due now, and must fire within a bounded number of rounds.
-		if len(r.gone) > 0 { // only then reset, because a reset would bring lost timers back
+		if len(r.gone) > 0 { // no reset without need: it would bring lost timers back
 			clear(r.gone)
 			r.w.reset()
 		}
