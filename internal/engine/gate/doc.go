@@ -9,11 +9,12 @@
 // reports how calls ended and asks for probes (Asks), and learns the state of the breaker (Adopt,
 // Answer).
 //
-// A task passes in this order. First the breaker must not hold it back. Then the limits are tried
-// in their canonical order. Last, the breaker grants a permit. The task waits in line at the first
-// limit that refuses. While it waits, it keeps nothing that another task of this node could use. It
-// does keep other nodes from taking the limits it has already passed (see package limit on pins),
-// so two nodes cannot deadlock. A refusal consumes nothing, in particular no attempt.
+// A task passes in this order. First the gate asks the breaker, which must not hold the task back.
+// Then it tries the limits in their canonical order. Last, the breaker grants a permit. The task
+// waits in the line of the first limit that refuses. While it waits, it keeps nothing that another
+// task of this node could use. But other nodes cannot take the permits of limits that the task has
+// already passed (see package limit on pins), so two nodes cannot deadlock. A refusal consumes
+// nothing, in particular no attempt.
 //
 // The gate promises the following; tests refer to the numbers:
 //
@@ -29,6 +30,6 @@
 //	    pass by the new rules. Admitted tasks count towards new limits once the
 //	    dispatcher calls Hold for them again.
 //
-// The dispatcher must also give back a task that has asked and will not be dispatched (it was
-// cancelled, or another node has it), so that the task leaves the line.
+// The dispatcher must also give back a task that it has asked for and will not start, because the
+// task was cancelled or another node has it. Otherwise the task would stay in the line.
 package gate
