@@ -1,14 +1,16 @@
 // Package storeclock keeps a node's idea of the store's time.
 //
 // The node reads the store's clock with each renewal of its lease, and measures the time in between
-// with its own clock, which never steps. Clock compares the two. It slews small differences away,
-// and does not follow a jump of the store's clock until the jump has lasted.
+// with its own clock, which never steps. Clock compares the two clocks. It corrects small
+// differences slowly, which is called slewing. It follows a jump of the store's clock only after
+// the jump has lasted for a while.
 //
-// Clock is a value with methods: no goroutine, no I/O, and the node's own time comes in with every
-// call. The node's own time counts from an arbitrary moment and includes the time that the machine
-// was suspended.
+// Clock has no goroutine and does no I/O. The caller passes the node's own time with every call.
+// The node's own time counts from an arbitrary moment and includes the time that the machine was
+// suspended.
 //
-// It promises the following; tests refer to the numbers:
+// Below, "time" is the store's time as Clock computes it. Clock promises the following; tests refer
+// to the numbers:
 //
 //	T1  Time never goes back.
 //	T2  Between two moments that are d apart, time advances by at least 9/10 of d, and by
