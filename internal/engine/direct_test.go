@@ -20,7 +20,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// inboxes is a store that counts the requests that go through it.
+// inboxes is a store that counts the requests that go through it, and notes the answers that it
+// remembers.
 type inboxes struct {
 	store.Store
 	puts *atomic.Int64

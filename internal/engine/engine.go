@@ -50,7 +50,7 @@ type Config struct {
 	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Series counts what becomes durable, by time and tenant, for the last hour.
+	// Series makes the node keep counts of the last hour, by time and tenant.
 	Series bool
 	// Guest only sends requests to the nodes of a shared store: it owns no shard, and workers that
 	// join it get no work.
@@ -189,7 +189,7 @@ type Engine struct {
 	failed   atomic.Pointer[error] // why Run has returned, unless its context ended
 	stopping chan struct{}         // closed by PrepareStop
 	stopOnce sync.Once
-	// how far the store's clock was ahead of ours at the last renewal, in ns
+	// how far the store's clock was ahead of the machine's clock at the last renewal, in ns
 	skew atomic.Int64
 
 	// trouble logs that the store cannot be used: one episode for all loops that retry. refusals
