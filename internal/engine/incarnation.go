@@ -46,7 +46,7 @@ type incarnation struct {
 	// toldShards are the shards of other nodes whose messages were sent over connections.
 	toldShards toldShards
 	alive      atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
-	company    atomic.Pointer[company]  // what the last view said about other nodes
+	company    atomic.Pointer[company]  // the live nodes, at the last renewal
 	// owner has an entry per shard: 0 if this node does not own the shard, the number of its lane
 	// plus one if it does, and the negative of that while this node gives it up.
 	owner []atomic.Int32

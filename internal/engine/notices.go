@@ -18,7 +18,7 @@ type notices struct {
 	said map[lane.LoadKind]string
 }
 
-// news reports whether a text differs from the last one of its kind, and keeps it.
+// news reports whether a text differs from the last text of its kind, and remembers it.
 func (n *notices) news(k lane.LoadKind, text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,7 +32,7 @@ func (n *notices) news(k lane.LoadKind, text string) bool {
 	return text != ""
 }
 
-// passedOver logs the rows that a read has skipped, once until they change.
+// passedOver logs the rows that a read has skipped. It logs them again only if they change.
 func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	text := ""
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 // asideLines is how many rows a lane sets aside per minute with a line of their own in the log.
 const asideLines = 20
 
-// asideLog bounds the lines about rows that a lane sets aside: a newer build or a damaged disk can
-// leave any number of them. Only the lane uses it.
+// asideLog bounds the lines about rows that a lane sets aside, because a newer build or a damaged
+// disk can leave any number of such rows. Only the lane uses it.
 type asideLog struct {
 	since   time.Time // when the minute began
 	lines   int       // in this minute
