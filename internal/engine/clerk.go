@@ -234,7 +234,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 }
 
 // limitReached returns the error of an update that gets no answer because its run has reached a
-// limit. It returns nil if the clerk does not know of such a limit.
+// limit. It returns nil if the run has reached no limit, or if the clerk cannot find that out.
 func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	if m.Kind != model.MessageUpdate {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // Explain returns why the current run of an address does not move. It returns false if this node
-// knows no more than the store, or is not sure of its lease.
+// knows only what the store knows, or is not sure of its lease.
 func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
 	reasons, ok := e.ExplainAll(ctx, []model.Address{a})[a]
 	return reasons, ok

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// While remote workers come back, the board keeps claims for the ones that are not back yet. When
+// While remote workers come back, the board keeps the claims of workers that are not back yet. When
 // no remote worker has joined for the time of a reunion, the claims of the missing workers are
 // lost. A worker of this process that joins does not make the reunion longer.
 func TestBoardWaitsWhileRemoteWorkersJoin(t *testing.T) {

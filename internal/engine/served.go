@@ -90,7 +90,7 @@ func (e *Engine) collectServed() []store.Served {
 }
 
 // classesOf combines remote workers with the same offer into one entry, so that ten thousand of
-// them cost no more than one. The list is sorted by name.
+// them cost as much as one. The list is sorted by name.
 func classesOf(all []store.Served) []store.Served {
 	classes := map[string]int{}
 	out := all[:0:0]

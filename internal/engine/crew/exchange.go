@@ -29,7 +29,7 @@ const (
 	// patience is how long a frame waits for its answer before it is sent again.
 	patience = 2 * time.Second
 	// grace is how long the other node may be silent, although it has its lease, before this side
-	// ends the session. When the session ends, the other workers get its runs and calls.
+	// ends the session.
 	grace = 30 * time.Second
 	// beatEvery is how often a host that has nothing to say sends an empty frame. If the owner has
 	// ended the session, the host learns that from the answer.

@@ -86,7 +86,7 @@ func (s *deaf) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 }
 
 // A node that cannot store its answer about limits tries again until it can. Otherwise the asking
-// node would wait in vain and leave this node out.
+// node would wait until its time-out and leave this node out.
 func TestAnswerThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	set, err := rule.NewSet(nil, nil)

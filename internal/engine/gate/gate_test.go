@@ -417,8 +417,8 @@ func BenchmarkRefused(b *testing.B) {
 }
 
 // Two nodes have reached the same generation of a breaker, each with its own probe. When one node
-// adopts the state of the other, the outcome of its own call must not count as that of the other
-// node's probe. Otherwise there would be two probes (E35).
+// adopts the state of the other, the breaker must not take the outcome of its own call for the
+// outcome of the other node's probe. Otherwise there would be two probes (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})

@@ -207,7 +207,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 			e.hold.withheld = true
 		} else {
 			l.tell(e, e.eviction.missed)
-			l.askAll(e) // queries that arrived after the worker had let go
+			l.askAll(e) // queries that arrived after the worker had given up the run
 		}
 	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"

@@ -156,7 +156,7 @@ func (in *messageInput) sure(l *Lane, e *entry) bool {
 		!in.lookup.seen && l.eras.isNew(in.origin.message.RequestID)
 }
 
-// isWrite reports whether the message is data that a claim writes beside the history.
+// isWrite reports whether the message is data that a claim writes next to the history.
 func (in *messageInput) isWrite() bool { return in.is(model.MessageWrite) }
 
 // isForced reports whether the input removes runs or an entity by force, even if their rows cannot
@@ -302,7 +302,7 @@ type turnInput struct {
 	worker WorkerID
 }
 
-// releaseInput says that a worker wants to let go of a parked run.
+// releaseInput says that a worker wants to give up a parked run.
 type releaseInput struct {
 	inputBase
 	turn   *model.Turn // only Run, Generation, Seen and Waits

@@ -93,8 +93,7 @@ func TestQueryOnTheWay(t *testing.T) {
 	}
 }
 
-// If the code cannot answer a query, the lane refuses the query with the reason and remembers
-// nothing of it.
+// If the code cannot answer a query, the lane refuses the query with the reason and forgets it.
 func TestQueryRefused(t *testing.T) {
 	t.Parallel()
 	a := key("a")

@@ -24,7 +24,7 @@ type workers struct {
 
 	slots   map[WorkerID]Capacity // of workers that take a limited number of runs and calls
 	offered map[WorkerID][]ownOffer
-	lines   map[kind][]*slotLine // what waits for a free slot
+	lines   map[kind][]*slotLine // the runs and entities that wait for a free slot
 	round   int                  // for nextLine
 	freed   seat                 // a slot for the run or the entity that is being dispatched
 	lane    int

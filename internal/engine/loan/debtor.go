@@ -56,7 +56,7 @@ func (o *offered) covers(w queue.Want) bool {
 	return o.tenant == w.Tenant && slices.Contains(o.queues, w.Queue) && model.Executes(o.kinds, w.Kind)
 }
 
-// OthersOf returns the workers that a view names, without the ones of node self.
+// OthersOf returns the workers that a view names, without the workers of node self.
 func OthersOf(v *store.View, self model.NodeID) (others Others) {
 	for i := range v.Members {
 		m := &v.Members[i]

@@ -65,8 +65,8 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // open cells whose best line has this key
-	// shared holds those of these cells that have several lines. When the key is served, the line
-	// of another key may become the best one of such a cell.
+	// shared holds the cells with several lines among them. When the key is served, the line of
+	// another key may become the best one of such a cell.
 	shared []*cell
 }
 
