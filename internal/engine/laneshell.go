@@ -332,7 +332,7 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	if err == nil {
 		s.log.Debug("fence moved after an unknown commit", "epoch", epoch, "landed", landed)
 	} else {
-		s.log.Debug("fence could not be moved after an unknown commit, or it is not known whether it was", "error", err)
+		s.log.Debug("fence could not be moved after an unknown commit, or may have been moved without an answer", "error", err)
 	}
 
 	if err != nil && ctx.Err() == nil && store.ClassOf(err) != store.Fenced {

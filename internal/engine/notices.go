@@ -40,7 +40,7 @@ func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	}
 	if s.notices.news(k, text) {
 		s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(model.WaitCorrupt))
-		s.log.Error("rows that cannot be read are passed over; everything else goes on", "error", err)
+		s.log.Error("rows that cannot be read are skipped; everything else continues", "error", err)
 	}
 }
 
@@ -76,10 +76,10 @@ func (a *asideLog) next(now time.Time) (line bool, about []any) {
 // setAside logs that the lane has set a row aside.
 func (s *laneShell) setAside(why string, newer bool) {
 	code, level := model.WaitCorrupt, slog.LevelError
-	text := "a row that cannot be read was set aside; perdure doctor counts messages, App.DeadLetters lists them; everything else goes on"
+	text := "a row that cannot be read was set aside; perdure doctor counts messages, App.DeadLetters lists them; everything else continues"
 	if newer {
 		code, level = model.WaitNewer, slog.LevelWarn
-		text = "a message of a newer version waits until a node of that version owns its shard; everything else goes on"
+		text = "a message of a newer version waits until a node of that version owns its shard; everything else continues"
 	}
 	s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(code))
 	if line, about := s.aside.next(time.Now()); line {

@@ -77,13 +77,13 @@ func (e *Engine) judge(v storeclock.Verdict) {
 	switch v.Change {
 	case storeclock.Doubted:
 		e.cfg.Meter.Add(telemetry.ClockJumps, 1)
-		log.Warn("the store's clock has jumped; the node goes on by its own clock and deletes nothing because of its age", "ahead", by)
+		log.Warn("the store's clock has jumped; the node uses its own clock for now, and deletes no old data", "ahead", by)
 	case storeclock.Cleared:
 		log.Info("the store's clock agrees with the node's again", "ahead", by)
 	case storeclock.Advanced:
-		log.Warn("the jump of the store's clock has lasted and is accepted; nothing is deleted because of its age for a while", "ahead", by)
+		log.Warn("the jump of the store's clock has lasted and is accepted; the node deletes no old data for a while", "ahead", by)
 	case storeclock.WentBack:
-		log.Warn("the store's clock went back and stays there; the node starts over with its time", "ahead", by)
+		log.Warn("the store's clock went back and stays there; the node starts over with the store's time", "ahead", by)
 	case storeclock.Agrees, storeclock.Adopted:
 	}
 }

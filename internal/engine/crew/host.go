@@ -244,7 +244,7 @@ func (d *deal) join(w Hands, names []string) {
 // still lives, the workers join it again in a new session.
 func (d *deal) close(why error) {
 	h := d.host
-	h.log.Info("the workers of this node no longer work for another one", "node", d.to.String(), "reason", why.Error())
+	h.log.Info("the workers of this node no longer work for another node", "node", d.to.String(), "reason", why.Error())
 	d.mu.Lock()
 	all := d.outlets
 	d.outlets = map[uint64]*outlet{}
