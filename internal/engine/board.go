@@ -464,9 +464,9 @@ func (b *board) stats() queue.Stats {
 }
 
 // join adds a worker, or changes how much it may hold. It reads the number of slots under the lock
-// of the board. This is necessary because several goroutines may change the number, join the worker
-// to a new board or end its session, and the board must end up with the latest state of the
-// session. A worker that has left does not come back.
+// of the board. Several goroutines may change the number, join the worker to a new board or end its
+// session. With the lock, the board ends up with the latest state of the session. A worker that has
+// left does not come back.
 func (b *board) join(s *TaskSession) {
 	b.enlist(s)
 	b.Propose()

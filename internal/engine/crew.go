@@ -115,8 +115,9 @@ func (inc *incarnation) tellCrew(v *store.View) {
 	}
 }
 
-// mayBeHeld reports whether workers that outlive the last owner of a shard may hold its runs:
-// remote workers of a server, and workers of other nodes if the nodes have had different code.
+// mayBeHeld reports whether workers that outlive the last owner of a shard may hold its runs. Such
+// workers are remote workers of a server and, if nodes have had different code, workers of other
+// nodes.
 func (inc *incarnation) mayBeHeld() bool {
 	if inc.eng.cfg.Lane.Reunion > 0 {
 		return true

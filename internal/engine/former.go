@@ -58,12 +58,11 @@ func mayServe(m *store.Member) bool {
 	return len(m.Serves) == 0
 }
 
-// hasHanded reports whether this node need not wait for remote workers of the last owner of a
-// shard, because none of them can be on its way with work of the shard. That is certain in two
-// cases. In the first case the last owner is no server: its workers have ended with it, or they
-// work for it through other nodes. In the second case the last owner has freed the shard and is
-// still alive: it has taken all work back from its workers. A server that stops says so before it
-// frees a shard, so it is not taken for one that is alive.
+// hasHanded reports whether this node certainly need not wait for remote workers of the last owner
+// of a shard. That is certain in two cases. In the first case the last owner is no server: its
+// workers have ended with it, or they work for it through other nodes. In the second case the last
+// owner has freed the shard and is still alive: it has taken all work back from its workers. A
+// server that stops says so before it frees a shard, so it is not taken for one that is alive.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

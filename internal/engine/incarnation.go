@@ -47,8 +47,9 @@ type incarnation struct {
 	toldShards toldShards
 	alive      atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
 	company    atomic.Pointer[company]  // the live nodes, at the last renewal
-	// owner has an entry per shard: 0 if this node does not own the shard, the number of its lane
-	// plus one if it does, and the negative of that while this node gives it up.
+	// owner has an entry per shard. The entry is 0 if this node does not own the shard. If it does,
+	// the entry is the number of the lane plus one. While this node gives up the shard, the entry
+	// is the negative of that.
 	owner []atomic.Int32
 
 	// validUntil is the mono time (ns) until which the lease is certainly valid.
@@ -191,8 +192,8 @@ func (inc *incarnation) unregister(ctx context.Context) {
 	inc.eng.cfg.Log.Info("node unregistered", "node", inc.self.ID.String())
 }
 
-// end stops the incarnation. A lane that is fenced calls it, and so does a renewal that learns that
-// the store must be opened again.
+// end stops the incarnation. A fenced lane calls it. A renewal calls it when the error of the store
+// says that the store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
 // drainLimit is how long a stopping node tries to give up its shards in order, while it has its

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node that was suspended for longer than its lease does not answer from memory before it has
-// renewed the lease, although its monotonic clock says that no time has passed.
+// A node was suspended for longer than its lease, and its monotonic clock says that no time has
+// passed. The node does not answer from memory before it has renewed the lease.
 func TestSuspendEndsAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -643,8 +643,8 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 
 // giveBack returns the claims that the worker still holds, so that other workers may start their
 // tasks immediately. It waits only for the commit time-out. But the session stays until all reports
-// are settled, because no other party would deliver them, and an owner on another node waits for
-// them as long as this node lives.
+// are settled. No other party would deliver them, and an owner on another node waits for them as
+// long as this node lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
 	s.leaving = true

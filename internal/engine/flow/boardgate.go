@@ -56,8 +56,8 @@ type ours struct {
 	worker queue.WorkerID
 }
 
-// counted is a claim that another node has made and counts, with the worker that executes it, if
-// this node knows that worker.
+// counted is a claim that another node has made and counts. It has the worker that executes the
+// claim, if this node knows that worker.
 type counted struct {
 	node string
 	ours

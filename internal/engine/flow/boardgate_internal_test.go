@@ -111,8 +111,8 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 
 // A node that is alone decides that a claim has ended. If the worker is done, the next task gets
 // the permit immediately. If the worker still executes the task, the permit stays taken until the
-// worker is informed. This is necessary because the node may have to undo the decision if its row
-// cannot be written, and the run may move with the claim before the node decides again.
+// worker is informed. The reason: if the row of the decision cannot be written, the node has to
+// undo the decision, and the run may move with the claim before the node decides again.
 func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)

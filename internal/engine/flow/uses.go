@@ -61,7 +61,7 @@ type answer struct {
 }
 
 // Uses returns the uses of this node. The gate knows which tasks hold a limit and which groups wait
-// for it; the board knows how many tasks those groups have.
+// for it. The board knows how many tasks these groups have.
 func (k *BoardGate) Uses(tasks *queue.Board) (list []LimitUse) {
 	kept := tasks.CountKept(maxUses)
 	for _, s := range k.Limits() {

@@ -19,16 +19,19 @@
 // The gate promises the following; tests refer to the numbers:
 //
 //	G1  All or nothing: a refused task holds nothing. An admitted task holds all of its
-//	    limits until it is given back, once.
-//	G2  A refusal has a reason that names what refuses and who holds it or until when,
-//	    and the time to ask again. A zero time means that TakeWoken returns the group.
-//	G3  A change wakes the tasks that it may let through: the first in line for each
-//	    permit that became free, and every waiting task when a breaker or the rules
-//	    change. The gate wakes groups, not tasks: the dispatcher tries tasks of a woken
-//	    group until one is refused, and then the whole group waits where that one does.
+//	    limits until the dispatcher gives it back, once.
+//	G2  A refusal has a reason. The reason names the limit or the breaker that refuses, and
+//	    either the tasks that hold the limit or the time until which the breaker is open.
+//	    A refusal also has a time to ask again. A zero time means that TakeWoken will
+//	    return the group.
+//	G3  A change wakes the tasks that it may let through. These are the first task in the
+//	    line for each permit that became free, and every waiting task when a breaker or
+//	    the rules change. The gate wakes groups, not tasks: the dispatcher tries tasks of
+//	    a woken group until one is refused. Then the whole group waits where that task
+//	    waits.
 //	G4  Rules may change at any time. A task keeps the limits that it holds. Later tasks
-//	    pass by the new rules. Admitted tasks count towards new limits once the
-//	    dispatcher calls Hold for them again.
+//	    must pass the new rules. Admitted tasks hold new limits once the dispatcher calls
+//	    Hold for them again.
 //
 // The dispatcher must also give back a task that it has asked for and will not start, because the
 // task was cancelled or another node has it. Otherwise the task would stay in the line.

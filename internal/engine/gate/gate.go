@@ -171,9 +171,9 @@ func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again 
 	return true, why, 0
 }
 
-// Hold records a task that was admitted earlier. There are two cases: this node owns the task since
-// a moment ago and has found its claim, or there are new rules that the task did not have to pass
-// when it started. The task keeps what it already holds.
+// Hold records a task that was admitted earlier. There are two cases. Either this node has just
+// become the owner of the task and has found its claim. Or there are new rules, which the task did
+// not have to pass when it started. The task keeps what it already holds.
 func (g *Gate) Hold(now model.Time, it *Task) {
 	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {

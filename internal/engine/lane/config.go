@@ -56,8 +56,8 @@ type Config struct {
 	// MaxHeld bounds the bytes of histories that workers hold; 256 MiB, shared by the lanes of the
 	// node. A run without room waits.
 	MaxHeld int
-	// KeepIdle is the size of a state in bytes above which a run leaves memory while no worker can
-	// continue it; 2 KiB.
+	// KeepIdle is a number of bytes; 2 KiB. A run whose state is larger leaves memory while no
+	// worker can continue it.
 	KeepIdle int
 
 	// MaxBacklog bounds the inputs that wait for one address; 10,000. The lane refuses further

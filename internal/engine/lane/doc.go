@@ -11,21 +11,21 @@
 //
 //	L1  At most one batch is in flight; the next one fills at the same time. Batch n+1 is sealed
 //	    only after n has been committed.
-//	L2  Nothing leaves the lane before the commit of everything it depends on: answers,
+//	L2  Nothing leaves the lane before the commit of everything that it depends on. Answers,
 //	    deliveries to workers, messages to other lanes and results wait until their batch is
 //	    durable. Inside the lane, a message takes effect in the batch that sends it (see pass.go).
 //	L3  The lane keeps inputs until their commit. When the store refuses a batch, the lane drops
-//	    the state of every address in it and in the batch that fills, reads that again, and
-//	    applies the kept inputs again in their order, in halves, until the refused input is
-//	    alone: its address is quarantined, all others commit (see careful.go).
+//	    the state of every address in this batch and in the open batch, and reads it again. Then
+//	    it applies the kept inputs again in their order, in halves, until the refused input is
+//	    alone. The address of that input is quarantined; all others commit (see careful.go).
 //	L4  The lane never repeats or reads back an unknown commit before its fence has been moved
 //	    to a fresh epoch.
 //	L5  A lane that has been fenced, or that has given up on the store while its node stops,
 //	    does nothing further.
 //	L6  One address never starves the others: it takes at most a fixed number of inputs per
 //	    batch. Its other inputs wait in its own bounded backlog.
-//	L7  Bytes held are bounded: a full lane says so, and takes no input and fires no timer until
-//	    it has room.
+//	L7  The bytes in memory are bounded. A full lane says so, and takes no input and fires no
+//	    timer until it has room.
 //
 // # The way of an input
 //

@@ -150,8 +150,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// A caller that repeats a request whose remembered answer cannot be decoded gets an error; the
-// request is not served a second time.
+// A caller repeats a request, and the remembered answer cannot be decoded. The caller gets an
+// error, and the lane does not serve the request a second time.
 func TestCorruptReply(t *testing.T) {
 	t.Parallel()
 	for _, c := range []lane.LoadResult{

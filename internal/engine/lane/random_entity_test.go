@@ -533,9 +533,9 @@ func (v *village) count() {
 	}
 }
 
-// Whatever happens to workers, commits and owners: an answered call ran once, an accepted call runs
-// in the end, no call runs twice, locks are free when no run asks for them, and nothing stays in
-// memory.
+// Whatever happens to workers, commits and owners, the following holds. An answered call ran once.
+// An accepted call runs in the end. No call runs twice. Locks are free when no run asks for them.
+// Nothing stays in memory.
 func TestRandomEntities(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

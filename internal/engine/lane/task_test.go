@@ -222,9 +222,9 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 	})
 }
 
-// The lane is about to hand over a claim when the store refuses the removal of an older run of the
-// address, and the lane drops the state of the address. The lane hands the claim over anyway:
-// otherwise the worker would never get it, and the lane could not free the shard.
+// The lane is about to hand over a claim. At that moment the store refuses the removal of an older
+// run of the address, so the lane drops the state of the address. The lane hands the claim over
+// anyway: otherwise the worker would never get it, and the lane could not free the shard.
 func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Retention = kept })

@@ -354,8 +354,9 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A worker whose code ran ahead to its end keeps the run until the lane answers: whatever happens
-// to the turn, the worker learns that it has lost the run, or gets the events in between.
+// The code of a run has run ahead to its end. The worker keeps the run until the lane answers.
+// Whatever happens to the turn, the worker learns that it has lost the run, or gets the events in
+// between.
 func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	t.Parallel()
 	news := func(r *rig, a model.Address) {

@@ -25,8 +25,9 @@
 //
 // The ledger promises the following; tests refer to the numbers:
 //
-//	D1  All nodes together never let more tasks hold a limit than it allows, whatever is
-//	    delayed, lost or written by others in between, and whichever node dies.
+//	D1  All nodes together never let more tasks hold a limit than it allows. This holds
+//	    whatever is delayed or lost, whatever other nodes write in between, and whichever
+//	    node dies.
 //	D2  No permit is lost: when holders finish and pages are written and read, every
 //	    waiting task gets through.
 //	D3  A message of a place takes effect once, even if the outcome of a write is unknown.

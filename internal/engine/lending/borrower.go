@@ -178,8 +178,8 @@ func (b *Borrower) AskAbout(node model.NodeID, ref model.ClaimRef) {
 	b.debtor.AskAbout(time.Now(), node, ref)
 }
 
-// IsDropped reports whether the node of a claim has said that it does not have the claim, at a time
-// when the claim could no longer be on its way to that node.
+// IsDropped reports whether the node of a claim has said that it does not have the claim. It
+// ignores statements from a time when the claim could still be on its way to that node.
 func (b *Borrower) IsDropped(ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -73,8 +73,8 @@ func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 // An owner stops a claim that it could not store. Then it stores another claim of the same task
 // with the same number, for any worker. The node of the worker must take the second claim.
 // Otherwise the owner would take the claim back and make it again, forever. The node does not take
-// a claim from an owner that did not know that the claim had ended, and does not take a claim that
-// was settled.
+// a claim that was settled. It also does not take a claim from an owner that does not know that the
+// claim has ended.
 func TestClaimThatIsMadeAgainUnderItsNumber(t *testing.T) {
 	t.Parallel()
 	now, self, owner, other := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}, model.NodeID{3}

@@ -25,9 +25,9 @@ type CreditorConfig struct {
 	Wake func()
 }
 
-// Creditor lets workers of a node execute tasks of runs that other nodes own. It polls two kinds of
-// owners: an owner that has knocked, while slots are free for the tasks that wait there, and an
-// owner whose claims workers of this node have. A poll carries the reports of the workers. The
+// Creditor lets workers of a node execute tasks of runs that other nodes own. It polls an owner
+// that has knocked, while slots are free for the tasks that wait there. It also polls an owner as
+// long as workers of this node have its claims. A poll carries the reports of the workers. The
 // owner treats such a report like any other, so a repeated report counts once.
 type Creditor struct {
 	cfg   CreditorConfig

@@ -251,8 +251,8 @@ func (d *Debtor) AskAbout(now time.Time, node model.NodeID, ref model.ClaimRef) 
 	}
 }
 
-// IsDropped reports whether the node of a claim has said that it does not have the claim, at a time
-// when the claim could no longer be on its way to that node.
+// IsDropped reports whether the node of a claim has said that it does not have the claim. It
+// ignores statements from a time when the claim could still be on its way to that node.
 func (d *Debtor) IsDropped(ref model.ClaimRef) bool {
 	o, known := d.unheard[ref]
 	n := d.nodes[o.node]

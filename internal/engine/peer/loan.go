@@ -25,8 +25,8 @@ type WantedTasks struct {
 // An owner sends a Knock to a node that should poll it.
 type Knock struct {
 	// Wants are the kinds of tasks that wait at the owner for a worker. Poll asks for a poll even
-	// if the node has no free slots, because there are entries to fetch, or because the owner needs
-	// to know which claims the node has.
+	// if the node has no free slots. The owner sets it if there are entries to fetch, or if it
+	// needs to know which claims the node has.
 	Wants []WantedTasks `cbor:"1,keyasint,omitempty"`
 	Poll  bool          `cbor:"2,keyasint,omitempty"`
 }
@@ -51,8 +51,8 @@ type PollWorker struct {
 	Version string   `cbor:"5,keyasint,omitempty"`
 	// Lend is how many slots the owner may use, until it answers.
 	Lend int `cbor:"6,keyasint,omitempty"`
-	// Holds are all claims of the worker for runs that the node does not own, including claims that
-	// the worker has reported and that are not settled.
+	// Holds are all claims of the worker for runs that the node does not own. This includes
+	// reported claims whose reports are not settled.
 	Holds []Hold `cbor:"7,keyasint,omitempty"`
 }
 

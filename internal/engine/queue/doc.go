@@ -13,15 +13,16 @@
 //
 //	Q1  A worker gets visible tasks of the tenants, queues and kinds that it offers, and
 //	    never more than it has slots.
-//	Q2  Among the tasks that a worker could take, one of the highest priority is taken.
+//	Q2  Among the tasks that a worker could take, it gets one of the highest priority.
 //	    Within a priority, tenants share by their weights. Within a tenant, the fair keys
-//	    of its queues share by theirs. Within a key the order is (Visible, run, step).
-//	Q3  Among the workers that could take a task, the one with the most free slots gets
-//	    it; among equals, the one that was served least recently.
+//	    of its queues share by their weights. Within a key the order is (Visible, run,
+//	    step).
+//	Q3  Among the workers that could take a task, the worker with the most free slots gets
+//	    it. If several have equally many, the worker that was served least recently gets it.
 //	Q4  A task that a gate group, a pause or the lack of a worker holds back does not
 //	    hold back any other task.
-//	Q5  A deadline is reported after it has passed, once. A proposed task has no deadline
-//	    until the proposal is decided.
+//	Q5  The board reports a deadline once, after it has passed. A proposed task has no
+//	    deadline until the lane has decided about the proposal.
 //
 // A class is a set of workers with the same offer. Each class has its own fairness: tasks that only
 // workers of other classes execute do not count. A class has a virtual clock. Each key has a time
