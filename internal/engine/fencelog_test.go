@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// The log says that a fence has moved only after it has really moved, and says nothing about a
-// failed attempt.
+// The log says that a fence has moved only after it has really moved, and not after a failed
+// attempt.
 func TestFenceMovedIsLoggedWhenItHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

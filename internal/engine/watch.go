@@ -68,7 +68,7 @@ func (inc *incarnation) noteMove() {
 	inc.eng.feed.SetPartial(partial)
 }
 
-// noteMembers tells watchers which code live processes have started or stopped to offer. The view
+// noteMembers tells watchers which code live processes have started or stopped offering. The view
 // that comes with a renewal has this for all nodes, including this one.
 func (inc *incarnation) noteMembers(v *store.View) {
 	was := inc.seen

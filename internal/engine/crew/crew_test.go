@@ -128,8 +128,8 @@ func TestParcelsArriveOnceInOrder(t *testing.T) {
 	}
 }
 
-// When a connection is lost, the sender sends its frame again immediately. Without that notice, the
-// sender waits until its patience is over.
+// When the sender learns that a connection was lost, it sends its frame again immediately. If it
+// does not learn that, it waits until its patience is over.
 func TestFrameOfALostConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -373,8 +373,8 @@ func TestTwoOwners(t *testing.T) {
 	})
 }
 
-// Nodes with the same code have no session. A node that has just started offers no code, and gets
-// none.
+// Nodes with the same code have no session. A node that has just started has no code yet, and no
+// session either.
 func TestDiffer(t *testing.T) {
 	t.Parallel()
 	same := func(names ...string) (all []store.Member) {

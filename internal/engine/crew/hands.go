@@ -16,7 +16,7 @@ import (
 // generations from the epochs of their fences, which are far too small to reach this bit.
 const lent = 1 << 63
 
-// IsLent reports whether another node has handed something over under a generation.
+// IsLent reports whether the generation belongs to a hand-over by another node.
 func IsLent(generation uint64) bool { return generation&lent != 0 }
 
 // keepFor is how long a worker keeps the runs and entities of a lost owner. See replay.Worker.Lose.

@@ -17,7 +17,7 @@ import (
 type acknowledgements struct {
 	keys  []store.RequestKey
 	spare []store.RequestKey // memory of an earlier batch
-	tidy  bool               // remove them even if there is no other batch to join
+	tidy  bool               // remove the answers even if there is nothing else to commit
 }
 
 // add notes that the caller of a request has its answer.
@@ -33,5 +33,5 @@ func (a *acknowledgements) reuse(keys []store.RequestKey) {
 	}
 }
 
-// isDrawn reports whether the request id of a message is known to its caller alone.
+// isDrawn reports whether only the caller knows the request id of a message.
 func isDrawn(m *model.Message) bool { return m.Drawn && m.RequestID != "" }

@@ -33,7 +33,7 @@ type job struct {
 	result  *model.Operated
 	// bytes of the result as the worker sent it, before the lane removes parts that are not allowed
 	size  int
-	since model.Time // when a worker got it
+	since model.Time // when a worker got the calls
 	until model.Time // when the worker reported
 }
 
@@ -68,7 +68,7 @@ func (a *actor) isStored() bool {
 		return false
 	}
 	for _, it := range a.entity.Mail() {
-		// A lane that reads a brief call from the store must assume that it may have run.
+		// A lane that reads a brief call from the store must assume that the call may have run.
 		if it.Seq == 0 || it.HasBegun() || it.Message.Brief {
 			return false
 		}

@@ -86,7 +86,8 @@ func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	l.maybeDrop(e)
 }
 
-// Report hands in how a claim ended. The lane tells the worker when that is durable.
+// Report hands in how a claim ended. The lane tells the worker when the end of the claim is
+// durable.
 func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
 	e := l.taskEntry(&r.Ref.TaskRef)
 	if e == nil {
@@ -100,7 +101,7 @@ func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() 
 
 func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
 
-// ready also reads the fate of the claim when the run no longer remembers it.
+// ready also reads the fate of the claim if the run no longer remembers the claim.
 func (in *reportInput) ready(l *Lane, e *entry) bool {
 	if e.quarantine.why != nil {
 		return true
@@ -329,8 +330,9 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	l.skip(e, in)
 }
 
-// Detach hands in that the worker of a claim has left with it, and may come back. The lane does not
-// wait for the claim to end. If the worker does not come back in time, the claim is lost.
+// Detach hands in that the worker of a claim has left, still executes the claim, and may come back.
+// The lane does not wait for the claim to end. If the worker does not come back in time, the claim
+// is lost.
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	e := l.taskEntry(&ref.TaskRef)
 	if e == nil {
@@ -346,8 +348,8 @@ func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, 0, task.Worker)
 }
 
-// stopUnknown tells a worker to stop a claim that, for the lane, is not or no longer a claim of
-// this worker.
+// stopUnknown tells a worker to stop a claim that the worker does not have according to the
+// history.
 func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	if !e.hasPassed(in.run, in.claim) {
 		l.confirm(e)

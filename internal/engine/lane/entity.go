@@ -16,7 +16,7 @@ const (
 	mailboxPage       = 1000
 )
 
-// acceptEntity takes an entity that has been read into memory.
+// acceptEntity handles the result of reading an entity: the entity is in memory from now on.
 func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
@@ -89,7 +89,8 @@ func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer, s 
 	l.HandOut(now, id)
 }
 
-// entityType returns how the workers here define the type of an entry; nil when none has its code.
+// entityType returns how the workers here define the type of an entry. It returns nil if no worker
+// has its code.
 func (l *Lane) entityType(e *entry) *model.EntityType {
 	if offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type}); len(offers) > 0 {
 		return offers[len(offers)-1].entity // the last worker to join: its code is the newest

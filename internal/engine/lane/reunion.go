@@ -149,8 +149,9 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	return true
 }
 
-// hasHolder reports whether a remote worker may hold what is at an address. The server itself runs
-// the built-in workflows, and the board finds workers for tasks.
+// hasHolder reports whether a remote worker may hold the run or entity of an address. No remote
+// worker holds built-in workflows, which the server itself runs, or tasks, for which the board
+// finds workers.
 func (l *Lane) hasHolder(e *entry) bool {
 	return e.shard.foreign && !e.isTask() && !model.IsBuiltIn(e.address.Type)
 }
@@ -271,9 +272,9 @@ func (l *Lane) Meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	}
 }
 
-// EndReunion says that all nodes have said what their workers hold. So the lane hands over the runs
-// and entities of shards that were handed over. For other shards, a server still waits for remote
-// workers that may be on their way.
+// EndReunion says that all nodes have said what their workers hold. If the last owner handed over a
+// shard, any worker may now get its runs and entities. For other shards, a server still waits for
+// remote workers that may be on their way.
 func (l *Lane) EndReunion(now model.Time) {
 	if l.cfg.Reunion == 0 && l.reunion.until > now {
 		l.reunion.until = now
@@ -284,8 +285,8 @@ func (l *Lane) EndReunion(now model.Time) {
 }
 
 // FinishReunion says that each worker that may hold something of the last owners, including remote
-// workers, has said what it holds. As soon as the lane has read the lists, it hands over the rest
-// to any worker.
+// workers, has said what it holds. As soon as the lane has read the lists, any worker may get the
+// rest.
 func (l *Lane) FinishReunion(now model.Time) {
 	if l.reunion.until > now {
 		l.reunion.until = now

@@ -98,7 +98,7 @@ type Recorder struct {
 // New returns a recorder that counts from a time on.
 func New(now model.Time) *Recorder { return &Recorder{since: now, rings: map[string]*hour{}} }
 
-// One is something to count.
+// One is one event to count.
 type One struct {
 	Tenant string
 	Kind   Kind
