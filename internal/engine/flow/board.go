@@ -25,8 +25,8 @@ type Node interface {
 	Pause(ctx context.Context, d time.Duration) bool
 	// Hint makes other nodes look at the settings.
 	Hint()
-	// Participant returns the participant of the node's current life; nil if the node executes
-	// nothing.
+	// Participant returns the participant of the node's current life. It returns nil if the node
+	// executes nothing.
 	Participant() *Participant
 	// Retain makes the node keep closed runs of these tenants for these times.
 	Retain(of map[string]time.Duration)

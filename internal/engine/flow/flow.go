@@ -107,8 +107,8 @@ func New(cfg Config) *Flow {
 // that store.
 func Of(st store.Store) *Flow { return New(Config{Store: st, Log: slog.New(slog.DiscardHandler)}) }
 
-// participant returns the participant of the node's current life; nil if this process executes
-// nothing.
+// participant returns the participant of the node's current life. It returns nil if this process
+// executes nothing.
 func (f *Flow) participant() *Participant {
 	if f.node == nil {
 		return nil

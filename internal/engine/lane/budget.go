@@ -8,7 +8,7 @@ type budget struct {
 	batch int // allowed per batch: less than configured while the store is slow
 }
 
-// hold counts an input. A second call counts the input again after it has changed.
+// hold counts an input. If the input has changed, a second call replaces the count of the first.
 func (g *budget) hold(in input) {
 	g.unhold(in)
 	b := in.base()
@@ -27,7 +27,7 @@ func (g *budget) unhold(in input) {
 	b.held, b.kept = 0, false
 }
 
-// keep moves an input from the budget of the lane to that of kept reports.
+// keep moves an input from the budget of the lane to the budget for kept reports.
 func (g *budget) keep(b *inputBase) {
 	g.used -= b.held
 	g.kept += b.held

@@ -15,7 +15,8 @@ type input interface {
 	base() *inputBase
 	// source returns where a message came from. It is nil for inputs that carry no message.
 	source() *source
-	// task returns the id of the task that the input is about; empty when it is about none.
+	// task returns the id of the task that the input is about. It returns "" if the input is about
+	// no task.
 	task() string
 	// size returns roughly how many bytes the input takes in memory.
 	size() int
@@ -198,7 +199,7 @@ func (in *messageInput) needsDeadTask() bool {
 	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
 }
 
-// report returns the claim that the message reports on; nil when it is no report.
+// report returns the claim that the message reports on. It returns nil if the message is no report.
 func (in *messageInput) report() *model.ClaimRef {
 	if in.is(model.MessageReport) {
 		return &in.origin.message.Report.Ref

@@ -214,7 +214,8 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	}
 }
 
-// misuseOf returns why a request may not use the id of a remembered answer; nil when it may.
+// misuseOf returns why a request may not use the id of a remembered answer. It returns nil if the
+// request may use the id.
 func misuseOf(m *model.Message, r *store.Reply) *model.Failure {
 	a, err := model.DecodeAnswer(r.Body)
 	if err != nil {

@@ -123,8 +123,8 @@ func (m *mailroom) rollback(p *pair) {
 	m.clear(p)
 }
 
-// nextHungry returns a channel that may give its next message to its address; nil when there is
-// none.
+// nextHungry returns a channel that may give its next message to its address. It returns nil if
+// there is none.
 func (m *mailroom) nextHungry() *pair {
 	for len(m.hungry) > 0 {
 		p := m.hungry[0]

@@ -155,7 +155,7 @@ func (p *life) request(t *rapid.T) {
 	p.r.send(request(a, token, token), token+" again")
 }
 
-// holding returns a run that its worker can continue; nil if there is none.
+// holding returns a run that its worker can continue. It returns nil if there is none.
 func (p *life) holding(t *rapid.T) *holding {
 	var all []model.RunID
 	for run, h := range p.r.held {

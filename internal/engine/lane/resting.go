@@ -54,7 +54,7 @@ func (r *resting) first() *entry {
 	return nil
 }
 
-// wake returns when the first entity must leave memory; zero when none rests.
+// wake returns when the first entity must leave memory. It returns zero if none rests.
 func (r *resting) wake() model.Time {
 	if e := r.first(); e != nil {
 		return e.actor.until

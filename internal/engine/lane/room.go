@@ -52,7 +52,7 @@ func (r *room) enter(e *entry) {
 	}
 }
 
-// next takes the first run from the line; nil when it no longer waits.
+// next takes the first run from the line. It returns nil if that run no longer waits.
 func (r *room) next() *entry {
 	e := r.line[0]
 	r.line[0] = nil

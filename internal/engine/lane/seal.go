@@ -124,7 +124,8 @@ func (l *Lane) numberMessages(b *building) {
 	}
 }
 
-// batchOf returns the last batch that has something of the entry; nil when all of it is committed.
+// batchOf returns the last batch that has rows or effects of the entry. It returns nil if
+// everything of the entry is committed.
 func (l *Lane) batchOf(e *entry) *building {
 	switch {
 	case e.pending.open:

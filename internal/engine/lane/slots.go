@@ -81,7 +81,7 @@ func (w *workers) mayHave(id WorkerID, n *slotLine) func(e *entry) bool {
 	return func(e *entry) bool { return e.gone || !w.isRefused(id, e, n.pin) }
 }
 
-// lineOf returns the line of a kind and a version; nil when there is none.
+// lineOf returns the line of a kind and a version. It returns nil if there is none.
 func (w *workers) lineOf(k kind, pin string) *slotLine {
 	for _, n := range w.lines[k] {
 		if n.pin == pin {
