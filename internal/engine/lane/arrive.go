@@ -4,10 +4,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Deliver hands in a message of a client. The lane answers it with the token. fresh says that the
-// request id has never been used before, so the lane does not look it up. After the answer
-// ErrNotOwner the caller may repeat the message with the same request id: either it had no effect,
-// or the repetition returns its answer.
+// Deliver hands in a message of a client. The answer of the lane carries the token. fresh says that
+// the request id has never been used before, so the lane does not look it up. After the answer
+// ErrNotOwner the caller may repeat the message with the same request id: either the first message
+// had no effect, or the repetition returns its answer.
 func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
 	l.receive(now, newMessageInput(m, fresh, token))
 }
@@ -89,10 +89,10 @@ func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 const staleReport = "stale: the worker no longer holds the run"
 
 // evictStale tells a worker that it no longer holds the run it is reporting on. A batch that is not
-// committed yet may be about to take the run from the worker. In that case the worker learns it
-// after the commit, because the lane answers turns in their order and only when they are durable.
-// Even if the store refuses that batch, the worker loses the run, because the lane has dropped this
-// report.
+// committed yet may be about to take the run from the worker. In that case the worker learns that
+// it loses the run after the commit, because the lane answers turns in their order and only when
+// they are durable. Even if the store refuses that batch, the worker loses the run, because the
+// lane has dropped this report.
 func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {

@@ -55,7 +55,7 @@ const (
 	effReply   // the code has answered an update
 	effExecute // a claim can be handed to its worker
 	effStop    // the worker that executes a task must stop
-	effSettled // a worker learns whether its report counts
+	effSettled // a worker learns whether its report is accepted
 	effEntity  // the state of an entity is durable
 	effBegin   // a brief call of another process may run
 	effNoted   // suspects may run

@@ -36,8 +36,8 @@ type Board interface {
 	Quarantine(now model.Time, a model.Address)
 	// RetryAfter says that tasks must not call the outside system of a claimed task before a time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
-	// Find returns the worker that a history names, or 0 when it is not here. has reports whether
-	// the worker has been handed the claim.
+	// Find returns the worker that a history names, or 0 if the worker is not here. has reports
+	// whether the worker has received the claim.
 	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
 	// Elsewhere reports whether the worker belongs to another live node. The report of such a
 	// worker arrives as a message.

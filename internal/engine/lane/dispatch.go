@@ -261,7 +261,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		}
 	case e.isTask() || !slices.ContainsFunc(events, isForCode):
 	case hasKind(events, model.EventSignalDropped):
-		l.workers.unstrand(e) // the signal that blocked the code may no longer do so
+		l.workers.unstrand(e) // the dropped signal may be what blocked the code
 		l.dispatch(now, e)
 	case e.x.Blocked == nil || resumed:
 		// A worker that can continue a blocked run may have joined while the run was paused.

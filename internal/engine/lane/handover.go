@@ -40,7 +40,7 @@ func (l *Lane) tellTask(f *effect) {
 	}
 }
 
-// settle tells a worker that its report counts, or why it does not.
+// settle tells a worker that its report is accepted, or why it is not.
 func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
 }
