@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The claims of a session on runs of other nodes are in a loan.Abroad. The lock of the session
+// A loan.Abroad has the claims of a session on runs of other nodes. The lock of the session
 // protects it.
 
 // executeAbroad hands over claims that another node has made. It returns false if the session has
-// ended; then the session has none of them.
+// ended. In that case the session has none of the claims.
 func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) bool {
 	s.mu.Lock()
 	s.abroad.Take(claims, from)
@@ -27,8 +27,8 @@ func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) boo
 	return false
 }
 
-// unmake forgets which node has handed over an ended claim, and returns that node; zero for a claim
-// of this node.
+// unmake forgets which node has handed over an ended claim, and returns that node. It returns zero
+// for a claim of this node.
 func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *TaskSession) sendAbroad(ref model.ClaimRef) {
 	s.abroad.Report(ref)
 }
 
-// takeBackReport takes back a report that another node was to settle, because this node now owns
-// the run; nil if there is no report.
+// takeBackReport removes a report from the queue for another node, because this node now owns the
+// run. It returns nil if there is no report.
 func (s *TaskSession) takeBackReport(ref model.ClaimRef) *model.TaskReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *TaskSession) takeBackReport(ref model.ClaimRef) *model.TaskReport {
 	return s.reported[ref]
 }
 
-// dropSentNews drops news that the owner has received, unless there is newer news.
+// dropSentNews drops news that the owner has received. It keeps newer news.
 func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	s.abroad.DropSentNews(refs)
@@ -83,8 +83,8 @@ func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.heard.ring()
 }
 
-// Flush waits until the other nodes that own the runs of held claims have received everything that
-// was passed to Beat before.
+// Flush waits until other nodes have received everything that was passed to Beat before. These are
+// the nodes that own the runs of the session's claims.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()
@@ -108,7 +108,7 @@ func (s *TaskSession) Flush(ctx context.Context) error {
 }
 
 // abroadBy calls do for each claim that may belong to another node. fresh says whether there is
-// news of the claim that its owner does not have.
+// news about the claim that its owner has not received.
 func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	s.mu.Lock()
 	all := s.abroad.All()
@@ -118,17 +118,17 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	}
 }
 
-// holdsAbroad lists what the session holds for a node: claims of shards that are not ours, and
-// claims from that node. If the node is the owner, it adds news and reports as far as there is
-// room, and returns which ones it added.
+// holdsAbroad lists, for a poll of another node, the claims of shards that are not ours and the
+// claims that the other node has made. For claims that the other node owns, it adds news and
+// reports as far as there is room, and returns which ones it added.
 func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
 }
 
-// setHeld sets what the session of a borrowed worker holds: the claims that its node lists, and the
-// ones in flight to it. It returns the claims that it no longer holds.
+// setHeld sets the claims of the session of a borrowed worker: the claims that its node lists, and
+// the claims in flight to it. It returns the claims that the worker no longer holds.
 func (s *TaskSession) setHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	ackBatch = 256         // this many acknowledged answers are removed without waiting for more
-	ackMost  = 10_000      // further ones stay until the sweep
-	ackLast  = time.Second // how long a process that ends tries to remove the rest
-	ackEvery = clerkPoll   // how long acknowledged answers wait for others
+	ackBatch = 256         // if there are this many acknowledged answers, the clerk removes them without waiting for more
+	ackMost  = 10_000      // further answers stay until the sweep
+	ackLast  = time.Second // how long a process that ends tries to remove the remaining answers
+	ackEvery = clerkPoll   // how long acknowledged answers wait until the clerk removes them
 )
 
-// acknowledge notes that the caller of a request has received the answer that another owner stored
-// for it, so that the stored answer can be removed.
+// acknowledge notes that a caller has received the answer that another owner stored for its
+// request. The clerk can then remove the stored answer.
 //
-// The id of the request was drawn for this one call, and the store took the request exactly once,
-// at the first attempt. The owner wrote the answer in the commit that consumed the request, or
-// later. So no copy of the request can appear after this. Where the clerk is not sure of that, it
-// acknowledges nothing. The answer then stays until the sweep removes it because of its age, and a
-// late copy of the request finds it.
+// This is safe for two reasons. The engine drew the id of the request for this one call, and the
+// store took the request exactly once, at the first attempt. And the owner wrote the answer in the
+// commit that consumed the request, or later. So no copy of the request can appear after this. If
+// the clerk is not sure of that, it acknowledges nothing. The answer stays until the sweep removes
+// it because of its age, and a late copy of the request finds it.
 func (k *clerk) acknowledge(key store.RequestKey) {
 	k.mu.Lock()
 	if len(k.acked) < ackMost {
@@ -37,7 +37,7 @@ func (k *clerk) acknowledge(key store.RequestKey) {
 	}
 }
 
-// tidy removes acknowledged answers from the store, many at once.
+// tidy removes acknowledged answers from the store, many in one call.
 func (k *clerk) tidy(ctx context.Context) {
 	k.mu.Lock()
 	n := len(k.acked)
@@ -50,7 +50,7 @@ func (k *clerk) tidy(ctx context.Context) {
 	k.mu.Unlock()
 
 	k.tidied = time.Now()
-	// If it fails, they stay until the owner sweeps.
+	// If the call fails, the answers stay until the owner sweeps.
 	_, err := k.eng.cfg.Store.Sweep(ctx, store.SweepRequest{Answered: keys})
 	note(ctx, k.eng.others.sweep, err)
 }
@@ -80,7 +80,7 @@ func (e *Engine) fillReceipt(ctx context.Context, m *model.Message, sole bool) {
 	r.Forget = func() { e.clerk.acknowledge(key) }
 }
 
-// eraOf returns the era of the lane that owns an address; empty if no lane of this node does.
+// eraOf returns the era of the lane that owns an address, or "" if no lane of this node owns it.
 func (e *Engine) eraOf(a model.Address) string {
 	inc := e.current()
 	if inc == nil {

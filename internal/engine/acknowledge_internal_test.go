@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// rememberer is a store that counts the answers it remembers, and loses answers to PutInbox.
+// rememberer is a store that counts the answers that it remembers. It can also pretend that calls
+// of PutInbox have failed.
 type rememberer struct {
 	*memory.Store
 	mu   sync.Mutex
@@ -64,8 +65,8 @@ func (r *rememberer) count() int {
 	return len(r.kept)
 }
 
-// The store remembers the answer to a request without a request id only until its caller has it.
-// The answer to a request with an id stays.
+// If the caller gave no request id, the store remembers the answer only until the caller has it. If
+// the caller gave an id, the answer stays.
 func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 		}
 		send(model.Message{Kind: model.MessageSignal, Name: "s", RequestID: "mine"})
 		send(model.Message{Kind: model.MessageSignal, Name: "s"})
-		time.Sleep(2 * e.cfg.SweepEvery) // virtual: the lane has nothing else to commit
+		time.Sleep(2 * e.cfg.SweepEvery) // in virtual time; the lane has nothing else to commit
 		synctest.Wait()
 		if n := st.count(); n != 1 {
 			t.Errorf("the store remembers %d answers, want that to the request with an id of its client", n)

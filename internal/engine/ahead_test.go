@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// hesitant is a store whose commits take a moment, so that news arrives in between.
+// hesitant is a store whose commits take a moment, so that signals arrive in between.
 type hesitant struct{ store.Store }
 
 func (h hesitant) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
@@ -23,8 +23,8 @@ func (h hesitant) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return h.Store.Commit(ctx, b)
 }
 
-// Code that runs ahead to its end leaves the worker once the engine has agreed, whether or not news
-// arrived first: nothing stays in memory.
+// Code runs ahead of its last commit to its end. Once the engine has accepted the end, the run
+// leaves the worker, whether or not a signal arrived first. Nothing stays in memory.
 func TestEndsThatRanAheadAreUnloaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, endsThatRanAhead)
@@ -66,7 +66,7 @@ func endsThatRanAhead(t *testing.T) {
 				return
 			}
 			for range i % 4 {
-				// it may have ended
+				// the run may have ended
 				_, _ = e.Send(ctx, &model.Message{Kind: model.MessageSignal, To: m.To, Name: "news"})
 			}
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {

@@ -20,8 +20,8 @@ import (
 )
 
 // board is the task board of an incarnation. Lanes report tasks to it, workers report slots, and
-// the board proposes which worker executes which task. Its contents follow from histories and from
-// the workers that are here, so the next incarnation builds its own.
+// the board proposes which worker executes which task. The engine can rebuild its contents from
+// histories and from the workers that are here, so each incarnation has its own board.
 type board struct {
 	inc *incarnation
 
@@ -31,7 +31,7 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	// the workers in names that belong to other nodes
+	// the workers of other nodes; names has them too
 	loans map[queue.WorkerID]*lending.LockedWorker
 	// lacked has the kinds of tasks that waited for a worker at the last proposal; see
 	// UnservedWants.
@@ -40,23 +40,24 @@ type board struct {
 
 	inline passages
 
-	// During the reunion, claims of remote workers that are not here are kept for them. awaited are
-	// those claims, by the name of the worker.
+	// During the reunion, the board keeps the claims of remote workers that are not here until
+	// these workers come back. awaited are these claims, by the name of the worker.
 	reunion lane.ReunionTime
 	awaited map[string][]model.ClaimRef
 
-	woken   []string   // groups that the gate has woken and that were not tried yet
+	woken   []string   // groups that the gate has woken and that the board has not tried yet
 	moved   bool       // there may be something to match
 	alarm   model.Time // when the timer fires; zero if it is not set
 	timer   *time.Timer
-	ended   bool      // the timer is not set again
+	ended   bool      // the board must not set the timer again
 	refused *refusals // nil without series
 	// the breaker states that the meter has counted; nil without a meter
 	told map[rule.BreakerID]breaker.State
 }
 
 func newBoard(inc *incarnation) *board {
-	// A store that several processes share needs the ledger: limits then hold across nodes.
+	// If several processes share the store, the board needs the ledger, so that limits hold across
+	// nodes.
 	var book *ledger.Book
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
@@ -83,20 +84,20 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	b.mu.Lock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.leaveGate(now, it.Ref) // it asks again once it is committed
+		b.leaveGate(now, it.Ref) // the task asks again once it is committed
 	}
 	b.settle(now)
 	name, loan := b.names[id], b.loans[id]
 	b.mu.Unlock()
-	// Without the lock, because the borrower has its own.
+	// This call is without the lock of the board, because the borrower takes its own lock.
 	if loan != nil {
 		loan.Expect(1)
 	}
 	return id, name, ok
 }
 
-// leaveGate removes a task that has not started from the gate's lines. If the task waited there for
-// its whole group, another task of the group must ask the gate.
+// leaveGate removes a task that has not started from the gate's lines. If the task waited there in
+// the name of its group, another task of the group must ask the gate.
 func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Reopen(now, group)
@@ -104,8 +105,8 @@ func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	}
 }
 
-// settle acts on the gate: the queue asks for woken groups again, and the flow stores what must
-// survive. The caller must hold the lock.
+// settle acts on changes of the gate. The queue asks for woken groups again, and the flow stores
+// what must survive the process. The caller must hold the lock.
 func (b *board) settle(now model.Time) {
 	if woken := b.gate.TakeWoken(); len(woken) > 0 {
 		b.b.Reopen(now, woken...)
@@ -133,11 +134,11 @@ func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (m
 	b.moved = b.moved || moved
 }
 
-// match proposes the tasks that can start. A woken group that could not be tried, because no worker
-// is free for it, passes the wake-up to the groups behind it.
+// match proposes the tasks that can start. If a woken group could not be tried, because no worker
+// is free for its tasks, match passes the wake-up on to the groups behind it.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
-	// Each round may wake groups that stand behind the ones just served.
+	// Each round may wake groups behind the groups that were just served.
 	for range maxRounds {
 		b.settle(now)
 		if len(b.woken) == 0 {
@@ -146,7 +147,8 @@ func (b *board) match(now model.Time) []queue.Match {
 		matches = append(matches, b.b.Match(now)...)
 		woken := b.woken
 		b.woken = nil
-		// A group that is still open was not refused: no worker was free for it.
+		// If a group is still open, the gate has not refused it, so no worker was free for its
+		// tasks.
 		for _, group := range woken {
 			if !b.b.Closed(group) {
 				b.gate.Pass(group)
@@ -154,7 +156,7 @@ func (b *board) match(now model.Time) []queue.Match {
 		}
 	}
 
-	b.settle(now) // keeps the groups that the last round has woken
+	b.settle(now) // notes the groups that the last round has woken
 	return matches
 }
 
@@ -238,7 +240,7 @@ func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 // Quarantine implements lane.Board.
 func (b *board) Quarantine(now model.Time, a model.Address) {
 	if b.gate.Book == nil {
-		return // a report frees its permits as soon as it is applied
+		return // without a ledger, a report frees its permits as soon as the lane applies it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,8 +252,8 @@ func (b *board) Quarantine(now model.Time, a model.Address) {
 	b.settle(now)
 }
 
-// settleClaim says that a worker of this node is done with a claim, and that its end is durable or
-// no longer matters.
+// settleClaim says that a worker of this node is done with a claim, and that the end of the claim
+// is durable or no longer matters.
 func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	if b.gate.Book == nil {
 		return
@@ -269,8 +271,8 @@ func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	}
 }
 
-// KeptFor returns the nodes whose workers execute claims that this node still counts, although it
-// no longer owns the runs.
+// KeptFor returns the nodes whose workers execute claims for which this node still keeps permits,
+// although it no longer owns the runs.
 func (b *board) KeptFor() map[model.NodeID]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -286,7 +288,7 @@ func (b *board) KeptFor() map[model.NodeID]bool {
 	return nodes
 }
 
-// LetGo frees what is counted for workers of other nodes that are done or gone.
+// LetGo frees the permits of claims whose workers, on other nodes, are done or gone.
 func (b *board) LetGo() {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -320,9 +322,9 @@ func (b *board) reconfigure(now model.Time, s flow.Settings) {
 	b.moved = true
 }
 
-// Find implements lane.Board. The name in a history ends with the node that the worker belonged to
-// at the time. A worker outlives the incarnations of its node, so Find looks for the name without
-// the node.
+// Find implements lane.Board. The name of a worker in a history ends with the incarnation that the
+// worker belonged to at the time. A worker outlives the incarnations of its node, so Find ignores
+// that part of the name.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
@@ -340,21 +342,21 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	return s.id, s.has(claim)
 }
 
-// Elsewhere implements lane.Board. A remote worker belongs to no node: after its server was
-// restarted, it comes back by itself.
+// Elsewhere implements lane.Board. A remote worker belongs to no node. After a restart of its
+// server, it comes back by itself.
 func (b *board) Elsewhere(name string) bool {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
 	returns := b.mayReturn(worker)
 	if !returns {
-		delete(b.awaited, worker) // its claims are about to be lost
+		delete(b.awaited, worker) // the claims of the worker are about to be lost
 	}
 	b.mu.Unlock()
 	return returns || b.livesElsewhere(node)
 }
 
-// mayReturn reports whether a worker that is not here is expected: here, or at the next owner when
-// this node stops. The caller must hold the lock.
+// mayReturn reports whether a worker that is not here may come back: to this node or, if this node
+// stops, to the next owner. The caller must hold the lock.
 func (b *board) mayReturn(worker string) bool {
 	if b.inc.eng.cfg.Lane.Reunion == 0 || !model.IsRemoteWorker(worker) || b.ids[worker] != nil {
 		return false
@@ -362,26 +364,26 @@ func (b *board) mayReturn(worker string) bool {
 	return b.reunion.Lasts(b.inc.eng.clock.now()) || b.inc.eng.isStopping()
 }
 
-// reunite keeps claims of remote workers for them.
+// reunite starts a reunion of the given length, or makes a running reunion longer.
 func (b *board) reunite(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.inc.eng.clock.now()
 	if !b.reunion.Lasts(now) {
-		clear(b.awaited) // the reunion in which these claims were awaited is over
+		clear(b.awaited) // these claims belong to an earlier reunion, which is over
 	}
 	b.reunion.Begin(now, d)
 }
 
-// isReunited reports whether the time is over in which remote workers are expected. The lanes wait
-// for the same time.
+// isReunited reports whether the reunion is over, so that the board no longer expects remote
+// workers to come back. The lanes wait for the same time.
 func (b *board) isReunited() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.reunion.Lasts(b.inc.eng.clock.now())
 }
 
-// await notes the claims of a worker that is expected back. The worker may not have received them.
+// await notes the claims of a worker that may come back. The worker may not have received them.
 func (b *board) await(worker string, claims []model.ClaimRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -406,7 +408,7 @@ func (b *board) takeAwaited(worker string) []model.ClaimRef {
 	return refs
 }
 
-// livesElsewhere reports whether a node other than this one has that id and a lease.
+// livesElsewhere reports whether another node has this id and a lease.
 func (b *board) livesElsewhere(node string) bool {
 	alive := b.inc.alive.Load()
 	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
@@ -462,16 +464,16 @@ func (b *board) stats() queue.Stats {
 }
 
 // join adds a worker, or changes how much it may hold. It reads the number of slots under the lock
-// of the board: different goroutines may change it, join the worker to a new board or end its
-// session, and the board must end up with the latest state of the session. A worker that has left
-// does not come back.
+// of the board. Several goroutines may change the number, join the worker to a new board or end its
+// session. With the lock, the board ends up with the latest state of the session. A worker that has
+// left does not come back.
 func (b *board) join(s *TaskSession) {
 	b.enlist(s)
 	b.Propose()
 }
 
-// enlist is join without a proposal. A caller with the lock of the borrower must not propose: a
-// proposal to a borrowed worker takes that lock.
+// enlist is join without a proposal. A caller that holds the lock of the borrower must not propose,
+// because a proposal to a borrowed worker takes that lock.
 func (b *board) enlist(s *TaskSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -512,16 +514,16 @@ func (b *board) strike(s *TaskSession) {
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
 	delete(b.loans, s.id)
-	if b.ids[s.offer.Name] == s { // it may have joined again under another node
+	if b.ids[s.offer.Name] == s { // a worker of this name may have joined again
 		delete(b.ids, s.offer.Name)
 	}
-	b.moved = true // claims that it left behind have no worker now, and a deadline starts for them
+	b.moved = true // claims that the worker left behind have no worker now, and a deadline starts for them
 }
 
-// FreeSlot says that a worker has a free slot again: its report of the claim is in flight to the
-// lane. If this node only counts the claim, because its run is quarantined or belongs to another
-// node, its permits are free too. FreeSlot makes no proposal, because callers may hold the lock of
-// the borrower.
+// FreeSlot says that a worker has a free slot again, because its report of the claim is in flight
+// to the lane. If the run of the claim is quarantined or belongs to another node, and this node
+// only keeps permits for the claim, FreeSlot frees these permits too. FreeSlot makes no proposal,
+// because callers may hold the lock of the borrower.
 func (b *board) FreeSlot(id queue.WorkerID, r *model.TaskReport) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -530,8 +532,8 @@ func (b *board) FreeSlot(id queue.WorkerID, r *model.TaskReport) {
 	b.mu.Unlock()
 }
 
-// Beat says that a worker executes a claim. A claim that has no worker here is not given to a
-// remote worker: the lane gives it to the worker that the history names.
+// Beat says that a worker executes a claim. If the claim has no worker here, Beat does not give it
+// to a remote worker, because only the lane may give it to the worker that the history names.
 func (b *board) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -553,8 +555,8 @@ func (b *board) Propose() {
 	b.proposeLocked()
 }
 
-// proposeLocked is Propose with the lock held, which it releases. It computes everything with the
-// lock and calls lanes, workers and other nodes without it.
+// proposeLocked is Propose for a caller that holds the lock. It computes everything under the lock,
+// and then releases the lock before it calls lanes, workers and other nodes.
 func (b *board) proposeLocked() {
 	now := b.inc.eng.clock.now()
 	// Inline attempts start below; all other matches become claims.
@@ -594,8 +596,8 @@ func (b *board) proposeLocked() {
 		}
 	}
 
-	// Record now which tasks lack a worker: a moment later, slots that claims are about to take may
-	// look free.
+	// Record now which tasks lack a worker. A moment later, slots that claims are about to take may
+	// seem to be free.
 	waits := b.recordUnserved()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
@@ -608,7 +610,7 @@ func (b *board) proposeLocked() {
 	}
 
 	b.mu.Unlock()
-	// Without the lock: start inline attempts, and let the lanes decide.
+	// From here on without the lock: start inline attempts, and let the lanes decide.
 	for _, do := range begin {
 		do()
 	}
@@ -651,8 +653,8 @@ func (b *board) Lend(slots []loan.Slot) {
 	b.proposeLocked()
 }
 
-// Unlend takes unused slots away again, and returns the kinds of tasks that still wait for a
-// worker.
+// Unlend takes unused lent slots from the board, and returns the kinds of tasks that still wait for
+// a worker.
 func (b *board) Unlend(ids []queue.WorkerID) []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -670,9 +672,9 @@ func (b *board) UnservedWants() []queue.Want {
 	return b.unservedNow()
 }
 
-// recordUnserved records which tasks wait for a worker. It must run right after a proposal: a
-// moment later, slots that claims are about to take may look free. It reports whether to inform
-// other nodes. The caller must hold the lock.
+// recordUnserved records which tasks wait for a worker. It must run right after a proposal. A
+// moment later, slots that claims are about to take may seem to be free. It reports whether to
+// inform other nodes. The caller must hold the lock.
 func (b *board) recordUnserved() bool {
 	if b.inc.borrower == nil || !b.b.HasWaiting() || !b.inc.borrower.HasOthers() {
 		return false
@@ -697,8 +699,7 @@ func (b *board) unservedNow() []queue.Want {
 	return b.lacked
 }
 
-// HasClaim reports whether a claim still holds its task, and whether its worker is the given one or
-// none.
+// HasClaim reports whether a claim still holds its task, and has either this worker or no worker.
 func (b *board) HasClaim(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -728,7 +729,7 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 	return n
 }
 
-// claim asks each lane to decide about all of its claims at once. names are the names of the
+// claim asks each lane to decide about all of its claims together. names are the names of the
 // workers.
 func (b *board) claim(matches []queue.Match, names []string) {
 	// One inbox entry per lane, with all its claims: they go into one batch.
@@ -746,7 +747,7 @@ func (b *board) claim(matches []queue.Match, names []string) {
 	}
 }
 
-// concernsClaim reports whether a deadline is that of a claim.
+// concernsClaim reports whether a deadline belongs to a claim.
 func concernsClaim(k queue.DueKind) bool {
 	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
 }
@@ -774,5 +775,5 @@ func (b *board) close() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	b.ended = true // also if it fires at this moment
+	b.ended = true // even if the timer fires at this moment
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// keeping is a board with its gate, and a list of what should be true.
+// keeping is a board with its gate, and a model of what the board should do.
 type keeping struct {
 	b       *board
 	now     model.Time
@@ -103,7 +103,7 @@ func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
 	k.b.Hold(k.now, it, 1, id, "")
 }
 
-// dispatch starts the tasks that may start, and finds tasks that could start and do not.
+// dispatch starts the tasks that may start. It fails if a task could start and does not.
 func (k *keeping) dispatch(t *rapid.T) {
 	for _, m := range k.b.match(k.now) {
 		i := slices.IndexFunc(k.waiting, func(it queue.Item) bool { return it.Ref == m.Ref })
@@ -126,8 +126,8 @@ func (k *keeping) dispatch(t *rapid.T) {
 	}
 }
 
-// Whatever joins and leaves, and however rules and pauses change in between: no limit is exceeded,
-// and every task that could start does.
+// Workers and tasks come and go, and rules and pauses change. No limit is exceeded, and every task
+// that could start does start.
 func TestBoardWithGate(t *testing.T) {
 	t.Parallel()
 	eng := New(Config{Store: memory.New(memory.Options{})})
@@ -210,7 +210,7 @@ func TestBoardWithGate(t *testing.T) {
 	})
 }
 
-// A task that can start does so, in the next round if necessary, even if it stands behind a long
+// A task that can start does start, in the next round if necessary, even if it is behind a long
 // line of tasks that no worker can execute.
 func TestLongLineThatIsPassedOver(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	for n := range many {
 		add(n+1, "p")
 	}
-	b.match(many) // they stand in line
+	b.match(many) // the tasks wait in the line
 	last := add(many+1, "q")
 	b.match(many)
 	b.b.Slots(many, 1, 0)
@@ -262,7 +262,8 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	t.Error("the only one that could begin is forgotten")
 }
 
-// BenchmarkBoard measures what a task costs the board if an idle worker takes it at once.
+// BenchmarkBoard measures the cost of a task for the board if an idle worker takes the task
+// immediately.
 func BenchmarkBoard(b *testing.B) {
 	board := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
 	board.b.Join(1, 1, model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: 10})

@@ -19,21 +19,22 @@ import (
 const (
 	storePause = 50 * time.Millisecond // between attempts while the store is away
 	clerkPoll  = time.Second
-	// How long to trust that a run exists: a deleted run never gets an outcome.
+	// How long a caller waits before the clerk checks that its run still exists. A deleted run
+	// never gets an outcome.
 	clerkTrust = 10 * time.Second
 )
 
-// clerk sends requests to other owners through the store, and looks for their answers: when a hint
-// arrives, and once a second while an answer is awaited. One query covers everything that is
-// awaited.
+// clerk sends requests to other owners through the store, and looks for their answers. It looks
+// when a hint arrives, and once a second while a caller waits. One query covers all waiting
+// callers.
 type clerk struct {
 	eng     *Engine
 	lookout *notify.Lookout
 
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
-	acked   []store.RequestKey // answers that their callers have received, see acknowledge
-	tidied  time.Time          // when the last of them were removed; only the lookout uses it
+	acked   []store.RequestKey // requests whose callers have received their answers, see acknowledge
+	tidied  time.Time          // when the clerk last removed such answers; only the lookout uses it
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
 	puts    puts
@@ -54,8 +55,8 @@ func (k *clerk) run(ctx context.Context) {
 	k.tidyLast(ctx)
 }
 
-// isAwaiting reports whether anything is awaited. A caller registers first and calls Expect
-// afterwards, so that none is missed.
+// isAwaiting reports whether a caller waits. A caller first registers and then calls Expect, so
+// that the clerk misses no caller.
 func (k *clerk) isAwaiting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +69,7 @@ func (k *clerk) isAwaiting() bool {
 }
 
 func (k *clerk) look(ctx context.Context) {
-	defer k.tidy(ctx) // after the answers, because callers wait for those
+	defer k.tidy(ctx) // after the answers, because callers wait for the answers
 	k.lookAgain()
 	// Copy the keys and read without the lock: callers come and go during the read.
 	k.mu.Lock()
@@ -100,8 +101,8 @@ func (k *clerk) look(ctx context.Context) {
 	}
 }
 
-// note tells a source how a call to the store went. A call that ended with its context says nothing
-// about the store.
+// note tells an episode source whether a call to the store succeeded. A call that ended with its
+// context says nothing about the store.
 func note(ctx context.Context, s *episode.Source, err error) {
 	switch {
 	case err == nil:
@@ -157,7 +158,7 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
 			return first, nil
 		}
-		// The id is the same, so a repetition changes nothing.
+		// The next attempt has the same id, so a repetition changes nothing.
 		if !transient(err) || !k.eng.pause(ctx, storePause) {
 			return false, fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
 		}
@@ -175,7 +176,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	}
 	asked.Linked = tried.link
 	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
-	refused := key // the owner has no room, or the id belongs to another request
+	refused := key // where the owner stores a refusal: it has no room, or the id belongs to another request
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
 	c := newCall()
@@ -211,9 +212,9 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	for {
 		select {
 		case <-c.done:
-			// After a retry of the put, another copy of the request may still arrive. The
-			// remembered answer then keeps it from taking effect a second time. A refusal is not
-			// remembered, so the copy may take effect.
+			// After a retry of the put, another copy of the request may still arrive. In that case
+			// the remembered answer keeps the copy from taking effect a second time. The owner does
+			// not remember a refusal, so after a refusal the copy may take effect.
 			if asked.Drawn && first && !tried.taken {
 				k.acknowledge(c.reply)
 			}
@@ -233,7 +234,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 }
 
 // limitReached returns the error of an update that gets no answer because its run has reached a
-// limit; nil if that is not known.
+// limit. It returns nil if the run has reached no limit, or if the clerk cannot find that out.
 func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	if m.Kind != model.MessageUpdate {
 		return nil
@@ -248,8 +249,8 @@ func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 // errOursNow says that this node has acquired the shard of an execution that it waits for.
 var errOursNow = fault.New(fault.Unavailable, "this node owns the shard now")
 
-// awaitStarted waits for the end of an execution whose start has asked the owner for a hint. run is
-// the run that the start has begun or found.
+// awaitStarted waits for the end of an execution. Its start has already asked the owner for a hint.
+// run is the run that the start has begun or found.
 func (k *clerk) awaitStarted(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	key := store.RunKey{Shard: k.eng.layout.Shard(a), Run: run}
 	r, err := k.awaitRun(ctx, a, key)
@@ -268,7 +269,7 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 		row, err := k.eng.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {
 		case fault.Is(err, fault.Unavailable):
-			if !k.eng.pause(ctx, storePause) { // the caller wants to wait
+			if !k.eng.pause(ctx, storePause) { // the caller wants to wait, so try again
 				return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 			}
 			continue
@@ -284,8 +285,8 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 			return lane.Result{}, err
 		}
 
-		// Ask the owner once to send a hint when the run closes. The wait below works without it,
-		// but polls.
+		// Ask the owner once to send a hint when the run closes. The wait below also works without
+		// the hint, by looking again and again.
 		if !asked {
 			asked = true
 			if _, err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
@@ -293,7 +294,7 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 			}
 		}
 
-		// A run that continues as new has a successor: the loop then waits for that one.
+		// If the run continues as new, the loop waits for the next run.
 		r, err := k.awaitRun(ctx, a, store.RunKey{Shard: shard, Run: row.Start.Run})
 		if err != nil || r.Outcome.Status.Closed() && (!run.IsZero() || r.Outcome.Status != model.Continued) {
 			return r, err
@@ -301,8 +302,8 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 	}
 }
 
-// awaitRun waits for the end of a run. After a while it returns an empty result: the caller must
-// then check whether the run still exists.
+// awaitRun waits for the end of a run. After a while it returns an empty result, and the caller
+// must check whether the run still exists.
 func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey) (lane.Result, error) {
 	c := newCall()
 	k.mu.Lock()
@@ -342,7 +343,7 @@ func without(calls []*call, c *call) []*call {
 	return slices.DeleteFunc(calls, func(other *call) bool { return other == c })
 }
 
-// forget removes a call from the ones that wait for the same key.
+// forget removes a call from the calls that wait for the same key.
 func forget[K comparable](waiting map[K][]*call, key K, c *call) {
 	left := without(waiting[key], c)
 	if len(left) == 0 {

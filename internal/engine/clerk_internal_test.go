@@ -21,9 +21,9 @@ func (s *rowCatcher) PutInbox(_ context.Context, rows []store.InboxRow) error {
 	return store.Errorf(store.Refused, "put inbox", "caught")
 }
 
-// A request that was lost with a connection goes to the store under the same id. It names the
-// connection there, so that an owner that still has the request in memory looks its id up first. A
-// request without an id gets a new one, which no owner can have seen.
+// A request that was lost with a connection goes to the store under the same id. The stored request
+// names the connection, so that an owner that still has the first copy in memory looks up its id
+// before it applies it. A request without an id gets a new one, which no owner can have seen.
 func TestStoredRequestNamesTheLostConnection(t *testing.T) {
 	t.Parallel()
 	st := &rowCatcher{Store: memory.New(memory.Options{})}

@@ -13,8 +13,8 @@ import (
 )
 
 // clock tells the store's time: the node's own time, corrected by the store's clock at each
-// renewal. Package storeclock describes how it treats differences. It never goes back within an
-// incarnation.
+// renewal. Package storeclock describes how it treats differences. The clock never goes back within
+// an incarnation.
 type clock struct {
 	start  time.Time // start of the process, with a monotonic reading
 	asleep *suspension
@@ -52,7 +52,7 @@ func (c *clock) reset() {
 	c.publish(new(face))
 }
 
-// publish shows readers of a face what the keeper has decided.
+// publish makes the time that the keeper has computed visible to the readers of a face.
 func (c *clock) publish(f *face) {
 	line := c.keeper.Mapping()
 	f.line.Store(&line)
@@ -63,11 +63,12 @@ func (c *clock) publish(f *face) {
 // which the machine was suspended, as far as notice has found that out.
 func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.lastTotal() }
 
-// notice checks whether the machine was suspended, and returns for how long since the process
-// started.
+// notice checks whether the machine was suspended. It returns how long it was suspended in total
+// since the process started.
 func (c *clock) notice() time.Duration { return c.asleep.look() }
 
-// read takes in what the store's clock showed between two moments of the node's own time.
+// read handles a reading of the store's clock. The clock showed at between the moments sent and got
+// of the node's own time.
 func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +91,7 @@ func (c *clock) isSet() bool {
 }
 
 // doubt reports whether the store's clock has jumped and this clock does not follow it. mayDelete
-// says whether the node may delete things because of their age.
+// says whether the node may delete data because of its age.
 func (c *clock) doubt() (doubted, mayDelete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +99,8 @@ func (c *clock) doubt() (doubted, mayDelete bool) {
 	return c.keeper.InDoubt(), c.keeper.MayDelete(c.mono())
 }
 
-// deletesFrom returns the node's own time from which things may be deleted. ok is false while the
-// store's clock is in doubt.
+// deletesFrom returns the own time from which the node may delete data because of its age. ok is
+// false while the store's clock is in doubt.
 func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,9 +123,9 @@ func (c *clock) now() model.Time {
 	}
 }
 
-// newRun draws the id of a run: a UUIDv7 at the store's time, later than all earlier ones. The
-// sweep finds old runs by it (store.OldestID), so it must follow the clock that decides about their
-// age, and not the clock of the machine, which may be wrong by years.
+// newRun draws the id of a run: a UUIDv7 at the store's time, greater than all earlier ids. The
+// sweep finds old runs by their ids (store.OldestID). So ids must follow the clock that decides
+// about the age of runs, and not the clock of the machine, which may be wrong by years.
 func (c *clock) newRun() model.RunID {
 	now := int64(c.now())
 	tick := now/1000<<12 | now%1000<<12/1000

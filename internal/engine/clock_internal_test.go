@@ -29,7 +29,7 @@ func TestRunIDs(t *testing.T) {
 			if id.Compare(last) <= 0 {
 				t.Fatalf("%s comes after %s", uuid.UUID(id), uuid.UUID(last))
 			}
-			// Ids that are drawn faster than their time advances run ahead of it.
+			// If ids are drawn faster than time advances, they run ahead of the time.
 			if id.Compare(store.OldestID(before)) < 0 || id.Compare(store.OldestID(c.now()+20_000)) >= 0 {
 				t.Fatalf("%s was drawn at %s", uuid.UUID(id), before)
 			}
@@ -38,12 +38,12 @@ func TestRunIDs(t *testing.T) {
 	}
 }
 
-// The machine's clock may be hours ahead of the store's. Times from before the first reading do not
-// make time stand still.
+// The machine's clock may be hours ahead of the store's. A time from before the first reading must
+// not make the clock stand still.
 func TestTimeRunsFromTheFirstReading(t *testing.T) {
 	t.Parallel()
 	c := newClock(storeclock.Config{}, nil)
-	early := c.now() // by the clock of the machine
+	early := c.now() // according to the clock of the machine
 	behind := early.Add(-time.Hour)
 	c.read(c.mono(), c.mono(), behind)
 	if now := c.now(); now.Sub(behind) > time.Minute {

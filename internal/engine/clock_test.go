@@ -13,7 +13,7 @@ import (
 )
 
 // The store's clock is set forward permanently. When the node accepts the new time, a task that is
-// due by it starts, and does not wait for its whole delay.
+// due at the new time starts, and does not wait for its whole delay.
 func TestClockIsPutForward(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestClockIsPutForward(t *testing.T) {
 	})
 }
 
-// slowly is a store that several nodes share, and that takes long to register one.
+// slowly is a store that several nodes share, and that takes long to register a node.
 type slowly struct {
 	store.Store
 	takes time.Duration
@@ -50,8 +50,8 @@ func (s slowly) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	return s.Store.Register(ctx, n, lanes, ttl)
 }
 
-// Another node has started a run that sleeps. It moves to a node that needed long to register. Its
-// timer does not fire early by the clock of that node.
+// A run sleeps, and moves to a node that needed long to register. The timer of the run must not
+// fire early because of the clock of that node.
 func TestTimerOfANodeThatStartedSlowly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

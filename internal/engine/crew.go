@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// lent is the state of a worker of this process that concerns its work for other nodes.
+// lent is the state of a worker of this process for its work for other nodes.
 type lent struct {
-	room    atomic.Pointer[slots] // slots in the current incarnation; nil when it takes any number
+	room    atomic.Pointer[slots] // slots in the current incarnation; nil if the worker takes any number of runs or calls
 	leaving atomic.Bool
 }
 
@@ -36,13 +36,13 @@ func (inc *incarnation) crewHandler() crew.Dispatcher {
 	return crew.Dispatcher{Owner: inc.crewOwner, Host: inc.crewHost, Log: inc.eng.cfg.Log}
 }
 
-// HandleCrew receives what other nodes say about workers.
+// HandleCrew receives messages of other nodes about workers.
 func (h peerHandler) HandleCrew(from model.NodeID, question []byte, answer func([]byte)) {
 	h.inc.crewHandler().Handle(from, question, answer)
 }
 
 // runCrew serves workers of other nodes, and lends workers to them. The returned function ends
-// that, and waits for the end.
+// this, and waits for the end.
 func (inc *incarnation) runCrew(ctx context.Context) (end func()) {
 	if inc.crewHost == nil {
 		return func() {}
@@ -89,7 +89,7 @@ func (inc *incarnation) withdrawLent(ctx context.Context, t *lent, w crew.Hands)
 	}
 }
 
-// leaveLent tells other nodes that they no longer have a worker.
+// leaveLent tells other nodes that a worker no longer works for them.
 func (inc *incarnation) leaveLent(w crew.Hands) {
 	if inc.crewHost != nil {
 		inc.crewHost.Leave(w)
@@ -115,8 +115,9 @@ func (inc *incarnation) tellCrew(v *store.View) {
 	}
 }
 
-// mayBeHeld reports whether workers that outlive the last owner of a shard may hold its runs:
-// remote workers of a server, and workers of other nodes if the nodes have had different code.
+// mayBeHeld reports whether workers that outlive the last owner of a shard may hold its runs. Such
+// workers are remote workers of a server and, if nodes have had different code, workers of other
+// nodes.
 func (inc *incarnation) mayBeHeld() bool {
 	if inc.eng.cfg.Lane.Reunion > 0 {
 		return true
@@ -163,7 +164,7 @@ func (inc *incarnation) meet(id lane.WorkerID, held []model.HeldRun) {
 	}
 }
 
-// ours returns what belongs to shards of this node.
+// ours returns the runs and entities that belong to shards of this node.
 func (inc *incarnation) ours(held []model.HeldRun) (mine []model.HeldRun) {
 	for _, h := range held {
 		if inc.lane(inc.shardOf(h.Address)) != nil {
@@ -235,7 +236,7 @@ func (m awayMember) Withdraw(ctx context.Context) {
 }
 
 func (m awayMember) lose() {
-	for _, shell := range m.inc.lanes { // after its last report
+	for _, shell := range m.inc.lanes { // after the last report of the worker
 		shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, m.id) }})
 	}
 }

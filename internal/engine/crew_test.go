@@ -15,17 +15,18 @@ import (
 )
 
 // coder runs one workflow whose only step takes a while. It outlives its owners as replay.Worker
-// does: a run that is lost keeps its body, and the next activation takes the outcome.
+// does: when an owner is lost, the body of a run continues, and the next activation uses its
+// outcome.
 type coder struct {
 	session *engine.Session
 	t       *testing.T
 	takes   time.Duration
 
 	mu      sync.Mutex
-	now     map[model.RunID]uint64    // generation of each run that it holds
+	now     map[model.RunID]uint64    // generation of each run that the coder holds
 	body    map[model.RunID]time.Time // when the body of a run ends or has ended
 	begun   map[string]int            // bodies that began, by key
-	most    int                       // runs that it worked on at once
+	most    int                       // most runs that it worked on at the same time
 	working map[model.RunID]bool
 }
 
@@ -55,7 +56,7 @@ func (c *coder) Activate(a *model.Activation) {
 	time.AfterFunc(time.Until(ends), func() { c.end(run, a.Generation) })
 }
 
-// end reports the end of a run, unless another activation of it has begun.
+// end reports the end of a run, unless another activation of the run has begun.
 func (c *coder) end(run model.RunID, generation uint64) {
 	c.mu.Lock()
 	held := c.now[run] == generation
@@ -115,7 +116,7 @@ func startOf(workflow, key string) *model.Message {
 	return m
 }
 
-// apart opens two nodes, each with the code of another workflow.
+// apart opens two nodes. Each has the code of a different workflow.
 func apart(t *testing.T, linked bool, slots int, takes time.Duration) (r *ring, coders [2]*coder) {
 	t.Helper()
 	r = &ring{t: t, st: memory.New(memory.Options{}), hints: &notify.Local{}}
@@ -126,7 +127,7 @@ func apart(t *testing.T, linked bool, slots int, takes time.Duration) (r *ring, 
 		m := r.join(0, nil)
 		coders[i] = newCoder(t, m.Engine, fmt.Sprint("flow", i), slots, takes)
 	}
-	time.Sleep(15 * time.Second) // until each owns a part of the shards
+	time.Sleep(15 * time.Second) // until each node owns a part of the shards
 	return r, coders
 }
 
@@ -156,8 +157,8 @@ func runAll(t *testing.T, r *ring, keys int) (await func()) {
 	}
 }
 
-// Each of two nodes has the code of one workflow. All executions end, on both owners, over a
-// connection and through the store, and each body runs once.
+// Each of two nodes has the code of one workflow. All executions of both owners end, over a
+// connection as well as through the store, and each body runs once.
 func TestCodeOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	for _, linked := range []bool{true, false} {

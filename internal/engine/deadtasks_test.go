@@ -42,8 +42,8 @@ func order(row *store.DeadRow, do model.DeadTaskVerb) *model.Message {
 	return m
 }
 
-// Ten people press the button at the same time: there is one more task, and all of them get the
-// same answer. It is undone, requeued again and purged.
+// Ten people requeue a dead task at the same time. There is one new task, and all of them get the
+// same answer. After that the test undoes the requeue, requeues the dead task again and purges it.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	for name, openStore := range stores {
@@ -119,7 +119,7 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// make10 sends a requeue ten times at once; all must name the same run.
+// make10 sends a requeue ten times at the same time. All answers must name the same run.
 func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Message) []model.RunID {
 	t.Helper()
 	var (
@@ -154,8 +154,9 @@ func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Messag
 	return runs
 }
 
-// A dead task of a workflow that knows about its failure is requeued under its own address, with
-// its old idempotency key. The requeue is undone, there and at the dead task.
+// The workflow of a dead task has already received its failure. A requeue starts the task under an
+// address of its own, with its old idempotency key. Then the test undoes the requeue, at that
+// address and at the dead task.
 func TestRequeueOfAStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +207,7 @@ func TestRequeueOfAStep(t *testing.T) {
 			t.Fatalf("%+v", dead)
 		}
 
-		// Requeue it once more: the key is used again, for another run.
+		// Requeue the task once more. Another run uses the key again.
 		if a, err = e.Send(t.Context(), order(&dead, model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +232,7 @@ func TestRequeueOfAStep(t *testing.T) {
 	})
 }
 
-// Old dead tasks are removed automatically, unless the run that they were requeued as is open.
+// The sweep removes old dead tasks, unless the run of their requeue is open.
 func TestOldDeadTasksGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,8 +272,9 @@ func TestOldDeadTasksGo(t *testing.T) {
 	})
 }
 
-// The run of an old requeued dead task does not exist while the message that starts it is in
-// flight. The dead task stays, and is removed when the run has certainly been removed.
+// An old dead task was requeued, and the message that starts the new run is still in flight. So the
+// run does not exist yet, and the dead task must stay. The sweep removes it when the run has
+// certainly been removed.
 func TestOldDeadTaskWhoseRequeueIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +313,7 @@ func TestOldDeadTaskWhoseRequeueIsOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// A missing run looks the same whether it has not started or is gone.
+		// A run that has not started looks the same as a run that is gone.
 		if _, err := e.Send(ctx, &model.Message{Kind: model.MessageDelete, To: to, Runs: []model.RunID{a.Run}}); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +328,7 @@ func TestOldDeadTaskWhoseRequeueIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A task, and a workflow that waits for one, say what the task waits for.
+// Both a task and a workflow that waits for a task say what the task waits for.
 func TestTasksAreExplained(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -365,8 +367,8 @@ func TestTasksAreExplained(t *testing.T) {
 	})
 }
 
-// A dead task whose requeued run is in flight to another shard is not settled: that run has not
-// ended.
+// While the start of a requeued run is in flight to another shard, the dead task cannot be purged,
+// because that run has not ended.
 func TestPurgeable(t *testing.T) {
 	t.Parallel()
 	now := model.Time(1_700_000_000_000_000)

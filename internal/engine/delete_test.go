@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// An execution that another node owns ends and is deleted before the waiting caller has looked at
-// its end: the caller learns that it is gone.
+// An execution that another node owns ends, and is deleted before the waiting caller has looked at
+// its end. The caller learns that the execution is gone.
 func TestAwaitOfADeletedRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAwaitOfADeletedRun(t *testing.T) {
 			waited <- err
 		}()
 
-		// Between two looks, in the time of the bubble, so that the run is gone at the next look.
+		// This is between two looks, in virtual time, so that the run is gone at the next look.
 		time.Sleep(3500 * time.Millisecond)
 		for _, m := range []*model.Message{
 			{Kind: model.MessageTerminate, To: m.To}, {Kind: model.MessageDelete, To: m.To, Runs: []model.RunID{a.Run}},

@@ -13,23 +13,23 @@ import (
 )
 
 // A node sends a request for a shard of another node over their connection. The owner treats it as
-// it treats a request of its own process, and the answer comes back over the connection. If there
-// is no connection, if it breaks, or if the owner does not own the shard any longer, the request
-// goes through the store, under the same request id.
+// it treats a request of its own process, and the answer comes back over the connection. The
+// request goes through the store, with the same request id, if there is no connection, if the
+// connection breaks, or if the other node no longer owns the shard.
 
 // attempt says what became of a request before it goes through the store.
 type attempt struct {
-	taken bool // an owner may have applied it
-	// link is the connection that was lost with it. The owner may still have the request in its
-	// memory.
+	taken bool // an owner may have applied the request
+	// link is the connection that was lost with the request. The owner may still have the request
+	// in its memory.
 	link model.RunID
 }
 
 // mapPatience is how long a caller waits for a newer map of the shards.
 const mapPatience = time.Second
 
-// ownerOf returns the node that owned a shard at the last renewal, and its epoch; zero if no other
-// node did.
+// ownerOf returns the node that owned a shard at the last renewal, and its epoch. It returns zero
+// if no other node owned the shard.
 func (inc *incarnation) ownerOf(shard model.ShardID) (model.NodeID, int64) {
 	owners := inc.shardMap.Load()
 	if owners == nil || int(shard) >= len(*owners) || (*owners)[shard].Node == inc.self.ID {
@@ -50,9 +50,9 @@ func (inc *incarnation) readMap(ctx context.Context) bool {
 }
 
 // askDirectly asks the owner of a shard over a connection. It returns lane.ErrNotOwner if the
-// request has to go through the store, and then what is known about the attempt. An owner that has
-// given up the shard says so and does not apply the request. Then askDirectly asks the next owner,
-// once.
+// request has to go through the store, together with what is known about the attempt. If the owner
+// has given up the shard, it says so and does not apply the request. In that case askDirectly asks
+// the next owner, once.
 func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt, error) {
 	for try := 0; ; try++ {
 		inc := e.current()
@@ -90,15 +90,15 @@ func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt,
 // sendDirectly is askDirectly for a message. tried is what became of an earlier attempt.
 func (e *Engine) sendDirectly(ctx context.Context, what askKind, m *model.Message, fresh bool, tried attempt) (lane.Answer, attempt, error) {
 	a, now, err := e.askDirectly(ctx, &ask{Kind: what, Fresh: fresh && !tried.taken, message: m})
-	// The owner does not know that the id was drawn for this call, so it keeps the answer. The kept
-	// answer is useless now, unless a second copy of the request exists.
+	// The owner does not know that the id was drawn for this call, so it stores the answer. The
+	// stored answer is useless now, unless there is a second copy of the request.
 	if m.Drawn && err == nil && !tried.taken && !now.taken {
 		e.clerk.acknowledge(store.RequestKey{Shard: e.layout.Shard(m.To), Address: m.To, ID: m.RequestID})
 	}
 
 	tried.taken = tried.taken || now.taken
 	if tried.link.IsZero() {
-		// A later attempt is not fresh: the owner looks it up anyway.
+		// A later attempt is not fresh, so the owner looks up its id anyway.
 		tried.link = now.link
 	}
 	return a, tried, err

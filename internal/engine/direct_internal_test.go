@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// newLife returns an incarnation that has its lease, or has not.
+// newLife returns an incarnation with or without a lease.
 func newLife(serving bool) *incarnation {
 	inc := &incarnation{eng: &Engine{clock: newClock(storeclock.Config{}, nil), layout: model.NewLayout(1, nil)}}
 	if serving {
@@ -21,8 +21,8 @@ func newLife(serving bool) *incarnation {
 	return inc
 }
 
-// An owner that is not sure of its lease gives no answer that it has only in memory. Any node may
-// tell what is durable.
+// An owner that is not sure of its lease gives no answer that exists only in its memory. Any node
+// may give an answer that is durable.
 func TestAnswersWithoutALease(t *testing.T) {
 	t.Parallel()
 	refused := lane.Answer{Token: 1, Answer: model.Answer{Failure: &model.Failure{Kind: fault.NotFound.String(), Message: "no"}}}
@@ -39,7 +39,7 @@ func TestAnswersWithoutALease(t *testing.T) {
 		kind    askKind
 		serving bool
 		answer  lane.Answer
-		moved   bool // the sender asks elsewhere, and the request may have been applied
+		moved   bool // the sender asks another owner, and the request may have been applied
 		err     error
 	}{
 		{"done", askSend, false, done, false, nil},
@@ -89,7 +89,8 @@ func TestAnswersWithoutALease(t *testing.T) {
 	}
 }
 
-// A request id counts as fresh only if the node has acquired no shards since the request arrived.
+// The lane treats a request id as fresh only if the node has acquired no shards since the request
+// arrived.
 func TestFreshRequestsOfOtherNodes(t *testing.T) {
 	t.Parallel()
 	s := &laneShell{inc: newLife(true), lane: &lane.Lane{}}

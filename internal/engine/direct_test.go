@@ -20,11 +20,12 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// inboxes counts the requests that go through the store, and lists the answers that it remembers.
+// inboxes is a store that counts the requests that go through it, and notes the answers that it
+// remembers.
 type inboxes struct {
 	store.Store
 	puts *atomic.Int64
-	// again counts the ones that name a lost connection.
+	// again counts the requests that name a lost connection.
 	again atomic.Int64
 
 	mu   sync.Mutex
@@ -62,7 +63,7 @@ func (s *inboxes) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	return s.Store.PutInbox(ctx, rows)
 }
 
-// pairOf is two nodes with workers that are connected.
+// pairOf is two connected nodes with workers.
 type pairOf struct {
 	t     *testing.T
 	st    *inboxes
@@ -119,8 +120,8 @@ func (p *pairOf) events(key string) map[string]int {
 	return n
 }
 
-// Everything that a client may ask works from any node, without a row in the inbox. A clock that is
-// off by an hour does not keep two nodes apart.
+// Every request of a client works at any node, without a row in the inbox. Two nodes can connect
+// even if their clocks differ by an hour.
 func TestDirectRequests(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
@@ -195,7 +196,7 @@ func testDirectRequests(t *testing.T, ahead time.Duration) {
 					t.Errorf("await: %v", err)
 				}
 			}
-			// It has ended before.
+			// This execution has ended before.
 			if _, err := n.Await(ctx, start(key).To, model.RunID{}); err != nil {
 				t.Errorf("await: %v", err)
 			}
@@ -210,8 +211,9 @@ func testDirectRequests(t *testing.T, ahead time.Duration) {
 			t.Errorf("%d requests went through the store", n)
 		}
 
-		// The answers to drawn ids are removed when their callers have them. One signal per key has
-		// an id of its own, and each of four lanes may keep one answer for its next batch.
+		// The nodes remove the answers to drawn ids when their callers have them. One signal per
+		// key has an id that the caller gave, and each of four lanes may keep one answer for its
+		// next batch.
 		time.Sleep(5 * time.Second)
 		if n := p.st.remembered(t); n < 24 || n > 28 {
 			t.Errorf("%d answers are remembered", n)
@@ -230,7 +232,7 @@ func (w *weak) Write(b []byte) (int, error) {
 	case n > 0:
 		return w.Conn.Write(b)
 	case n == 0:
-		_, _ = w.Conn.Write(b) // it arrives, and the reply does not
+		_, _ = w.Conn.Write(b) // the request arrives, and the reply does not
 	}
 	_ = w.Conn.Close()
 	return 0, io.ErrClosedPipe
@@ -282,8 +284,8 @@ func TestDirectRequestsAreAppliedOnce(t *testing.T) {
 				t.Errorf("call %d was made %q", i, got)
 			}
 		}
-		// Whether a request meets a lost connection depends on the order of goroutines. It nearly
-		// always happens; on a busy machine it may not.
+		// Whether a request is on a connection that breaks depends on the order of goroutines. It
+		// nearly always happens, but may not happen on a busy machine.
 		t.Logf("%d requests named one of %d lost connections", p.st.again.Load(), n.Load())
 		if n.Load() < 10 {
 			t.Errorf("only %d connections were lost", n.Load())
@@ -291,8 +293,8 @@ func TestDirectRequestsAreAppliedOnce(t *testing.T) {
 	})
 }
 
-// A node that cannot reach the store any longer answers nothing over its connections when its lease
-// may be over, and the other node serves everything.
+// A node can no longer reach the store. When its lease may be over, it answers nothing over its
+// connections, and the other node serves all requests.
 func TestDirectWithoutLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 	askSend  askKind = iota + 1 // deliver a message
 	askRun                      // deliver a start, and answer when the execution has ended
 	askQuery                    // deliver a message that changes nothing
-	askBrief                    // deliver a call that is made at most once
+	askBrief                    // deliver a call that runs at most once
 	askAwait                    // answer when an execution has ended
 	askItems                    // take or send items of a stream
 )
@@ -28,13 +28,13 @@ const (
 // ask is a request to the owner of an address.
 type ask struct {
 	Kind askKind `cbor:"1,keyasint"`
-	// Epoch is that of the owner, as the sender knows it.
+	// Epoch is the epoch of the owner, as the sender knows it.
 	Epoch int64 `cbor:"2,keyasint"`
 	// Fresh says that the request id was never used before.
 	Fresh bool `cbor:"3,keyasint,omitempty"`
-	// Message is the stored form of the message; empty for askAwait.
+	// Message is the stored form of the message. It is empty for askAwait.
 	Message []byte `cbor:"4,keyasint,omitempty"`
-	// Address and Run are what askAwait waits for.
+	// Address and Run name the execution or run that askAwait waits for.
 	Address model.Address `cbor:"5,keyasint,omitzero"`
 	Run     model.RunID   `cbor:"6,keyasint,omitzero"`
 	// Take or Send is the request of askItems.
@@ -117,15 +117,15 @@ type toldError struct {
 	Kind string `cbor:"1,keyasint,omitempty"`
 	Text string `cbor:"2,keyasint,omitempty"`
 	Hint string `cbor:"3,keyasint,omitempty"`
-	// Known is the index, plus one, of an error that callers compare with.
+	// If callers compare with the error, Known is its index in knownErrors, plus one.
 	Known int `cbor:"4,keyasint,omitempty"`
 }
 
 // knownErrors are errors that callers compare with. The order is part of the protocol.
 var knownErrors = []error{lane.ErrAskAgain, lane.ErrInterrupted, lane.ErrLater}
 
-// tellError returns an error in the form in which it is sent. It returns nil for nil, and for the
-// refusal that the answer itself contains.
+// tellError returns an error in the form in which nodes send it. It returns nil for nil, and for
+// the refusal that the answer itself contains.
 func tellError(a *lane.Answer) *toldError {
 	if a.Err == nil {
 		return nil
@@ -157,7 +157,7 @@ func (t *toldError) err() error {
 	return &fault.Error{Kind: fault.ParseKind(t.Kind), Text: t.Text, Hint: t.Hint}
 }
 
-// tell returns an answer in the form in which it is sent.
+// tell returns an answer in the form in which nodes send it.
 func tell(a *lane.Answer) *told {
 	t := &told{Begun: a.Begun, Err: tellError(a)}
 	if r := a.Result; r != nil {

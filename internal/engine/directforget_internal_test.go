@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/peerlink/lan"
 )
 
-// A caller on another node gives up while its request still waits for room in front of the lane.
-// The lane must forget the caller after it has taken the request, not before: otherwise it would
-// keep the caller until the execution ends.
+// A caller on another node gives up while its request still waits for room in the inbox of the
+// lane. The lane must forget the caller after it has taken the request, not before. Otherwise it
+// would register the caller afterwards, and keep it until the execution ends.
 func TestForgetsAfterTheRequest(t *testing.T) {
 	t.Parallel()
 	address := model.Address{Tenant: "default", Type: "order", Key: "1"}

@@ -8,35 +8,35 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Bounds of a line. They are a quarter of what another node may send before this one has taken it,
-// so a lane without room leaves room on the connection for other lanes.
+// Bounds of a line. They are a quarter of what another node may send before this node has taken it.
+// So if a lane has no room, the connection still has room for requests to other lanes.
 const (
 	maxLine      = 1024
-	maxLineBytes = 4 << 20 // plus one op
+	maxLineBytes = 4 << 20 // one op may exceed it
 )
 
-// errLineFull means that a lane has no room for what another node has sent, so that it must go
-// through the store.
+// errLineFull means that a lane has no room for a request of another node, so that the request must
+// go through the store.
 var errLineFull = fault.New(fault.Exhausted, "the lane has no room")
 
-// line holds, in order, what other nodes have sent to a lane that has no room. The connections
-// continue to serve other lanes. The zero value is empty.
+// line holds, in order, ops that other nodes have sent to a lane that has no room for them. The
+// connections continue to serve other lanes. The zero value is empty.
 type line struct {
 	mu      sync.Mutex
 	waiting []lined
 	bytes   int
-	served  bool // a goroutine puts what waits into the inbox
+	served  bool // a goroutine puts the waiting ops into the inbox
 }
 
 // lined is an op in a line.
 type lined struct {
-	ctx  context.Context //nolint:containedctx // that of its connection
+	ctx  context.Context //nolint:containedctx // the context of its connection
 	op   op
 	then func(error)
 }
 
-// put passes an op to the lane. It does not block. It calls then with the result when the op no
-// longer waits for room.
+// put passes an op to the lane. It does not block. When the op no longer waits for room, put calls
+// the function then with the result.
 func (n *line) put(ctx context.Context, s *laneShell, o op, then func(error)) {
 	if o.message != nil {
 		o.bytes = o.message.Size()
@@ -50,7 +50,7 @@ func (n *line) put(ctx context.Context, s *laneShell, o op, then func(error)) {
 	}
 }
 
-// tryPut puts an op into the inbox, or into the line. ok means that it is in the inbox.
+// tryPut puts an op into the inbox, or into the line. ok means that the op is in the inbox.
 func (n *line) tryPut(ctx context.Context, s *laneShell, o op, then func(error)) (ok bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,15 +93,15 @@ func (n *line) serve(s *laneShell) {
 	}
 }
 
-// looks runs the reads for awaits of other nodes, at most maxLooks at a time. The others wait. The
-// zero value runs none.
+// When another node waits for the end of an execution, this node may have to read the store. looks
+// runs these reads, at most maxLooks at a time. Further reads wait. The zero value runs none.
 type looks struct {
 	mu      sync.Mutex
 	running int
 	waiting []func(ctx context.Context)
 }
 
-// maxLooks bounds the reads for awaits of other nodes that are in progress.
+// maxLooks bounds the reads of looks that are in progress.
 const maxLooks = 32
 
 // start runs a read as soon as possible. It does not block.
@@ -118,7 +118,7 @@ func (k *looks) start(e *Engine, look func(ctx context.Context)) {
 	}
 }
 
-// run runs a read and the ones that have waited for it.
+// run runs a read, and then reads that wait.
 func (k *looks) run(ctx context.Context, look func(ctx context.Context)) {
 	for look != nil {
 		look(ctx)
@@ -126,7 +126,7 @@ func (k *looks) run(ctx context.Context, look func(ctx context.Context)) {
 	}
 }
 
-// next takes the first read that waits; nil when there is none.
+// next takes the first waiting read. It returns nil if there is none.
 func (k *looks) next() (look func(ctx context.Context)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

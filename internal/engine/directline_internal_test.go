@@ -44,8 +44,8 @@ func askIn(kind askKind, shard model.ShardID, shards int) ask {
 	}
 }
 
-// A lane without room does not delay requests to other lanes of the node, however many wait for it.
-// What has no room in its line goes through the store.
+// A lane without room does not delay requests to other lanes of the node, however many requests
+// wait for the full lane. Requests without room in its line go through the store.
 func TestFullLaneDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []askKind{askSend, askAwait} {
@@ -70,7 +70,7 @@ func TestFullLaneDelaysNoOther(t *testing.T) {
 				})
 			}
 			const more = 100
-			// the inbox, the line, one that has left the line, the rest
+			// one in the inbox, some in the line, one that has left the line, and the rest
 			for range 1 + maxLine + 1 + more {
 				send(askIn(kind, 0, 2))
 			}
@@ -84,7 +84,7 @@ func TestFullLaneDelaysNoOther(t *testing.T) {
 				t.Errorf("%d requests have reached the other lane", n)
 			}
 
-			// The lane gets them in order when it has room.
+			// When the lane has room, it gets the requests in order.
 			got := 0
 			for range maxLine + 2 {
 				ops, _ := full.inbox.take(false, nil, nil)
@@ -104,7 +104,7 @@ func TestFullLaneDelaysNoOther(t *testing.T) {
 	}
 }
 
-// late is a handler that sees requests late.
+// late is a handler that gets requests late.
 type late struct {
 	*linkHandler
 	gate chan struct{}
@@ -115,8 +115,9 @@ func (l late) HandleRequest(ctx context.Context, r *peerlink.Request, taken func
 	l.linkHandler.HandleRequest(ctx, r, taken)
 }
 
-// A request whose caller has gone before the node looked at it has no effect: the caller may have
-// sent it through the store, to another owner, and this node may own the shard again.
+// The caller of a request has gone before the node looked at the request. The request must have no
+// effect. The caller may have sent it through the store to another owner, and this node may have
+// got the shard back since.
 func TestRequestOfALostCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestRequestOfALostCaller(t *testing.T) {
 	})
 }
 
-// A request is on its way to the owner when its sender gives the connection up. The sender sends a
+// A request is on its way to the owner when its sender gives up the connection. The sender sends a
 // copy through the store. The shard moves to another node, which applies the copy, and back. Then
 // the request arrives. The owner must not believe that its id was never used.
 func TestRequestThatIsOvertakenByItsCopy(t *testing.T) {
@@ -177,7 +178,7 @@ func TestRequestThatIsOvertakenByItsCopy(t *testing.T) {
 			t.Fatalf("the request: %v", err)
 		}
 
-		own.Mark(uint64(inc.tenure.Add(1))) // as when the node acquires shards
+		own.Mark(uint64(inc.tenure.Add(1))) // as the node does when it acquires shards
 		synctest.Wait()
 		delay.Release()
 		synctest.Wait()
@@ -188,7 +189,8 @@ func TestRequestThatIsOvertakenByItsCopy(t *testing.T) {
 	})
 }
 
-// Awaits of other nodes are looked up a few at a time. The others wait, and block nothing.
+// The node looks up only a few awaits of other nodes at the same time. Further ones wait, and block
+// nothing.
 func TestManyLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 // noteKind is what a note between nodes contains, in its first byte.
 type noteKind byte
 
-// The kinds of notes. A note may be lost. So it contains only what is also in the store, or what
-// may be lost.
+// The kinds of notes. A note may be lost. So its content is also in the store, or nodes can do
+// without it.
 const (
 	noteMessages noteKind = 'm' // committed messages to shards of the other node
 	notePeer     noteKind = 'p' // a message of package peer
@@ -38,14 +38,14 @@ type notedPeer struct {
 	Body []byte      `cbor:"3,keyasint"`
 }
 
-// toldShards has the shards whose owners got messages as notes. The connections may still lose
-// these notes.
+// toldShards has the shards to whose owners this node has sent messages as notes. These notes may
+// still be lost with a connection.
 type toldShards struct {
 	mu sync.Mutex
 	by map[model.NodeID]map[model.ShardID]bool
 }
 
-// add notes that the owner of a shard got a note.
+// add records that this node has sent a note to the owner of a shard.
 func (t *toldShards) add(node model.NodeID, shard model.ShardID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +80,8 @@ func (inc *incarnation) note(to model.NodeID, kind noteKind, v any) bool {
 }
 
 // route passes on messages for shards of other lanes or nodes. The messages are in the store, and
-// their receivers consume them there, under their cursors. So whatever gets lost here costs only
-// time.
+// their receivers consume them there, under their cursors. So a message that is lost here costs
+// only time.
 func (inc *incarnation) route(rows []store.MessageRow) {
 	var abroad map[model.NodeID][]notedMessage
 	for _, row := range rows {
@@ -127,12 +127,13 @@ func (inc *incarnation) sendPeerMail(m *store.PeerMail) bool {
 // HandleNote implements peerlink.Handler.
 func (h *linkHandler) HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func()) {
 	if err := h.takeNote(ctx, from, body, taken); err != nil {
-		// A newer build may send something that this one does not know. It is in the store.
+		// A newer build may send a note that this build does not know. Its content is also in the
+		// store.
 		h.inc.eng.cfg.Log.Warn("cannot read a note of another node", "node", from.String(), "error", err)
 	}
 }
 
-// takeNote handles a note. It calls taken when no part of the note waits for room.
+// takeNote handles a note. It calls taken when no part of the note waits for room any longer.
 func (h *linkHandler) takeNote(ctx context.Context, from model.NodeID, body []byte, taken func()) error {
 	parts := &parts{left: 1, done: taken}
 	defer parts.end()
@@ -172,7 +173,7 @@ func (h *linkHandler) takeMessages(ctx context.Context, rows []notedMessage, par
 		}
 		s := h.inc.lane(rows[i].To)
 		if s == nil {
-			continue // the new owner reads it
+			continue // the new owner reads the message
 		}
 		m, err := model.DecodeMessage(rows[i].Body)
 		if err != nil {
@@ -220,8 +221,8 @@ func (p *parts) end() {
 	}
 }
 
-// HandleLoss implements peerlink.Handler. Notes that were on their way are lost, so the other node
-// gets hints to look at the store.
+// HandleLoss implements peerlink.Handler. Notes that were on their way are lost, so this node sends
+// the other node hints to look at the store.
 func (h *linkHandler) HandleLoss(node model.NodeID) {
 	h.inc.hintMail(h.inc.toldShards.take(node))
 	if h.inc.crewHost != nil {

@@ -25,8 +25,8 @@ type served struct {
 	kind    askKind
 }
 
-// finish sends the answer. A node that is not sure of its lease does not answer from memory: the
-// other node asks the new owner, or sends the request through the store.
+// finish sends the answer. If this node is not sure of its lease, it does not answer from memory.
+// The other node then asks the new owner, or sends the request through the store.
 func (s *served) finish(a *lane.Answer) {
 	t := s.judge(a)
 	if t == nil {
@@ -35,13 +35,14 @@ func (s *served) finish(a *lane.Answer) {
 	s.request.Reply(t.size(), func(dst []byte) []byte { return append(dst, mustEncode(t)...) })
 }
 
-// judge returns what the other node gets instead of the answer; nil if it gets the answer.
+// judge returns what the other node gets instead of the answer. It returns nil if the other node
+// gets the answer.
 func (s *served) judge(a *lane.Answer) *told {
 	serving := s.inc.isServing()
 	switch {
 	case errors.Is(a.Err, lane.ErrNotOwner):
 		return &told{Moved: true, Taken: a.Token != nil, Begun: a.Begun}
-	case a.Result != nil: // it is durable, whichever node is the owner
+	case a.Result != nil: // the result is durable, whichever node is the owner
 		return nil
 	case s.kind == askQuery && !serving:
 		return &told{Err: &toldError{Known: 1}} // ask again
@@ -57,7 +58,7 @@ func (s *served) judge(a *lane.Answer) *told {
 }
 
 // isEnding reports whether an error means that the lane has ended, or cannot answer for another
-// reason that does not concern the next owner.
+// reason, while the next owner may be able to answer.
 func isEnding(err error) bool {
 	return fault.Is(err, fault.Unavailable) && !errors.Is(err, lane.ErrInterrupted) && !errors.Is(err, lane.ErrAskAgain) && !errors.Is(err, lane.ErrLater)
 }
@@ -70,7 +71,7 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 	}
 	q, err := decodeAsk(r.Body)
 	if err != nil {
-		// A newer build may ask for something that this one does not know.
+		// A newer build may ask for something that this build does not know.
 		h.inc.eng.cfg.Log.Warn("cannot read a request of another node; it goes through the store", "node", r.From.String(), "error", err)
 		reply(r, &told{Moved: true, Taken: true})
 		taken()
@@ -103,8 +104,8 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 	m.Linked = r.Link
 	to, awaits, awaited := m.To, q.Kind == askRun, isAwaited(m)
 	// The request belongs to the tenure in which the caller certainly still used the connection. A
-	// caller that has given the connection up may have sent a copy through the store to another
-	// owner, and this node may have got the shard back afterwards.
+	// caller that has given up the connection may have sent a copy through the store to another
+	// owner, and this node may have got the shard back after that.
 	o := op{message: m, fresh: q.Fresh, token: token, awaits: awaits, tenure: int64(r.Since), arrived: h.inc.eng.clock.now()}
 	s.line.put(ctx, s, o, func(err error) {
 		defer taken()
@@ -112,13 +113,14 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 		case err != nil:
 			token.refuse(err)
 		case awaits || awaited:
-			// After put, so that the lane forgets the caller after it has taken the request.
+			// This comes after put, so that the lane forgets the caller after it has taken the
+			// request.
 			r.OnCancel(func() { s.forget(to, token) })
 		}
 	})
 }
 
-// refuse answers a request that no lane has taken. A request for which there is no room goes
+// refuse answers a request that no lane has taken. If there was no room for the request, it goes
 // through the store.
 func (s *served) refuse(err error) {
 	if errors.Is(err, errLineFull) {
@@ -132,8 +134,9 @@ func reply(r *peerlink.Request, t *told) {
 	r.Reply(0, func(dst []byte) []byte { return append(dst, mustEncode(t)...) })
 }
 
-// await registers another node that waits for the end of an execution. It looks at the store
-// afterwards if the lane does not know the execution, so that it does not miss an end in between.
+// await registers another node that waits for the end of an execution. If the lane does not know
+// the execution, await then looks at the store, so that it does not miss an end before the
+// registration.
 func (h *linkHandler) await(ctx context.Context, s *laneShell, q *ask, token *served, taken func()) {
 	a, run := q.Address, q.Run
 	o := op{token: token, do: func(l *lane.Lane, _ model.Time) {
@@ -151,7 +154,8 @@ func (h *linkHandler) await(ctx context.Context, s *laneShell, q *ask, token *se
 			token.refuse(err)
 			return
 		}
-		// After put, so that the lane forgets the caller after it has registered it.
+		// This comes after put, so that the lane forgets the caller after it has registered the
+		// caller.
 		token.request.OnCancel(func() { s.forget(a, token) })
 	})
 }
@@ -192,7 +196,7 @@ func (inc *incarnation) joinLinks() {
 	})
 }
 
-// linkWith tells the connections which nodes are alive, and remembers who owns which shard.
+// linkWith tells the connections which nodes are alive, and remembers which node owns which shard.
 func (inc *incarnation) linkWith(v *store.View) {
 	if inc.links == nil {
 		return

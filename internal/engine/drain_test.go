@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that gives up its runs waits for the tasks that are being executed: for their reports, and
-// for what they write before. Then it waits no longer, whether its own worker executes them or a
-// worker of another node.
+// A node that gives up its runs waits for running tasks: for their reports, and for the data that
+// they write before. After these reports it waits no longer. The workers of the tasks may belong to
+// this node or to another node.
 func TestRunsMoveWhenTheirTasksHaveEnded(t *testing.T) {
 	t.Parallel()
 	for _, lent := range []bool{false, true} {
@@ -33,7 +33,7 @@ func moveWhileTasksRun(t *testing.T, p *pair, lent, logs bool) {
 
 	h = newHand(at, 100, func(c model.Claim) *model.TaskReport {
 		begun <- struct{}{}
-		time.Sleep(3 * time.Second) // until after the next owner was seen
+		time.Sleep(3 * time.Second) // until the node has seen the next owner
 		if logs {
 			if err := h.session.Write(t.Context(), &model.TaskWrite{Ref: c.Ref, First: 1, Items: []model.TaskItem{{Kind: model.ItemLog, Text: "done"}}}); err != nil {
 				t.Errorf("%s: %v", c.Ref, err)
@@ -48,7 +48,7 @@ func moveWhileTasksRun(t *testing.T, p *pair, lent, logs bool) {
 	for range tasks {
 		<-begun
 	}
-	next, stop := p.world.owner() // half of the runs go there
+	next, stop := p.world.owner() // half of the runs go to the next owner
 	defer stop()
 	began := time.Now()
 	awaitCompleted(t, next, tasks, "")

@@ -34,7 +34,7 @@ import (
 )
 
 // LeastRetainRequest is the minimum and the default time for which every node remembers request
-// ids. Relays rely on it, whichever node owns the address they send to.
+// ids. Relays rely on this time, whichever node owns the address of their message.
 const LeastRetainRequest = 24 * time.Hour
 
 // Config configures an engine. A zero field selects its default.
@@ -50,7 +50,7 @@ type Config struct {
 	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Series counts what becomes durable, by time and tenant, for the last hour.
+	// Series makes the node keep counts of the last hour, by time and tenant.
 	Series bool
 	// Guest only sends requests to the nodes of a shared store: it owns no shard, and workers that
 	// join it get no work.
@@ -62,20 +62,22 @@ type Config struct {
 	Groups []string
 
 	Lanes int // the number of committers; default 1
-	// LeaseTTL is how long other nodes wait before they take over from a silent one. Default 10 s.
+	// LeaseTTL is how long a node may be silent before other nodes take over its shards. Default 10
+	// s.
 	LeaseTTL time.Duration
-	// CommitTimeout is how long a lane waits for the answer to a commit; it may give up a quarter
-	// earlier. Then the outcome of the commit is unknown. Default 30 s.
+	// CommitTimeout is how long a lane waits for the answer to a commit. It may give up after three
+	// quarters of this time. If it gives up, the outcome of the commit is unknown. Default 30 s.
 	CommitTimeout time.Duration
 	InboxLimit    int           // inputs that wait for a lane; default 65,536
-	InboxBytes    int           // of the messages among them, plus one message; default 64 MiB
+	InboxBytes    int           // bytes of the messages among these inputs; one message may exceed it; default 64 MiB
 	RetainRequest time.Duration // how long request ids are remembered; default 24 h
 	// RetainDeadLetter is how long refused requests without a waiting caller are kept. Default 30
 	// days.
 	RetainDeadLetter time.Duration
-	// Retention is how long closed runs are kept if their workflow does not say. Default 30 days.
+	// Retention is how long closed runs are kept if their workflow has no retention time of its
+	// own. Default 30 days.
 	Retention  time.Duration
-	SweepEvery time.Duration // between two sweeps, which remove expired rows; default 30 s
+	SweepEvery time.Duration // time between two sweeps, which remove expired rows; default 30 s
 	RetainDead time.Duration // how long dead tasks are kept; default 90 days, negative: forever
 	RetainLogs time.Duration // how long log lines of tasks are kept; default 7 days
 	// RetainAudit is how long the audit log keeps its entries; 0 keeps them all.
@@ -163,20 +165,20 @@ type Engine struct {
 	replies     *replies.Buffers
 	names       *names
 	series      *series.Recorder // nil without series
-	levels      *series.Sampler  // likewise
+	levels      *series.Sampler  // nil without series
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
-	// mixed says that nodes with different code have been seen, so that one may have worked for
-	// another.
+	// mixed says that this node has seen nodes with different code, so that workers of one node may
+	// have worked for another.
 	mixed   atomic.Bool
 	guest   model.NodeID  // the name of a guest, which is not a node
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
 	lives   map[model.NodeID]bool // the incarnations of this process; only Run uses it
 	// foreign has the shards that this process has tried to acquire from another process and has
-	// not served since. The value is true if the other process did not give the shard up. An entry
-	// outlives its attempt, because an attempt without an answer may have succeeded. Only Run uses
-	// it.
+	// not served since. The value is true if the other process did not give up the shard. An entry
+	// stays after the attempt has failed, because an attempt without an answer may have succeeded.
+	// Only Run uses it.
 	foreign map[model.ShardID]bool
 	former  former // only Run uses it
 	// drained says that an operator has drained this node. Its next incarnation starts drained.
@@ -187,7 +189,7 @@ type Engine struct {
 	failed   atomic.Pointer[error] // why Run has returned, unless its context ended
 	stopping chan struct{}         // closed by PrepareStop
 	stopOnce sync.Once
-	// how far the store's clock was ahead of ours at the last renewal, in ns
+	// how far the store's clock was ahead of the machine's clock at the last renewal, in ns
 	skew atomic.Int64
 
 	// trouble logs that the store cannot be used: one episode for all loops that retry. refusals
@@ -197,7 +199,7 @@ type Engine struct {
 	others            struct{ acquire, fence, sweep, replies, outcomes, homes *episode.Source }
 }
 
-// bell wakes all listeners. To wait for a condition, listen first and check the condition then, so
+// bell wakes all listeners. To wait for a condition, listen first and then check the condition, so
 // that no ring is missed.
 type bell struct {
 	mu   sync.Mutex
@@ -225,7 +227,7 @@ func (b *bell) ring() {
 // besides runs goroutines that outlive the call that started them, and end with the engine.
 type besides struct {
 	mu  sync.Mutex
-	ctx context.Context //nolint:containedctx // that of the engine; nil while it does not run
+	ctx context.Context //nolint:containedctx // the context of the engine; nil while it does not run
 	wg  sync.WaitGroup
 }
 
@@ -306,7 +308,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 	}
 }
 
-// Serving returns why the node cannot serve at the moment; nil when it can.
+// Serving returns why the node cannot serve at the moment, or nil if it can.
 func (e *Engine) Serving() error {
 	inc := e.current()
 	switch {
@@ -318,7 +320,7 @@ func (e *Engine) Serving() error {
 	return nil
 }
 
-// Node returns the id of the node in its current life; zero while it has none.
+// Node returns the id of the current incarnation, or zero if there is none.
 func (e *Engine) Node() model.NodeID {
 	if inc := e.current(); inc != nil {
 		return inc.self.ID
@@ -329,9 +331,9 @@ func (e *Engine) Node() model.NodeID {
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 
-// Run serves until ctx ends. Then it gives everything up in order and returns when all of its
-// goroutines have ended. It returns an error only if a person must act before the store can be used
-// again, or if a node that stops could not store everything.
+// Run serves until ctx ends. Then it gives up its shards in order, and returns when all of its
+// goroutines have ended. It returns an error only in two cases: a person must act before the store
+// can be used again, or the node could not store everything when it stopped.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup
@@ -351,7 +353,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.cfg.Meter.Watch(e.states)()
 	// Each round is one incarnation.
 	pause := time.Duration(0)
-	var away error // why the node could not register the last time
+	var away error // why the last attempt to register failed
 	for {
 		inc, err := e.register(ctx)
 		if err != nil {
@@ -396,8 +398,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// fail ends the engine with an error that only a person can fix. It logs the error once, and every
-// later caller gets it.
+// fail ends the engine with an error that only a person can fix. It logs the error once. Every
+// later caller gets the error.
 func (e *Engine) fail(err error) error {
 	e.failed.Store(&err)
 	if store.Final(err) {
@@ -443,7 +445,7 @@ func sleepUnless(ctx context.Context, over <-chan struct{}, d time.Duration) boo
 	return false
 }
 
-// gaveUp returns why a caller no longer waits: its own context has ended, or the engine has.
+// gaveUp returns why a caller no longer waits: its own context or the engine has ended.
 func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 	kind, cause := fault.Unavailable, errStopping
 	if failed := e.failed.Load(); failed != nil {
@@ -488,7 +490,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.IsGone}, reg.Epoch, sent),
 	}
 
-	// The lease was computed with a clock that was far off: do not rely on it.
+	// The end of the lease was computed with a clock that was wrong by far, so do not rely on it.
 	if verdict.Change == storeclock.Adopted && verdict.By.Abs() > e.cfg.LeaseTTL/2 {
 		inc.member.Distrust(sent)
 	}

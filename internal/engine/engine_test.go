@@ -129,7 +129,7 @@ func TestThreeSteps(t *testing.T) {
 	}
 }
 
-// stores are the ones that only one process may open.
+// stores are the stores that only one process may open.
 var stores = map[string]func(testing.TB) store.Store{
 	"memory": func(testing.TB) store.Store { return memory.New(memory.Options{}) },
 	"sqlite": func(t testing.TB) store.Store {
@@ -141,8 +141,8 @@ var stores = map[string]func(testing.TB) store.Store{
 	},
 }
 
-// BenchmarkThreeSteps measures a workflow of three steps from start to result, 64 callers at a
-// time; cpu-µs is what this process spent.
+// BenchmarkThreeSteps measures a workflow of three steps from start to result, with 64 callers at a
+// time. cpu-µs is the processor time of this process.
 func BenchmarkThreeSteps(b *testing.B) {
 	for name, openStore := range stores {
 		b.Run(name, func(b *testing.B) {

@@ -25,9 +25,9 @@ type entityWorkers struct {
 func (w *entityWorkers) call(calls []lane.OperateCall) {
 	for i := range calls {
 		c := &calls[i]
-		if s := w.get(-c.Worker); s != nil { // otherwise it has left, and the lane is informed
+		if s := w.get(-c.Worker); s != nil { // nil: the worker has left, and the lane learns that
 			s.hold(c.Operations.Generation, c.Operations.Generation)
-			if s.hands != nil { // otherwise it is a worker of another node
+			if s.hands != nil { // nil: a worker of another node
 				s.hands.Regain(c.Operations.Entity)
 			}
 			s.worker.Operate(c.Operations)
@@ -46,7 +46,7 @@ func (w *entityWorkers) interrupt(calls []lane.InterruptCall) {
 	for i := range calls {
 		s := w.get(-calls[i].Worker)
 		if s == nil {
-			continue // it has left, and its calls run again
+			continue // the worker has left, and its calls run again
 		}
 		if worker, ok := s.worker.(interrupter); ok {
 			worker.Interrupt(calls[i].Interruption)
@@ -57,11 +57,11 @@ func (w *entityWorkers) interrupt(calls []lane.InterruptCall) {
 // EntitySession is the engine's side of an entity worker.
 type EntitySession struct {
 	eng    *Engine
-	id     lane.WorkerID // lanes use its negative, which no workflow worker has
+	id     lane.WorkerID // lanes use the negative id, which no workflow worker has
 	worker EntityWorker
 	offer  model.EntityOffer
-	node   model.NodeID      // of a worker of another node; zero for a worker of this process
-	hands  *crew.EntityHands // what it does for other nodes
+	node   model.NodeID      // the node of the worker; zero for a worker of this process
+	hands  *crew.EntityHands // its work for other nodes
 	lent
 	entrance
 
@@ -96,13 +96,13 @@ func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error
 	return inc.laneOf(r.Generation).inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.FinishCalls(now, -s.id, &r) }})
 }
 
-// Leave stops the flow of new calls, waits until the calls in flight have been reported or ctx
-// ends, and ends the session.
+// Leave stops the flow of new calls. It waits until the worker has reported the calls in flight, or
+// until ctx ends. Then it ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
 	s.withdraw()
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, -s.id) })
-		inc.waitForLanes(ctx) // the worker holds what they hand over until then
+		inc.waitForLanes(ctx) // the worker holds everything that they have handed over by then
 		inc.withdrawLent(ctx, &s.lent, s.hands)
 	}
 
@@ -112,7 +112,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 	}
 
 	if inc := s.eng.current(); inc != nil {
-		for _, shell := range inc.lanes { // after its last report
+		for _, shell := range inc.lanes { // after the last report of the worker
 			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
 		}
 		inc.leaveLent(s.hands)
@@ -148,7 +148,7 @@ func (inc *incarnation) waitForLanes(ctx context.Context) {
 	for _, s := range inc.lanes {
 		c := newCall()
 		if s.inbox.put(ctx, op{token: c, do: func(*lane.Lane, model.Time) { c.finish(&lane.Answer{}) }}) != nil {
-			continue // the lane has ended and hands nothing over, or ctx has ended
+			continue // the lane has ended and hands over nothing, or ctx has ended
 		}
 		select {
 		case <-c.done:
@@ -157,8 +157,8 @@ func (inc *incarnation) waitForLanes(ctx context.Context) {
 	}
 }
 
-// Call is Send for a call of an entity. A brief call that may have been made is not sent again,
-// unless it calls a view, which changes nothing.
+// Call is Send for a call of an entity. It does not repeat a brief call that may have run, unless
+// the call is a view, which changes nothing.
 func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.Answer, error) {
 	switch {
 	case !m.Brief:

@@ -77,8 +77,8 @@ func stateOf(t testing.TB, st store.Store, a model.Address) string {
 	return string(got.Entity.State.Data)
 }
 
-// Calls are made once, wherever they come from, while nodes join, die and leave. Calls that are
-// only in memory are made at most once.
+// Nodes join, die and leave. Each call runs once, wherever it comes from. Calls that are only in
+// memory run at most once.
 func TestEntitiesAmongNodes(t *testing.T) {
 	t.Parallel()
 	for _, linked := range []bool{false, true} {
@@ -128,7 +128,7 @@ func testEntitiesAmongNodes(t *testing.T, linked bool) {
 						}
 						break
 					}
-					m = r.nodes[2] // its own node is gone
+					m = r.nodes[2] // the node of the caller is gone
 				}
 
 				bell := model.Message{Kind: model.MessageCall, To: model.Address{Tenant: model.DefaultTenant, Type: "service:bell", Key: fmt.Sprint(i)}, Name: "ring", Input: model.TextPayload(fmt.Sprint(i)), Brief: true}
@@ -146,7 +146,7 @@ func testEntitiesAmongNodes(t *testing.T, linked bool) {
 		time.Sleep(5 * time.Second)
 		third := join()
 		time.Sleep(5 * time.Second)
-		second.cut.Store(true) // it is dead, as far as the others can see
+		second.cut.Store(true) // as far as the other nodes can see, this node is dead
 		time.Sleep(15 * time.Second)
 		first.stop()
 		if err := <-first.done; err != nil {
@@ -178,8 +178,8 @@ func testEntitiesAmongNodes(t *testing.T, linked bool) {
 	})
 }
 
-// A worker that leaves reports what it has; later calls wait for the next worker. A call whose
-// caller gives up before a worker has started it is not made.
+// A worker that leaves reports its calls. Later calls wait for the next worker. If a caller gives
+// up before a worker has started its call, the call does not run.
 func TestEntityWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,8 +222,8 @@ func TestEntityWorkerLeaves(t *testing.T) {
 	})
 }
 
-// No call is lost with a worker that leaves in order, even if it may be made only once: calls that
-// are handed to the worker while it leaves are reported as well.
+// No call is lost when a worker leaves in order, even if the call may run only once. The worker
+// also reports calls that it gets while it leaves.
 func TestEntityWorkerLeavesInOrder(t *testing.T) {
 	t.Parallel()
 	e, stop := open(t, memory.New(memory.Options{}))
@@ -284,7 +284,7 @@ func BenchmarkEntityCalls(b *testing.B) {
 	}
 }
 
-// hands makes every call at once.
+// hands is a worker that finishes every call immediately.
 type hands struct {
 	session *engine.EntitySession
 	joined  chan struct{}

@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// outage is a plan that fails every call with a class while it is set.
+// outage is a fault plan that fails every call with the class that is set.
 type outage struct{ class atomic.Int32 }
 
 func (o *outage) Next(faultstore.Call) faultstore.Fault {
@@ -52,9 +52,9 @@ func (l *loglines) with(part string) (out []string) {
 	return out
 }
 
-// A store that is away for longer than a lease, while a hundred lanes and everything else retry, is
-// one episode in the log: a line when it starts, one per minute, and one when it ends. The loss of
-// the lease has its own line.
+// The store is away for longer than a lease, while a hundred lanes and everything else retry. In
+// the log this is one episode: a line when it starts, one per minute, and one when it ends. The
+// loss of the lease has its own line.
 func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,8 @@ func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 	})
 }
 
-// A row that the store refuses costs one line, not one for each half of a batch that contains it.
+// A row that the store refuses leads to one line in the log, not to one for each half of a batch
+// that contains the row.
 func TestRefusedCommitsAreOneEpisodeInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

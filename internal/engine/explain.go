@@ -11,14 +11,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Explain returns why the current run of an address does not move, as far as this node knows more
-// than the store. A node that is not sure of its lease does not answer.
+// Explain returns why the current run of an address does not move. It returns false if this node
+// knows only what the store knows, or is not sure of its lease.
 func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
 	reasons, ok := e.ExplainAll(ctx, []model.Address{a})[a]
 	return reasons, ok
 }
 
-// ExplainAll is Explain for many addresses: it asks each lane once. The result does not contain
+// ExplainAll is Explain for many addresses. It asks each lane once. The result does not contain
 // addresses that this node cannot explain.
 func (e *Engine) ExplainAll(ctx context.Context, all []model.Address) map[model.Address][]model.Reason {
 	inc := e.current()
@@ -39,7 +39,7 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 	found := map[model.Address][]model.Reason{}
 	for s, addresses := range byLane {
 		c := newCall()
-		told := map[model.Address][]model.Reason{} // belongs to the lane until the call is finished
+		told := map[model.Address][]model.Reason{} // only the lane may use told until the call is finished
 		err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
 			for _, a := range addresses {
 				if reasons, ok := l.Explain(a); ok {
@@ -66,8 +66,8 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 	return found
 }
 
-// Self returns this node and what its workers can run now. The store learns that with the next
-// renewal of the lease. ok is false while the node has no lease.
+// Self returns the id of this node and what its workers can run now. The store gets this
+// information with the next renewal of the lease. ok is false while the node has no lease.
 func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	inc := e.current()
 	if inc == nil {
@@ -76,7 +76,7 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	return inc.self.ID, e.servedByWorkers(), true
 }
 
-// NodeID returns this node; zero while it has no lease.
+// NodeID returns the id of this node, or zero while it has no lease.
 func (e *Engine) NodeID() model.NodeID {
 	if inc := e.current(); inc != nil {
 		return inc.self.ID
@@ -85,7 +85,8 @@ func (e *Engine) NodeID() model.NodeID {
 }
 
 // View returns the nodes and the owners of the shards from memory. ok is false if only the store
-// knows them: other processes can open it, or this node is not sure of its lease or of a shard.
+// knows them, because other processes can open the store, or because this node is not sure of its
+// lease or of a shard.
 func (e *Engine) View() (v store.View, ok bool) {
 	inc := e.current()
 	if inc == nil || !inc.self.Sole || !inc.isServing() {
@@ -104,8 +105,8 @@ func (e *Engine) View() (v store.View, ok bool) {
 	return v, true
 }
 
-// Ask asks the node that owns the addresses why they do not move. It is for a node that does not
-// own them, and for a guest.
+// Ask asks the node that owns the addresses why they do not move. The caller is a node that does
+// not own them, or a guest.
 func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
 	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.Ask(ctx, owner, all)
 }
@@ -118,8 +119,8 @@ type peerHandler struct {
 	inc *incarnation
 }
 
-// maxInquiries bounds the inquiries that are answered at the same time. Further ones get no answer,
-// and the asking process judges by what the store says.
+// maxInquiries bounds how many inquiries the node answers at the same time. Further inquiries get
+// no answer, and the asking process has to rely on the store.
 const maxInquiries = 64
 
 // HandleInquiry answers an inquiry of another process about runs of this node. It does not block.
@@ -137,7 +138,7 @@ func (h peerHandler) HandleInquiry(all []model.Address, answer func(map[model.Ad
 	}
 }
 
-// Queues returns the tasks of runs that this node owns, by queue.
+// Queues returns the numbers of tasks of runs that this node owns, by queue.
 func (h peerHandler) Queues() ([]peer.QueueCount, bool) {
 	if !h.inc.isServing() {
 		return nil, false

@@ -8,11 +8,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// fateOf reads what has become of a claim, from the part of its run's history after the claim.
+// fateOf finds out whether and how a claim has ended. It reads the events that follow the claim in
+// the history of the run.
 func fateOf(ctx context.Context, st store.Store, shard model.ShardID, ref model.ClaimRef) (core.Fate, error) {
 	x, err := st.LoadExecution(ctx, shard, ref.Address, ref.Run)
 	if err != nil || x == nil {
-		return core.Fate{Over: err == nil}, err // no run: it was deleted
+		return core.Fate{Over: err == nil}, err // the run was deleted
 	}
 	var f core.Fate
 

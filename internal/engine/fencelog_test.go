@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// The log says that a fence has moved only when it has, and not of an attempt that failed.
+// The log says that a fence has moved only after it has really moved, and not after a failed
+// attempt.
 func TestFenceMovedIsLoggedWhenItHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +25,7 @@ func TestFenceMovedIsLoggedWhenItHas(t *testing.T) {
 			switch {
 			case c.Method == faultstore.Commit && c.Batch != nil && len(c.Batch.Starts) > 0 && !armed:
 				armed = true
-				// it is unknown whether it has landed
+				// the lane does not know whether the commit has landed
 				return faultstore.Fault{Kind: faultstore.FailAfter}
 			case c.Method == faultstore.Refence && c.OfMethod == 1:
 				return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}

@@ -17,11 +17,11 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// mortal is a store that takes no writes once it is dead, and says so. Its last commit, or its last
-// refence, has an unknown outcome.
+// mortal is a store that can die. A dead store takes no writes and says so. The last commit or
+// refence before its death has an unknown outcome.
 type mortal struct {
 	store.Store
-	dying atomic.Value // what it dies of: commit, refence, renew
+	dying atomic.Value // the call with which it dies: commit, refence, renew
 	dead  atomic.Bool
 }
 
@@ -99,8 +99,8 @@ func (l *errorLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A store that takes no writes until it is opened again ends the node. The node logs that once,
-// with what to do, and no caller waits without end.
+// A store takes no writes until it is opened again. This ends the node. The node logs once what has
+// happened and what to do, and no caller waits forever.
 func TestFinalErrorOfTheStore(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"commit", "refence", "renew"} {
@@ -132,7 +132,7 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 
 				synctest.Wait()
 				st.dying.Store(of)
-				// virtual time: a caller without an answer would wait until it is over
+				// this is virtual time: a caller without an answer would wait until the time-out
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 
@@ -188,8 +188,8 @@ func (f *forgetful) Refence(ctx context.Context, l store.LaneRef) (epoch, landed
 	return epoch, landed, err
 }
 
-// A store that can still be written to needs no help: a node that has fenced itself logs it, starts
-// over, and serves when its old lease is over.
+// A node has fenced itself, and the store still takes writes, so no person has to act. The node
+// logs this, starts over, and serves when its old lease is over.
 func TestNodeThatFencedItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

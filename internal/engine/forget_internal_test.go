@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// startEngine is an engine that serves the store until the test ends.
+// startEngine starts an engine that serves the store until the test ends.
 func startEngine(t *testing.T, st *memory.Store) *Engine {
 	t.Helper()
 	e := New(Config{Store: st})
@@ -53,7 +53,8 @@ func wantNobodyWaits(t *testing.T, e *Engine) {
 	}
 }
 
-// A caller that gives up waiting is forgotten at once, even before the lane knows that it waits.
+// The engine immediately forgets a caller that gives up, even before the lane knows that the caller
+// waits.
 func TestCanceledWaitsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

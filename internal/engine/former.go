@@ -7,22 +7,23 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// former knows which node owned each shard last, as far as the views have shown it. A server that
-// acquires a shard keeps the work in it for remote workers that held it under the last owner. If no
-// such worker can be on its way, the work need not wait for one. The zero value knows nothing. Only
-// the members loop uses it.
+// former knows which node owned each shard last, as far as the views have shown it. When a server
+// acquires a shard, it reserves runs and entities of the shard for the remote workers that held
+// them under the last owner. former finds out whether such a worker can be on its way to this
+// server. If not, the work need not wait. The zero value knows nothing. Only the members loop uses
+// it.
 type former struct {
 	owners  map[model.ShardID]model.NodeID
 	members map[model.NodeID]standing
 }
 
-// standing is what the last view with a node said about it.
+// standing is what the last view that contained a node said about the node.
 type standing struct {
-	server bool // remote workers may be connected to it, and outlive it
-	lives  bool // it has its lease in the last view, and does not stop
+	server bool // remote workers may be connected to the node, and outlive it
+	lives  bool // in the last view the node has its lease and is not stopping
 }
 
-// note takes in a view.
+// note learns from a view.
 func (f *former) note(v *store.View) {
 	if f.owners == nil {
 		f.owners, f.members = map[model.ShardID]model.NodeID{}, map[model.NodeID]standing{}
@@ -46,8 +47,8 @@ func (f *former) note(v *store.View) {
 	maps.DeleteFunc(f.members, func(id model.NodeID, m standing) bool { return !m.lives && !used[id] })
 }
 
-// mayServe reports whether a node is a server. A node that has said nothing about its code yet may
-// be one.
+// mayServe reports whether a node may be a server. A node that has said nothing about its code yet
+// may be one.
 func mayServe(m *store.Member) bool {
 	for _, s := range m.Serves {
 		if s.Tenant == model.EveryTenant {
@@ -57,11 +58,11 @@ func mayServe(m *store.Member) bool {
 	return len(m.Serves) == 0
 }
 
-// hasHanded reports whether it is certain that no remote worker on its way to this node holds
-// something of the last owner of a shard. That is certain in two cases. If the owner is no server,
-// its workers have ended with it, or they work for it through other nodes. If the owner has freed
-// the shard and lives, it has taken everything back from its workers. A server that stops says so
-// before it frees a shard.
+// hasHanded reports whether this node certainly need not wait for remote workers of the last owner
+// of a shard. That is certain in two cases. In the first case the last owner is no server: its
+// workers have ended with it, or they work for it through other nodes. In the second case the last
+// owner has freed the shard and is still alive: it has taken all work back from its workers. A
+// server that stops says so before it frees a shard, so it is not taken for one that is alive.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

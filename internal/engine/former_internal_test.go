@@ -28,7 +28,7 @@ func TestFormerOwners(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		views []*store.View
-		now   model.NodeID // the owner of the shard when it is acquired
+		now   model.NodeID // the owner of the shard when the server acquires it
 		want  bool
 	}{
 		"a live server has freed it":            {[]*store.View{view(server, member(server, model.EveryTenant, "default")), view(none, member(server, model.EveryTenant))}, none, true},

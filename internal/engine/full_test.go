@@ -33,9 +33,9 @@ func (s *slowStore) Commit(ctx context.Context, b *store.Batch) (store.Committed
 	return s.Store.Commit(ctx, b)
 }
 
-// TestCallersOfAFullEngineWaitOutside checks that while the store takes nothing, the engine keeps a
-// bounded number of bytes of requests, although callers come and give up without end, and that it
-// continues when the store does.
+// TestCallersOfAFullEngineWaitOutside has a store that takes nothing for a while, and callers that
+// come and give up all the time. The test checks that the engine keeps a bounded number of bytes of
+// requests, and continues when the store does.
 func TestCallersOfAFullEngineWaitOutside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestCallersOfAFullEngineWaitOutside(t *testing.T) {
 				inside++
 			}
 		}
-		// The lane has at most 8 MiB and the inbox has 8 MiB, and one more request each.
+		// The lane and the inbox each have at most 8 MiB and one more request.
 		if inside < 5 || inside > 10 {
 			t.Errorf("the engine has taken %d requests of 2 MiB", inside)
 		}

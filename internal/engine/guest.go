@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// newGuest draws the name that owners use to notify a guest of their answers.
+// newGuest draws a name for a guest. Owners use it to notify the guest of their answers.
 func newGuest() model.NodeID { return model.NodeID(uuid.Must(uuid.NewV7())) }
 
-// visit is the life of a guest: it does not register, owns no shard and moves none, and asks the
-// owners through the store.
+// visit is the life of a guest. A guest does not register, owns no shards, and sends its requests
+// to the owners through the store.
 func (e *Engine) visit(ctx context.Context) error {
 	if !e.cfg.Store.Info().Shared {
 		return e.fail(fault.New(fault.Invalid, "a guest needs a store that nodes share, and only one process can open %s", e.cfg.Store.Info().URL))

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// holdings records what a worker has been handed and has not given back, with the generations of
-// the hand-overs. The zero value is empty.
+// holdings records the hand-overs that a worker has got and not given back, with their generations.
+// The zero value is empty.
 type holdings[K comparable] struct {
 	mu    sync.Mutex
 	held  map[K]uint64

@@ -19,21 +19,21 @@ type op struct {
 	turn    *model.Turn
 	worker  lane.WorkerID
 	token   any
-	awaits  bool // the message is a start, and the token waits for the end
-	// tenure belongs to a message of another node. It counts how often this node had acquired
-	// shards when the other node certainly still used the connection.
+	awaits  bool // the message is a start, and the caller with the token waits for the end
+	// tenure is set for a message of another node. It is how often this node had acquired shards at
+	// a time when the other node certainly still used the connection.
 	tenure  int64
-	arrived model.Time // when it arrived
-	bytes   int        // of the message, which the inbox sets, or of what do brings
+	arrived model.Time // when the op arrived
+	bytes   int        // of the message (set by the inbox), or of what the function do carries
 	report  *model.TaskReport
 	task    queue.WorkerID // the worker that reports
 	do      func(l *lane.Lane, now model.Time)
 }
 
 // inbox is the bounded queue in front of a lane. Results of commits and reads have their own line,
-// which is never full, so that a lane without room can always finish what it has. The inbox bounds
-// the bytes of messages as well as the number of ops. Reports of workers do not wait for bytes:
-// workers hold a limited amount, and callers wait for their reports.
+// which is never full, so that a lane without room can always finish its work. The inbox bounds the
+// bytes of messages as well as the number of ops. The bound on bytes does not apply to reports of
+// workers: workers hold a limited number of bytes, and callers wait for their reports.
 type inbox struct {
 	limit    int
 	maxBytes int
@@ -125,7 +125,7 @@ func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 			b.add(ops[n])
 		}
 		b.mu.Unlock()
-		b.ring() // the next one may have to wait until these have been applied
+		b.ring() // the next op may have to wait until these have been applied
 		if err := b.put(ctx, ops[n]); err != nil {
 			return n, err
 		}
@@ -134,8 +134,8 @@ func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	return n, nil
 }
 
-// follow adds an op after the ones that were put, even if the inbox is full. It does not block and
-// overtakes nothing.
+// follow adds an op after the ops that were put before, even if the inbox is full. It does not
+// block, and the op overtakes no other.
 func (b *inbox) follow(o op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,8 +179,8 @@ func (b *inbox) ring() {
 }
 
 // take empties the inbox, or only the line of results if full is set. The inbox reuses the given
-// slices. The bytes of the returned ops count until the caller calls releaseBytes. The caller
-// passes ops that it does not use to giveBack.
+// slices. The bytes of the returned ops stay counted until the caller calls releaseBytes. The
+// caller must pass ops that it does not use to giveBack.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,14 +212,14 @@ func (b *inbox) releaseBytes(bytes int) {
 	b.makeRoom()
 }
 
-// giveBack puts back ops that were taken and not used, before the ones that have arrived since.
+// giveBack puts back ops that were taken and not used, before the ops that have arrived since.
 func (b *inbox) giveBack(ops []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ops = append(slices.Clone(ops), b.ops...)
 }
 
-// close refuses everything from now on, and returns what was left.
+// close refuses all further ops, and returns the ops that were left.
 func (b *inbox) close(why error) []op {
 	b.mu.Lock()
 	defer b.mu.Unlock()

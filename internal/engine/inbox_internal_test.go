@@ -44,8 +44,8 @@ func large(n int) op {
 	return op{message: &model.Message{Kind: model.MessageSignal, Input: model.Payload{Data: make([]byte, n)}}}
 }
 
-// TestInboxBytesAreBounded checks that messages wait while earlier ones have too many bytes, until
-// the lane has them, and that nothing else waits.
+// TestInboxBytesAreBounded checks that messages wait while earlier messages have too many bytes,
+// until the lane has taken these. Nothing else waits.
 func TestInboxBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -35,22 +35,24 @@ type incarnation struct {
 	borrower *lending.Borrower
 	lender   *lending.Lender
 	peers    *peer.Post
-	// These let workers run code for other nodes, in both directions; nil likewise.
+	// These let workers run code for other nodes, in both directions. They are nil if only one
+	// process can open the store.
 	crewOwner *crew.OwnerSide
 	crewHost  *crew.HostSide
 	links     *peerlink.Net // connections to other nodes; nil if there are none
-	// shardMap is who owned which shard at the last renewal.
+	// shardMap says which node owned which shard at the last renewal.
 	shardMap atomic.Pointer[[]store.ShardOwner]
 	tenure   atomic.Int64 // counts how often shards were acquired
 	// toldShards are the shards of other nodes whose messages were sent over connections.
 	toldShards toldShards
 	alive      atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
-	company    atomic.Pointer[company]  // likewise
-	// owner has an entry per shard: 0 if it is not ours, lane + 1 if it is, -(lane + 1) while this
-	// node gives it up.
+	company    atomic.Pointer[company]  // the live nodes, at the last renewal
+	// owner has an entry per shard. The entry is 0 if this node does not own the shard. If it does,
+	// the entry is the number of the lane plus one. While this node gives up the shard, the entry
+	// is the negative of that.
 	owner []atomic.Int32
 
-	// validUntil is the mono time (ns) until which the lease certainly holds.
+	// validUntil is the mono time (ns) until which the lease is certainly valid.
 	validUntil atomic.Int64
 
 	// leased is how long (ns) the machine had been suspended when the last answered renewal was
@@ -71,7 +73,7 @@ type incarnation struct {
 
 	member *cluster.Membership // only the members loop uses it
 	owners []store.ShardOwner  // as of the last renewal; only the members loop uses it
-	seen   []store.Member      // the live nodes, likewise
+	seen   []store.Member      // the live nodes at the last renewal; only the members loop uses it
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
@@ -82,7 +84,7 @@ type incarnation struct {
 	swept store.DeadPlace
 }
 
-// isServing reports whether the node may answer from memory: its lease certainly holds.
+// isServing reports whether the node may answer from memory, because its lease is certainly valid.
 func (inc *incarnation) isServing() bool {
 	// A machine that was suspended may have lost its lease without noticing. The clock finds that
 	// out before it compares times.
@@ -96,11 +98,11 @@ func (inc *incarnation) laneOf(generation uint64) *laneShell {
 	return inc.lanes[generation%uint64(len(inc.lanes))]
 }
 
-// run serves until the lease is lost, which it returns as an error, or until ctx ends. Then it
-// drains and gives everything back.
+// run serves until the lease is lost or ctx ends. If the lease is lost, run returns an error. If
+// ctx ends, it drains and gives up all shards in order.
 func (inc *incarnation) run(ctx context.Context) error {
-	// The lanes must outlive ctx: a stopping node still commits while it gives its shards up. So
-	// they get a context of their own, which end or the members loop cancels.
+	// The lanes must outlive ctx, because a stopping node still commits while it gives up its
+	// shards. So they get a context of their own, which end or the members loop cancels.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inc.stop = cancel
 	defer cancel(errStopping)
@@ -135,8 +137,8 @@ func (inc *incarnation) run(ctx context.Context) error {
 		for i := range all {
 			all[i] = model.ShardID(i)
 		}
-		// Claims that workers hold from the previous life count as another node's until their
-		// shards are ours.
+		// Claims that workers hold from the previous incarnation belong to another node until this
+		// incarnation owns their shards.
 		inc.moveClaims(all, false)
 		wg.Go(func() { inc.peers.Run(inner) })
 		wg.Go(func() { inc.borrower.Run(inner) })
@@ -154,15 +156,15 @@ func (inc *incarnation) run(ctx context.Context) error {
 	inc.runMembership(ctx, inner)
 	unsubscribe()
 	endCrew() // before the lanes end: workers of other nodes keep what they run
-	// The order of the end: first the members loop, so that no shard comes or goes; then the lanes,
-	// which answer everything that waits; then the registration.
+	// The order of the end is: first the members loop, so that no shard comes or goes; then the
+	// lanes, which answer all waiting callers; then the registration.
 	cause := context.Cause(inner)
 	cancel(errStopping)
 	wg.Wait()
 
 	orderly := cause == nil || errors.Is(cause, errStopping)
 	unstored := inc.gaveUpOnStore(cause)
-	// Nothing of this incarnation is in flight.
+	// No call of this incarnation is in flight now.
 	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
 		inc.participant.Leave(ctx)
 		inc.unregister(ctx)
@@ -177,7 +179,8 @@ func (inc *incarnation) run(ctx context.Context) error {
 	return cause
 }
 
-// unregister frees the node's place at once, so that other nodes do not have to wait for its lease.
+// unregister removes the node immediately, so that other nodes do not have to wait for the end of
+// its lease.
 func (inc *incarnation) unregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -189,8 +192,8 @@ func (inc *incarnation) unregister(ctx context.Context) {
 	inc.eng.cfg.Log.Info("node unregistered", "node", inc.self.ID.String())
 }
 
-// end stops the incarnation. A fenced lane calls it, and so does a renewal that finds that the
-// store must be opened again.
+// end stops the incarnation. A fenced lane calls it. A renewal calls it when the error of the store
+// says that the store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
 // drainLimit is how long a stopping node tries to give up its shards in order, while it has its
@@ -238,7 +241,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 		}
 
 		inc.resume()
-		// Without a lease there is nothing left to give up.
+		// Without a lease the node has no shards left to give up.
 		if draining && (m.HasDrained() || !inc.isServing()) {
 			inc.stop(errStopping)
 			return
@@ -310,8 +313,8 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	if len(a.GiveUp) > 0 {
 		inc.eng.cfg.Log.Info("giving up shards", "count", len(a.GiveUp))
 		for _, s := range a.GiveUp {
-			// The sign of the entry tells callers that the shard takes no new requests, while its
-			// claims may still be reported (see keeper).
+			// The negative entry tells callers that the shard takes no new requests, while workers
+			// may still report its claims (see keeper).
 			if i := inc.owner[s].Load(); i > 0 {
 				inc.owner[s].Store(-i)
 			}
@@ -351,7 +354,7 @@ func (inc *incarnation) take() []func() {
 type renewal struct {
 	view      store.View
 	sent, got time.Duration
-	asleep    time.Duration // how long the machine had been suspended before it
+	asleep    time.Duration // how long the machine had been suspended before the renewal
 }
 
 func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup, r renewal, err error) {
@@ -364,7 +367,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	inc.eng.cfg.Meter.Add(telemetry.Renewals, 1, word(err))
 	v := r.view
 	if err == nil {
-		// Both times of the round trip bound the store's clock at the moment of the answer.
+		// The store read its clock between these two times.
 		inc.readClock(r.sent, r.got, v.Now)
 		inc.leased.Store(int64(r.asleep))
 	}
@@ -375,8 +378,8 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	} else {
 		inc.eng.lease.OK()
 		inc.eng.trouble.Forget()
-		// One answer carries the whole view of the cluster. Each part of the node takes its share
-		// of it.
+		// One answer carries the whole view of the cluster. Each part of the node takes what it
+		// needs from the view.
 		alive := make([]string, len(v.Members))
 		for i := range v.Members {
 			alive[i] = v.Members[i].ID.String()
@@ -433,8 +436,8 @@ func (e *Engine) Rebalance() {
 	e.cfg.Hints.Publish(h)
 }
 
-// lastOwner returns the node that owned a shard when this node last looked; zero when it had given
-// the shard up.
+// lastOwner returns the node that owned a shard at the last renewal. It returns zero if that node
+// had given up the shard.
 func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
 	if i < 0 {
@@ -443,9 +446,9 @@ func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	return inc.owners[i].Node
 }
 
-// noteForeign remembers which shards another process served last, and whether that process has
-// given them up, before this node acquires them. It must do so before, because if the answer is
-// lost or late, the next view already names this node as their owner.
+// noteForeign remembers which of the shards another process served last, and whether that process
+// has given them up. It must run before this node acquires the shards. If the answer to the
+// acquisition is lost or late, the next view already names this node as their owner.
 func (inc *incarnation) noteForeign(shards []model.ShardID) {
 	for _, s := range shards {
 		if last := inc.lastOwner(s); !inc.eng.lives[last] {
@@ -455,7 +458,7 @@ func (inc *incarnation) noteForeign(shards []model.ShardID) {
 }
 
 // takeForeign reports whether another process served an acquired shard last, and whether that
-// process did not give it up. From now on this one serves it.
+// process did not give up the shard. It then notes that this process serves the shard.
 func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	orphaned, foreign = inc.eng.foreign[s]
 	delete(inc.eng.foreign, s)
@@ -467,7 +470,7 @@ func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	return foreign, orphaned
 }
 
-// acquisition is the answer to an acquire. awaits says that remote workers of servers that are gone
+// acquisition is the answer to an acquire. awaits says that some remote workers of lost servers
 // have not come back yet.
 type acquisition struct {
 	shards []store.AcquiredShard
@@ -483,14 +486,14 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	}
 
 	inc.eng.others.acquire.OK()
-	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
-	// treat its calls as suspects.
+	// If the last owner did not free a shard, one of its calls may have killed that owner. The
+	// lanes treat the calls of the shard as suspects.
 	for i := range got {
 		foreign, orphaned := inc.takeForeign(got[i].Shard)
-		// a server runs no calls itself
+		// on a server, calls run in other processes, so they cannot kill it
 		got[i].Crashed = orphaned && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = foreign && inc.mayBeHeld()
-		// Workers of an earlier owner may be on their way although the last one lives.
+		// Workers of an earlier owner may be on their way even if the last owner lives.
 		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && !a.awaits && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
 	}
 	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })
@@ -515,7 +518,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		}
 	}
 
-	// The lanes have the shards in their inboxes before requests for them can arrive: an inbox
+	// The shards are in the inboxes of the lanes before requests for them can arrive, and an inbox
 	// keeps its order.
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
@@ -546,9 +549,9 @@ func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.Sh
 	return mine
 }
 
-// handleFreed is called by a lane that has given up shards.
+// A lane calls handleFreed when it has given up shards.
 func (inc *incarnation) handleFreed(shards []model.ShardID) {
-	// The lane reuses the memory of its output.
+	// Copy the shards, because the lane reuses the memory of its output.
 	shards = append([]model.ShardID(nil), shards...)
 	for _, s := range shards {
 		inc.owner[s].Store(0)
@@ -561,8 +564,8 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 	})
 }
 
-// moveClaims tells the task workers that shards, and with them the claims they hold, have become
-// ours or belong to another node.
+// moveClaims tells the task workers that shards, and with them the claims that the workers hold,
+// now belong to this node or to another node.
 func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 	if inc.lender == nil {
 		return
@@ -573,7 +576,7 @@ func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 	}
 
 	for _, s := range inc.eng.taskWorkers.own() {
-		// The claim may have ended without a message to the worker: let the lane check.
+		// The claim may have ended without a message to the worker, so let the lane check it.
 		for _, ref := range s.moveClaims(set, ours) {
 			if l := inc.lane(inc.shardOf(ref.Address)); l != nil {
 				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id, s.speaker()) })
@@ -588,7 +591,7 @@ func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 // shardOf returns the shard of an address.
 func (inc *incarnation) shardOf(a model.Address) model.ShardID { return inc.eng.layout.Shard(a) }
 
-// lane returns the lane of a shard that is ours; nil if it is not.
+// lane returns the lane of a shard, or nil if this node does not own the shard.
 func (inc *incarnation) lane(s model.ShardID) *laneShell {
 	if i := inc.owner[s].Load(); i > 0 {
 		return inc.lanes[i-1]
@@ -596,8 +599,9 @@ func (inc *incarnation) lane(s model.ShardID) *laneShell {
 	return nil
 }
 
-// keeper returns the lane that decides about claims of a shard, also while this node gives the
-// shard up, because that waits for the claims to end. It is nil if the shard is not ours.
+// keeper returns the lane that decides about claims of a shard. Unlike lane, it also returns the
+// lane while this node gives up the shard, because that waits for the claims to end. It returns nil
+// if this node does not own the shard.
 func (inc *incarnation) keeper(s model.ShardID) *laneShell {
 	if i := inc.owner[s].Load(); i < 0 {
 		return inc.lanes[-i-1]
@@ -664,7 +668,7 @@ func (inc *incarnation) join(w *Session) {
 	inc.lend(&w.lent, slots)
 }
 
-// heldIn returns what a worker holds in the shards of a lane.
+// heldIn returns the runs and entities that a worker holds in the shards of a lane.
 func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
 	for _, h := range held {
 		if int(inc.shardOf(h.Address))%len(inc.lanes) == index {
@@ -682,8 +686,8 @@ func (inc *incarnation) leave(w *Session) {
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
-// announce tells other nodes what the workers of this node can run. It makes one announcement for
-// many workers that join or leave at the same time.
+// announce tells other nodes what the workers of this node can run. If many workers join or leave
+// at the same time, it makes one announcement for all of them.
 func (inc *incarnation) announce() {
 	if inc.announcing.CompareAndSwap(false, true) {
 		inc.post(func() {

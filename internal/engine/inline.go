@@ -9,10 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do. They
-// wait on the board, in a queue that users cannot name, for a worker that always has room. An
-// attempt that the board proposes to that worker starts at once, without a claim: it enters the
-// history only when it has ended.
+// An inline attempt is an attempt of a step that runs in the process of its workflow. Inline
+// attempts pass limits and breakers as tasks do. They wait on the board, in a queue that users
+// cannot name, for a worker that always has room. When the board proposes an attempt to that
+// worker, the attempt starts immediately, without a claim. It enters the history only when it has
+// ended.
 const inlineSlots = 1 << 30
 
 // passages holds the attempts that wait on a board, and the offer of the inline worker.
@@ -30,7 +31,7 @@ type passage struct {
 
 // attempts holds the attempts that the boards of this process have admitted and whose bodies have
 // not ended. They outlive an incarnation: a body continues for a while after the node has lost its
-// lease, and it counts for its limits until it has ended. A board locks its own mutex first.
+// lease, and keeps its permits until it has ended. A board locks its own mutex before this one.
 type attempts struct {
 	mu      sync.Mutex
 	running map[model.TaskRef]passage
@@ -55,32 +56,32 @@ func (a *attempts) remove(ref model.TaskRef) {
 // calls begin, which must not block. The attempt holds its permits until EndPass. EndPass also
 // withdraws an attempt that has not started.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
-	if inc := s.eng.current(); inc != nil { // otherwise the worker loses the run
+	if inc := s.eng.current(); inc != nil { // without an incarnation, the worker loses the run
 		inc.board.beginPassage(ref, spec, input, begin)
 	}
 }
 
-// EndPass ends what Pass started. If the attempt failed with a retryAfter, its breaker refuses all
-// calls for that long.
+// EndPass ends an attempt that was passed to Pass. If the attempt failed with a retryAfter, its
+// breaker refuses all calls for that time.
 func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
-	// This comes first: a new board then does not count the attempt, or learns below that it has
-	// ended.
+	// This comes first, so that a new board either does not count the attempt, or learns below that
+	// it has ended.
 	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.endPassage(ref, spec, how, retryAfter)
 	}
 }
 
-// HeldBackBy returns what holds an attempt back; false if nothing does. The caller must be able to
-// start attempts, as with Pass.
+// HeldBackBy returns what holds an attempt back, or false if nothing does. It may start attempts,
+// so the conditions of Pass apply to it too.
 func (s *Session) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	inc := s.eng.current()
 	if inc == nil {
 		return model.Reason{}, false
 	}
 	b := inc.board
-	// New settings, for example, open all groups until the board has tried to start their
-	// attempts.
+	// Some changes, such as new settings, open all groups until the board has tried to start their
+	// attempts. So let the board try first.
 	b.Propose()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,8 +107,8 @@ func (b *board) beginPassage(ref model.TaskRef, spec *model.TaskSpec, input *mod
 	b.Propose()
 }
 
-// inlineSpec is what the board needs to know about an attempt. Its time limits are not the
-// board's: the worker measures them, and no lane could act on them.
+// inlineSpec returns what the board needs to know about an attempt. It leaves out the time limits,
+// because the worker measures them, and no lane could act on them.
 func inlineSpec(spec *model.TaskSpec) *model.TaskSpec {
 	return &model.TaskSpec{
 		Kind: spec.Kind, Queue: model.InlineQueue, Priority: spec.Priority, Fair: spec.Fair, Weight: spec.Weight, Limits: spec.Limits, Breaker: spec.Breaker,
@@ -118,7 +119,7 @@ func (p *passage) item(now model.Time, ref model.TaskRef) queue.Item {
 	return queue.Item{Ref: ref, Spec: p.spec, Scheduled: now, Visible: now, Input: p.input}
 }
 
-// offerInline has the worker of inline attempts take attempts of a tenant and a kind.
+// offerInline lets the worker of inline attempts take attempts of a tenant and a kind.
 func (b *board) offerInline(now model.Time, tenant, kind string) {
 	p := &b.inline
 	newKind, newTenant := !slices.Contains(p.kinds, kind), !slices.Contains(p.tenants, tenant)

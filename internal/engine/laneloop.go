@@ -13,7 +13,7 @@ import (
 // lane has one errand at a time, so one of them is always free for the loop.
 const loopers = 2
 
-// serve runs the loop or an errand, whichever there is, until the loop has ended.
+// serve runs the loop or an errand, whichever needs a goroutine, until the loop has ended.
 func (s *laneShell) serve(ctx context.Context) {
 	for {
 		select {
@@ -33,8 +33,8 @@ func (s *laneShell) serve(ctx context.Context) {
 	}
 }
 
-// laneLoop is the loop of a lane. One goroutine runs it at a time. It has what one round leaves for
-// the next one.
+// laneLoop is the loop of a lane. One goroutine at a time runs it. Its fields are what one round
+// leaves for the next round.
 type laneLoop struct {
 	*laneShell
 	timer        *time.Timer
@@ -62,18 +62,19 @@ func (l *laneLoop) run(ctx context.Context) {
 	}
 }
 
-// many is a number of workers and callers: if the loop has to wake this many, another goroutine
-// would start an errand too late.
+// If the loop has to wake at least many workers and callers, another goroutine would start an
+// errand too late.
 const many = 8
 
-// pass has an errand done while the loop continues. It returns true if this goroutine has done the
-// errand, and another one has the loop.
+// pass lets one goroutine do an errand while another one continues the loop. It returns true if
+// this goroutine has done the errand, and another one has the loop.
 //
 // A commit to a database server is a short write and a long wait, and the server is idle until it
 // gets the write. If the loop has many workers and callers to wake, this goroutine does the errand
-// at once. A goroutine that it woke for the errand would run after all of them, 0.1 ms later with
-// 64 clients. Otherwise the loop continues here, and workers and callers do not wait for the write.
-// Nor do they wait for a store in this process, which uses the processor during a commit.
+// immediately. If it woke another goroutine for the errand, that goroutine would run after all of
+// them, 0.1 ms later with 64 clients. If there are few to wake, the loop continues here, so that
+// workers and callers do not wait for the write. The loop also continues here if the store is in
+// this process, because such a store uses the processor during a commit.
 func (l *laneLoop) pass(ctx context.Context, errand func(context.Context)) bool {
 	out := &l.out
 	if !l.remote || len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers) < many {
@@ -87,10 +88,10 @@ func (l *laneLoop) pass(ctx context.Context, errand func(context.Context)) bool 
 	return true
 }
 
-// round takes the waiting inputs, applies them, and takes what the lane asks for.
+// round takes the waiting inputs, applies them, and takes the output of the lane.
 func (l *laneLoop) round() {
-	// Results make room, so they are always taken. New inputs wait in the inbox while the lane is
-	// full, and their senders wait with them.
+	// The loop always takes results, because they make room. New inputs wait in the inbox while the
+	// lane is full, and their senders wait with them.
 	l.full = l.lane.Full()
 	l.ops, l.results = l.inbox.take(l.full, l.ops, l.results)
 	now := l.eng.clock.now()
@@ -101,7 +102,7 @@ func (l *laneLoop) round() {
 	applied := 0
 	for i := range l.ops {
 		if i > 0 && l.lane.Full() {
-			l.inbox.giveBack(l.ops[i:]) // they may be more than the lane has room for
+			l.inbox.giveBack(l.ops[i:]) // the lane may have no room for all of them
 			l.full = true
 			break
 		}
@@ -109,21 +110,21 @@ func (l *laneLoop) round() {
 		applied += l.ops[i].bytes
 	}
 
-	// Senders that wait for room in the inbox count these bytes until here.
+	// Until here, these bytes take room in the inbox.
 	l.inbox.releaseBytes(applied)
 	clear(l.results)
 	clear(l.ops)
 
 	// Flush applies waiting inputs and timers, and seals a batch if none is in flight. Everything
-	// that the inputs caused leaves in one output.
+	// that the inputs have caused is in one output.
 	l.lane.Flush(now)
 	l.publishEra()
 	l.out = l.lane.Take(l.out)
 	l.inc.board.Propose()
 }
 
-// rest carries out what remains of an output, and waits for the next input. It returns false when
-// the loop has ended.
+// rest carries out the rest of an output, and waits for the next input. It returns false if the
+// loop has ended.
 func (l *laneLoop) rest(ctx context.Context) bool {
 	if dead := l.carryOut(&l.out); dead != nil {
 		l.inc.end(dead)
@@ -139,7 +140,7 @@ func (l *laneLoop) rest(ctx context.Context) bool {
 	}
 
 	if l.full && !l.lane.Full() {
-		l.inbox.ring() // the ops that were left there can be taken now
+		l.inbox.ring() // the loop can take the ops that were left in the inbox now
 	}
 	if l.sleep(ctx, l.timer) {
 		return true
@@ -149,22 +150,23 @@ func (l *laneLoop) rest(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	l.lane.Die(cause)
 	l.out = l.lane.Take(l.out)
-	_ = l.carryOut(&l.out) // the error is the one that ends the loop
+	_ = l.carryOut(&l.out) // this is the error that ends the loop
 	l.abandon(cause)
 	return false
 }
 
-// A batch of at most fewRows rows and fewBytes bytes is committed by the lane itself if there is
-// nothing else to do. That saves a single caller two switches of goroutines, and inputs that arrive
-// during the commit could not be committed earlier anyway. A batch with more bytes may take long,
-// and the lane has other work in that time.
+// If there is nothing else to do, the loop itself commits a batch of at most fewRows rows and
+// fewBytes bytes. That saves a single caller two switches of goroutines. Inputs that arrive during
+// the commit could not be committed earlier anyway. The commit of a batch with more bytes may take
+// long, and the loop can do other work in that time.
 const (
 	fewRows  = 4
 	fewBytes = 64 << 10
 )
 
-// errand returns what the lane asks of the store. The lane asks for one thing at a time. errand
-// returns nil if there is nothing, or if it has committed a small batch itself.
+// errand returns a function with the call to the store that the lane asks for. The lane asks for
+// one call at a time. errand returns nil if there is none, or if it has committed a small batch
+// itself.
 func (l *laneLoop) errand(ctx context.Context) func(context.Context) {
 	s, out := l.laneShell, &l.out
 	switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 )
 
-// A batch for a database server leaves before the loop wakes many workers and callers: its own
-// goroutine commits, and the other one gets the loop. If there are few, or if the store is in this
-// process, the other goroutine commits.
+// If the loop has to wake many workers and callers, it first sends a batch to the database server:
+// its own goroutine commits, and the other one gets the loop. If there are few to wake, or if the
+// store is in this process, the other goroutine commits.
 func TestWhoCommits(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -40,7 +40,7 @@ func TestWhoCommits(t *testing.T) {
 // A goroutine that is free when the loop ends does the last errand before it ends itself.
 func TestLastErrandIsDone(t *testing.T) {
 	t.Parallel()
-	for range 100 { // which of several ready channels is served is random
+	for range 100 { // if several channels are ready, select chooses one at random
 		s := &laneShell{baton: make(chan *laneLoop, 1), errands: make(chan func(context.Context), 1), ended: make(chan struct{})}
 		done := false
 		s.errands <- func(context.Context) { done = true }

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// laneShell runs one lane: a loop that passes inputs to the state machine and carries out its
-// outputs, errands to the store, and readers.
+// laneShell runs one lane. It has a loop that passes inputs to the state machine and carries out
+// its outputs, errands to the store, and readers.
 type laneShell struct {
 	eng     *Engine
 	inc     *incarnation
@@ -31,30 +31,32 @@ type laneShell struct {
 	loads   chan lane.Load             // other reads
 	pages   pages
 	log     *slog.Logger
-	line    line    // what other nodes have sent, and has no room in the inbox
+	line    line    // ops of other nodes that have no room in the inbox
 	notices notices // of unreadable rows
 	aside   asideLog
-	// trouble is why the store took nothing at the last commit, for callers that give up waiting.
+	// trouble is the error of the last commit, if the store took nothing. Callers that give up
+	// waiting get it.
 	trouble atomic.Pointer[error]
-	landed  bool                   // the lane has committed a batch itself: there is more to do
-	era     atomic.Pointer[string] // in which clients draw ids; nil before the lane has begun
-	// unstored is what was not stored when the lane ended. It is read when run has returned.
+	landed  bool                   // the loop has committed a batch itself, so there is more to do
+	era     atomic.Pointer[string] // the era in which clients draw ids; nil before the lane has begun
+	// unstored counts what was not stored when the lane ended. Other goroutines may read it when
+	// run has returned.
 	unstored lane.Unstored
 
 	committing, refused *episode.Source
 	reading             [loaders]*episode.Source
 	refusedAt           time.Time // time of the last refusal; only the committing goroutine uses it
 
-	// limit is the context of commits, see commitContext. Only the committing goroutine uses it;
-	// there is one at a time.
+	// limit is the context of commits, see commitContext. Only the committing goroutine uses it,
+	// and there is one such goroutine at a time.
 	limit struct {
-		ctx    context.Context //nolint:containedctx // that of the last commit
+		ctx    context.Context //nolint:containedctx // the context of the last commit
 		cancel context.CancelFunc
 		renew  time.Time
 	}
 }
 
-// Readers of a lane: loaders in all, and runLoaders of them read runs.
+// Readers of a lane: there are loaders readers, and runLoaders of them read runs.
 const (
 	loaders    = 8
 	runLoaders = 4
@@ -107,7 +109,7 @@ func (s *laneShell) run(ctx context.Context) {
 }
 
 // publishEra stores the era in which clients draw ids, for the servers that tell it to them. It
-// runs before the answers of this round leave, so the callers that get them learn the era.
+// runs before the answers of this round leave, so that callers with an answer learn the era.
 func (s *laneShell) publishEra() {
 	era := s.lane.Era()
 	if known := s.era.Load(); known == nil || *known != era {
@@ -118,7 +120,8 @@ func (s *laneShell) publishEra() {
 // sleep waits for an input or the next timer. It returns false if the incarnation has ended.
 func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 	wait := time.Hour
-	// Wake is zero when only an input can move the lane. The hour is then only a safety net.
+	// Wake returns zero if only an input can move the lane. In that case the hour is only a safety
+	// net.
 	if at := s.lane.Wake(); at != 0 {
 		wait = max(0, at.Sub(s.eng.clock.now()))
 	}
@@ -180,7 +183,7 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 		a.Token.(waiting).finish(a)
 	}
 
-	// A lane that is dead has answered its callers; nothing else of its output counts.
+	// A dead lane has answered its callers. The rest of its output must be ignored.
 	if out.Dead != nil {
 		return out.Dead
 	}
@@ -218,8 +221,8 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 // abandon answers the inputs that were still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
 	s.unstored = s.lane.Unstored()
-	// Requests get an error that says to ask the next owner. Reports of workers get it too; the
-	// bodies run again there.
+	// Requests get an error that tells the caller to ask the next owner. Reports of workers get it
+	// too, and the next owner runs the bodies again.
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
 		switch {
 		case o.message != nil:
@@ -240,15 +243,15 @@ func (s *laneShell) abandon(why error) {
 	s.log.Debug("lane ended", "reason", why)
 }
 
-// commit asks the store to commit a batch. A final error ends the incarnation. Then the process
-// that opens the store again finds out whether the batch has landed.
+// commit asks the store to commit a batch. A final error ends the incarnation. The process that
+// opens the store again finds out whether the batch has landed.
 func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	var begun time.Time
 	if s.eng.cfg.Meter != nil {
 		begun = time.Now()
 	}
-	// After a suspension the lease may be gone. Waiting for its renewal saves a commit that the
-	// fence would refuse.
+	// After a suspension the lease may be gone. Without the wait for its renewal, the fence might
+	// refuse the commit.
 	s.inc.awaitLease(ctx)
 	limited, cancel := s.commitContext(ctx, b)
 	res, err := s.eng.cfg.Store.Commit(limited, b)
@@ -257,7 +260,7 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 		s.eng.observeCommit(b, time.Since(begun), err)
 	}
 	s.trouble.Store(nil)
-	// A refusal is about a row of the batch: the store takes everything else.
+	// A refusal is only about a row of the batch. The store itself works.
 	if err != nil && store.ClassOf(err) != store.Refused {
 		s.trouble.Store(&err)
 	}
@@ -299,9 +302,10 @@ func (s *laneShell) logCommit(ctx context.Context, b *store.Batch, err error) {
 	}
 }
 
-// commitContext gives a commit its time limit, or up to a quarter less, because several commits
-// share a context. A context for each commit would cost a step 2 % of its time. A batch with many
-// bytes, or one that ran out of time before, gets its own limit.
+// commitContext returns a context with the time limit for a commit. The limit may be up to a
+// quarter shorter, because several commits share a context: a new context for each commit would
+// make a step 2 % slower. A batch with many bytes, or one that ran out of time before, gets a limit
+// of its own.
 func (s *laneShell) commitContext(ctx context.Context, b *store.Batch) (context.Context, context.CancelFunc) {
 	limit := s.eng.cfg.CommitTimeout
 	if b.Bytes > fewBytes || b.Patience > 0 {
@@ -328,7 +332,7 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	if err == nil {
 		s.log.Debug("fence moved after an unknown commit", "epoch", epoch, "landed", landed)
 	} else {
-		s.log.Debug("fence could not be moved after an unknown commit, or it is not known whether it was", "error", err)
+		s.log.Debug("fence could not be moved after an unknown commit, or may have been moved without an answer", "error", err)
 	}
 
 	if err != nil && ctx.Err() == nil && store.ClassOf(err) != store.Fenced {
@@ -343,14 +347,14 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishRefence(now, epoch, landed, err) })
 }
 
-// verify reads the executions that are in the way of refused starts, and gives them to the lane.
+// verify reads the current executions at the addresses of starts, and gives them to the lane.
 func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	rows := make([]*store.Execution, len(starts))
 	var err error
 	for i := range starts {
 		rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{})
-		// An unreadable execution exists: its start is refused, and the rest of the batch
-		// continues.
+		// An unreadable execution also exists. So the lane refuses the start, and the rest of the
+		// batch continues.
 		if fault.Is(err, fault.Corrupt) {
 			unread := store.Unread(starts[i].Shard, starts[i].Start.Address, err)
 			rows[i], err = &unread, nil
@@ -362,13 +366,14 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishVerify(now, rows, err) })
 }
 
-// forget withdraws a caller that waits for the end of an execution, or for an answer.
+// forget tells the lane that a caller no longer waits for the end of an execution, or for an
+// answer.
 func (s *laneShell) forget(a model.Address, token any) {
 	s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Forget(a, token) }})
 }
 
-// gaveUp returns the error of a caller that no longer waits. It includes the error of the store if
-// the caller waited for that.
+// gaveUp returns the error of a caller that no longer waits. If the caller waited because of an
+// error of the store, it includes that error.
 func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 	if t := s.trouble.Load(); t != nil {
 		return fault.New(fault.Unavailable, "%s: the store takes nothing (%v): %w", what, *t, context.Cause(ctx))

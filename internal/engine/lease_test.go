@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// deaf is a store whose renewals get no answer while it is switched on.
+// deaf is a store that does not answer renewals while it is switched on.
 type deaf struct {
 	store.Store
 	deaf atomic.Bool
@@ -105,8 +105,8 @@ func explainEndsWithTheLease(t *testing.T) {
 	until(true)
 }
 
-// A node whose store no longer answers can still be stopped: when its lease is over, there is
-// nothing left to give up.
+// A node whose store no longer answers can still stop. When its lease is over, it has nothing left
+// to give up.
 func TestStopWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, stopWithoutStore)

@@ -27,7 +27,7 @@ type lossy struct {
 	rnd         *rand.Rand
 	lose, twice float64
 	drop        func(store.PeerMail) bool
-	hold        func(store.PeerMail) bool // until its sender has something else to say
+	hold        func(store.PeerMail) bool // messages that the store holds back until the sender sends another one
 	held        []store.PeerMail
 	posted      int
 	calls       atomic.Int64
@@ -71,7 +71,7 @@ func (s *lossy) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxB
 	return s.common.TakePeerMail(ctx, node, limit, maxBytes)
 }
 
-// change changes what is lost.
+// change changes which messages are lost.
 func (s *lossy) change(how func(s *lossy)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (w *world) node() (e *engine.Engine, stop func()) {
 	return w.nodeOn(w.st)
 }
 
-// nodeOn is node with its own way to the store.
+// nodeOn is node with a store of its own.
 func (w *world) nodeOn(st store.Store) (e *engine.Engine, stop func()) {
 	w.t.Helper()
 	e = engine.New(engine.Config{Store: st, Hints: w.hints, Log: slog.New(slog.DiscardHandler)})
@@ -123,7 +123,7 @@ func (w *world) nodeOn(st store.Store) (e *engine.Engine, stop func()) {
 	return e, func() { cancel(); <-ended }
 }
 
-// owner runs an engine that has a workflow and so owns the runs.
+// owner runs an engine that has a workflow, and therefore owns the runs.
 func (w *world) owner() (*engine.Engine, func()) {
 	e, stop := w.node()
 	s := &stepper{steps: 1, ran: map[string]int{}}
@@ -131,15 +131,15 @@ func (w *world) owner() (*engine.Engine, func()) {
 	return e, stop
 }
 
-// pair is a node that owns runs and has no worker for their tasks, and another one, in a world that
-// loses nothing.
+// pair is two nodes in a world that loses no messages. One owns runs and has no worker for their
+// tasks.
 type pair struct {
 	*world
 	owner, other         *engine.Engine
 	stopOwner, stopOther func()
 }
 
-// withPair runs a test with both of them, in virtual time.
+// withPair runs a test with a pair, in virtual time.
 func withPair(t *testing.T, test func(t *testing.T, p *pair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func withPair(t *testing.T, test func(t *testing.T, p *pair)) {
 	})
 }
 
-// sendTasks starts the given number of tasks; the key of each is the name and its number.
+// sendTasks starts n tasks. The key of each task is the name and its number.
 //
 //arch:parameters a helper of tests, called with literals
 func sendTasks(t *testing.T, e *engine.Engine, n int, name string, spec model.TaskSpec) {
@@ -174,11 +174,10 @@ func awaitCompleted(t *testing.T, e *engine.Engine, n int, name string) {
 	}
 }
 
-// settle waits until shards have moved to where they belong.
+// settle waits until shards have moved to their owners.
 func settle() { time.Sleep(10 * time.Second) }
 
-// patient is a context that ends when something takes longer than it ever should; time costs
-// nothing here.
+// patient returns a context with a very long time-out, which costs nothing in virtual time.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -221,8 +220,8 @@ func TestTasksOfAnotherNode(t *testing.T) {
 	})
 }
 
-// Whatever messages between nodes are lost or duplicated, and whichever nodes join and leave: every
-// task ends, and none is executed twice without a reason.
+// Messages between nodes are lost or duplicated, and nodes join and leave. Every task ends, and
+// none is executed twice without a reason.
 func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,8 +290,8 @@ func TestTasksAreShared(t *testing.T) {
 	})
 }
 
-// A cancel reaches the worker at once, wherever the worker is. So does the time-out of a task, and
-// heartbeats keep a task alive that sends them.
+// A cancel reaches the worker immediately, wherever the worker is. So does the time-out of a task.
+// A task that sends heartbeats does not time out.
 func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -365,8 +364,8 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 	})
 }
 
-// A worker that executes a task of a run that moves continues: its heartbeats, its progress and the
-// cancel find their way to the next owner.
+// A run moves while a worker executes one of its tasks. The worker continues. Its heartbeats and
+// its progress reach the next owner, and a cancel of the next owner reaches the worker.
 func TestTaskOfARunThatMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -417,8 +416,8 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 	})
 }
 
-// A claim that a live node does not have starts again without consuming an attempt. A claim whose
-// node is gone starts again and consumes one.
+// If a live node does not have a claim, the task starts again, and this uses up no attempt. If the
+// node of a claim is gone, the task starts again, and this uses up an attempt.
 func TestLostClaimsOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -446,7 +445,7 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		p.st.change(func(s *lossy) { s.lose = 0 })
-		p.stopOther() // it gives back what it has, which costs no attempt
+		p.stopOther() // the node gives back its claims, which uses up no attempt
 		c, stopC := p.world.node()
 		defer stopC()
 		newHand(c, 5, note)
@@ -459,7 +458,7 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 	})
 }
 
-// Nodes that have nothing to say to each other send nothing.
+// Nodes without work for each other send no messages.
 func TestIdleNodesSayNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -471,7 +470,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 		newHand(a, 100, successOf)
 		newHand(b, 100, successOf)
 		settle()
-		execute(t, a, 50, model.TaskSpec{}) // nor do nodes with equal workers and free slots
+		execute(t, a, 50, model.TaskSpec{}) // nodes with equal workers and free slots send no messages either
 		time.Sleep(time.Hour)
 		if n := w.st.calls.Load(); n != 0 {
 			t.Errorf("%d calls for messages", n)
@@ -480,8 +479,8 @@ func TestIdleNodesSayNothing(t *testing.T) {
 }
 
 // The owner of a run dies before a worker of another node has received its claim. The next owner
-// asks that node. If it does not have the claim, the task starts again, as if it had not been
-// claimed.
+// asks that node. If that node does not have the claim, the task starts again, as if it had not
+// been claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()
 	// The next owner wants the other tasks, so that the node polls anyway.
@@ -533,7 +532,8 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 	})
 }
 
-// A workflow that does one thing after the other on another node waits only for the transfer.
+// A workflow executes one task after the other on another node. It waits only for the messages
+// between the nodes.
 func TestOneTaskAfterTheOther(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -561,8 +561,8 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 	})
 }
 
-// A node loses its lease while its worker executes tasks of another one. The worker learns once
-// about each claim that it is over, and all its slots are free again.
+// A node loses its lease while its worker executes tasks of another node. The worker learns once
+// for each claim that the claim is over, and all its slots are free again.
 func TestLenderThatStartsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -587,7 +587,7 @@ func TestLenderThatStartsOver(t *testing.T) {
 		sendTasks(t, a, 4, "hangs ", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
 		h.until(func() bool { return len(h.claims) == 4 })
 		st.deaf.Store(true)
-		time.Sleep(time.Minute) // a takes its place
+		time.Sleep(time.Minute) // node a takes its place
 		hang.Store(false)
 		st.deaf.Store(false)
 		h.until(func() bool { return len(h.stopped) >= 4 })
@@ -605,8 +605,8 @@ func TestLenderThatStartsOver(t *testing.T) {
 	})
 }
 
-// The owner of a run ends a claim and dies before it has told the node whose worker executes it,
-// which then gets the run. The worker still learns that the claim is over.
+// The owner of a run ends a claim, and dies before it has told the node whose worker executes the
+// claim. Then that node gets the run. The worker still learns that the claim is over.
 func TestLenderThatInherits(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {

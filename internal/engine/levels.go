@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// levelShare bounds the part of the time that samples may take: the node rests this many times as
-// long as the last sample took.
+// levelShare bounds the part of the time that samples may take. After a sample, the node waits
+// levelShare times as long as the sample took.
 const levelShare = 50
 
 // sampleLevels samples the state of the queues and limits of this node until ctx ends.
@@ -22,7 +22,7 @@ func (inc *incarnation) sampleLevels(ctx context.Context) {
 		now := inc.eng.clock.now()
 		next := series.Step - time.Duration(now.Std().UnixNano())%series.Step
 		begun := time.Now()
-		// While the node is not sure of its lease, another one may own its tasks.
+		// While this node is not sure of its lease, another node may own its tasks.
 		if inc.isServing() {
 			inc.eng.levels.Add(now, inc.board.levels(now))
 		}
@@ -49,7 +49,8 @@ func (b *board) levels(now model.Time) []series.Sample {
 		all = append(all, s)
 	}
 
-	// A limit has one resource for each of its keys. Limits that tenants share belong to no tenant.
+	// A limit has one resource for each of its keys, so add them up. Limits that tenants share
+	// belong to no tenant.
 	limits := map[series.Subject]*series.Sample{}
 	add := func(to *uint32, n int) { *to = level(int(*to) + n) }
 	at := func(s series.Subject) *[series.NumLevels]uint32 {
@@ -95,8 +96,8 @@ func (r *refusals) add(tenant string, why *model.Reason) {
 	if why.Code != model.WaitPermit && why.Code != model.WaitRate {
 		return
 	}
-	// The name has the key behind a slash, and the tenant in front if the rule is for several.
-	// Names of limits have neither.
+	// The name in a reason has the key after a slash and, if the rule is for several tenants, the
+	// tenant in front. Names of limits have neither.
 	name, _, _ := strings.Cut(strings.TrimPrefix(why.Name, tenant+":"), "/")
 	s := series.Subject{Tenant: tenant, Kind: series.Limit, Name: name}
 	if _, known := r.counts[s]; known || len(r.counts) < maxRefused {
@@ -134,7 +135,8 @@ func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.R
 	return ok, why, again
 }
 
-// withCounter returns the gate for a board, with a counter if something is to be counted.
+// withCounter returns the gate for a board. It wraps the gate in a counter if refusals must be
+// counted.
 func (e *Engine) withCounter(g queue.Admitter, refused *refusals) queue.Admitter {
 	if e.cfg.Meter == nil && refused == nil {
 		return g

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans implements loan.Host and lending.BorrowerNode for an incarnation: everything that its
-// lender needs, and most of what its borrower needs.
+// loans implements loan.Host and lending.BorrowerNode for an incarnation. It is everything that the
+// lender needs, and most of what the borrower needs.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {
@@ -34,7 +34,7 @@ func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
 }
 
 // debts is loans for the borrower. It also accepts reports for a shard that this node is giving up,
-// because giving up waits for them.
+// because the node waits for these reports.
 type debts struct{ loans }
 
 func (n debts) Lane(claim model.ClaimRef) loan.ClaimLane {

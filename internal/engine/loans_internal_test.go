@@ -37,7 +37,7 @@ type quiet struct{ peer.Line }
 
 func (quiet) Tell(model.NodeID, []byte) {}
 
-// borrower is a node without lanes that knows other nodes with workers.
+// borrower returns a node without lanes that knows other nodes with workers.
 func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	t.Helper()
 	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{Shards: 16})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
@@ -78,9 +78,9 @@ func uses(b *board) (list []flow.LimitUse) {
 	return list
 }
 
-// A worker joins or leaves with a poll of its node at the moment when a task waits that was not
-// proposed yet, and a third node lends a slot for it. The goroutine with the lock of the borrower
-// must not propose it, because that takes the same lock.
+// A task waits, and the board has not proposed it yet. A third node lends a slot for it. At the
+// same moment a poll adds or removes a worker. The goroutine that handles the poll holds the lock
+// of the borrower. It must not propose the task, because a proposal takes the same lock.
 func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	t.Parallel()
 	b, c := nodeID(2), nodeID(3)
@@ -91,7 +91,7 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	go func() {
 		defer close(ended)
 		inc.board.Add(inc.eng.clock.now(), workItem(1))
-		// stays open: a claim is being committed
+		// this poll stays open, because a claim is being committed
 		inc.borrower.HandlePoll(c, pollOf(1, "of c", 3), answered)
 		inc.board.Add(inc.eng.clock.now(), workItem(2))
 		inc.borrower.HandlePoll(b, pollOf(1, "of b", 0), answered) // a worker joins
@@ -111,7 +111,7 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 }
 
 // The run of a claim moves while the answer that hands the claim to another node is in flight. Only
-// that node can say whether the claim has arrived: until it does, the claim counts.
+// that node can say whether the claim has arrived. Until it does, the claim keeps its permit.
 func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		}
 
 		b.Forget(now(), it.Ref)
-		// Nothing is in flight, and the borrower has tidied up.
+		// Now nothing is in flight, and the borrower has dropped what it no longer needs.
 		time.Sleep(30 * time.Second)
 		b.LetGo()
 		if held() != 1 {
@@ -168,8 +168,8 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	})
 }
 
-// The time of a claim is over while a lent worker executes it. The claim counts until the node of
-// the worker no longer lists it, although the owner has told the worker to stop.
+// The time of a claim is over while a lent worker executes it. The claim keeps its permit until the
+// node of the worker no longer lists it, although the owner has told the worker to stop.
 func TestClaimOfALentWorkerCountsUntilItStops(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)
@@ -206,14 +206,15 @@ func TestClaimOfALentWorkerCountsUntilItStops(t *testing.T) {
 	b.Remove(now, it.Ref, queue.Failed)
 	s.stop(ref, false)
 	held(1)
-	lists(2, peer.Hold{Ref: ref}) // it sent this before it heard of the stop
+	lists(2, peer.Hold{Ref: ref}) // the node sent this before it received the stop
 	held(1)
 	lists(3)
 	held(0)
 }
 
-// The node that has made a claim dies, then the run moves away from the node that has counted the
-// claim since. That node still counts it as long as the worker executes it.
+// The node that has made a claim dies, and the owner of the run counts the claim from then on. Then
+// the run moves away from that owner. The owner still counts the claim as long as the worker
+// executes it.
 func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	t.Parallel()
 	maker, c := nodeID(2), nodeID(3)
@@ -249,8 +250,8 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	}
 }
 
-// A node whose lease may have ended sends nothing to nodes whose workers hold claims: they would
-// stop what the next owner has started.
+// A node whose lease may have ended sends nothing to nodes whose workers hold claims. Otherwise
+// they would stop claims of the next owner.
 func TestNoAnswerWithoutLease(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)
@@ -288,7 +289,7 @@ type laterOwner struct {
 func (o laterOwner) Lane(model.ClaimRef) loan.ClaimLane { return o.lane }
 
 // The lane of a run has no room for the report of a worker that another node lends. That node
-// repeats it with each poll, so that the lane gets it again.
+// repeats the report with each poll, so that the lane gets the report again.
 func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)
@@ -314,9 +315,9 @@ func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A worker leaves while a report of it is not settled and another node has a slot of it. When that
-// node returns the slot, the worker does not come back: the board would wait for a claim that the
-// worker does not have.
+// A worker leaves while one of its reports is not settled and another node has one of its slots.
+// When that node returns the slot, the worker must not come back to the board. Otherwise the board
+// would wait for a claim that the worker does not have.
 func TestWorkerThatLeftDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	inc := borrower(t)
@@ -337,7 +338,7 @@ func TestWorkerThatLeftDoesNotComeBack(t *testing.T) {
 		t.Error("the board has a worker that left")
 	}
 
-	// The board of the next incarnation has it until its reports are settled.
+	// The board of the next incarnation has the worker until its reports are settled.
 	next := borrower(t)
 	next.board.join(s)
 	if _, has := next.board.Find(workerName("w", inc.self.ID, inc.self.ID), ref); !has {

@@ -17,11 +17,11 @@ type Sent struct {
 	Err    error
 }
 
-// manyAtOnce bounds how many messages of one call are in flight to other nodes.
+// manyAtOnce bounds how many messages of one call are in flight to other nodes at the same time.
 const manyAtOnce = 64
 
-// SendMany is Send for many messages. Where this node owns their addresses it queues them all at
-// once, so that they share commits.
+// SendMany is Send for many messages. It queues all messages whose addresses this node owns
+// together, so that they share commits.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
 	b := &bundle{sent: sent, done: make(chan struct{})}
@@ -44,7 +44,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
 	}
 
-	b.left.Add(1) // ours, so that done is not closed before all are queued
+	b.left.Add(1) // one for this function, so that done is not closed before all messages are queued
 	for s, ops := range ops {
 		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {
 			ops[n].token.(part).finish(&lane.Answer{Err: err})
@@ -57,7 +57,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	case <-ctx.Done():
 		what := fmt.Sprintf("send %d messages", len(ms))
 		for s, ops := range ops {
-			why := s.gaveUp(ctx, what) // this lane may know what the store has to say
+			why := s.gaveUp(ctx, what) // this lane may know the error of the store
 			for i := range ops {
 				if isAwaited(ops[i].message) {
 					s.forget(ops[i].message.To, ops[i].token)

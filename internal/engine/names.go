@@ -15,8 +15,8 @@ import (
 )
 
 // names keeps the names of the remote workers of this process in the store, so that the next owner
-// of its shards knows which workers may come back (see store.Workers). It writes many names at
-// once, and only when workers join or leave. Idle workers and hand-overs cost nothing.
+// of its shards knows which workers may come back (see store.Workers). It writes many names in one
+// call, and only when workers join or leave. Idle workers and hand-overs cost nothing.
 type names struct {
 	eng     *Engine
 	home    model.NodeID
@@ -25,7 +25,7 @@ type names struct {
 	mu      sync.Mutex
 	queue   []naming // in this order: the name of a worker is added before it is removed
 	writing bool
-	unnamed map[model.NodeID]bool // nodes of older builds that have been noted
+	unnamed map[model.NodeID]bool // nodes of older builds that noteUnnamed has added
 
 	written bell // rung when names were written
 }
@@ -39,9 +39,9 @@ type naming struct {
 }
 
 const (
-	maxNamings  = 1000 // written at once
+	maxNamings  = 1000 // names that are written in one call
 	namingPause = 100 * time.Millisecond
-	lastNaming  = 2 * time.Second // for the last write of an engine that ends
+	lastNaming  = 2 * time.Second // time limit for the last write of an engine that ends
 )
 
 func newNames(e *Engine) *names {
@@ -55,9 +55,9 @@ func (n *names) add(name string, then func()) {
 	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
 }
 
-// remove removes a name, of this process or another one. A name that waits to be written is not
-// written at all: its worker was never admitted. So workers that come and go while the store cannot
-// be used leave nothing in the queue.
+// remove removes a name of this process or of another one. If the name still waits to be written,
+// it is not written at all, because its worker was never admitted. So workers that come and go
+// while the store cannot be used leave nothing in the queue.
 func (n *names) remove(name string) {
 	n.mu.Lock()
 	before := len(n.queue)
@@ -76,8 +76,8 @@ func (n *names) drop(homes []model.NodeID) {
 	}
 }
 
-// noteUnnamed adds one name for each server of an older build, which does not name its workers. The
-// name stands for all of them. No worker with that name ever comes back.
+// noteUnnamed adds one name for each server of an older build, which does not name its workers.
+// This one name represents all workers of the server. No worker with that name ever comes back.
 func (n *names) noteUnnamed(members []store.Member) {
 	for i := range members {
 		m := &members[i]
@@ -94,7 +94,7 @@ func (n *names) noteUnnamed(members []store.Member) {
 	}
 }
 
-// unnamedPrefix begins the names that stand for all workers of a process.
+// unnamedPrefix is the prefix of names that represent all workers of a process.
 const unnamedPrefix = "?"
 
 func (n *names) put(one naming) {
@@ -104,8 +104,8 @@ func (n *names) put(one naming) {
 	n.wake()
 }
 
-// wake starts to write, unless that goes on already or the engine does not run yet. The queue is
-// bounded by the sessions of the server.
+// wake starts to write, unless a write is already in progress or the engine does not run yet. The
+// number of sessions of the server bounds the queue.
 func (n *names) wake() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,8 +114,8 @@ func (n *names) wake() {
 	}
 }
 
-// take returns the next change and what to do when it is durable. ok is false when there is none,
-// and writing ends.
+// take returns the next change, and the functions to call when the change is durable. ok is false
+// if there is no change, and the writing ends.
 func (n *names) take() (w store.WorkerNames, then []func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +139,7 @@ func (n *names) take() (w store.WorkerNames, then []func(), ok bool) {
 }
 
 // write writes until nothing is left. While the store cannot be used, workers that have joined get
-// nothing.
+// no work.
 func (n *names) write(ctx context.Context) {
 	for {
 		w, then, ok := n.take()
@@ -170,8 +170,8 @@ func (n *names) write(ctx context.Context) {
 	}
 }
 
-// writeLast tries once more to remove the names of workers that have left before the engine ended.
-// If it fails, the next server waits for them.
+// writeLast tries once more to remove the names of workers that left before the engine ended. If it
+// fails, the next server waits for these workers.
 func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 	n.mu.Lock()
 	for _, one := range n.queue {
@@ -191,7 +191,7 @@ func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 
 // entrance says whether a worker may get work. Its name must be in the store before that.
 type entrance struct {
-	admitting sync.Mutex // held while the worker joins the lanes, so that it leaves them afterwards
+	admitting sync.Mutex // held while the worker joins the lanes, so that a leave comes after the join
 	admitted  atomic.Bool
 	withdrawn atomic.Bool
 }
@@ -199,14 +199,15 @@ type entrance struct {
 // isAdmitted reports whether the worker may be given work. Callers may hold locks.
 func (a *entrance) isAdmitted() bool { return a.admitted.Load() && !a.withdrawn.Load() }
 
-// withdraw says that the worker leaves: if it is not admitted yet, it never is.
+// withdraw says that the worker leaves. If it is not admitted yet, it never will be.
 func (a *entrance) withdraw() {
 	a.admitting.Lock()
 	defer a.admitting.Unlock()
 	a.withdrawn.Store(true)
 }
 
-// admit lets a worker join the lanes. Only a server names its workers, and only remote ones.
+// admit lets a worker join the lanes. On a server, a remote worker joins only after its name is in
+// the store. Other workers have no stored names.
 func (e *Engine) admit(a *entrance, r model.RemoteMember, join func(*incarnation)) {
 	enter := func() {
 		a.admitting.Lock()
@@ -226,16 +227,16 @@ func (e *Engine) admit(a *entrance, r model.RemoteMember, join func(*incarnation
 
 	e.names.add(r.Name, func() {
 		enter()
-		// Now the lanes know what the worker holds, and this node tells other nodes that ask. So no
-		// node need wait for the membership that the worker had before.
+		// Now the lanes know what the worker holds, and this node tells it to other nodes that ask.
+		// So no node needs to wait for the worker under its earlier name.
 		if r.After != "" && a.isAdmitted() {
 			e.names.remove(r.After)
 		}
 	})
 }
 
-// dismiss forgets a remote worker that has left. A server that stops keeps the name of a worker
-// that still holds something: the worker keeps it for the next server.
+// dismiss forgets a remote worker that has left. If this server stops and the worker still holds
+// something, the name stays, because the worker keeps its work for the next server.
 func (e *Engine) dismiss(r model.RemoteMember, holds bool) {
 	if r.Name == "" || e.cfg.Lane.Reunion == 0 || holds && e.isStopping() {
 		return

@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Workers that come and go before their names can be written leave nothing to write, so their
-// number does not matter. A name that may have been written is removed.
+// Workers that come and go before the engine can write their names leave nothing to write, however
+// many they are. If a name may have been written, the engine removes it.
 func TestNamesOfWorkersThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	n := New(Config{Store: memory.New(memory.Options{})}).names // writes nothing: no engine runs
+	n := New(Config{Store: memory.New(memory.Options{})}).names // writes nothing, because no engine runs
 	admitted := 0
 	n.add("stays", func() { admitted++ })
 	for i := range 1000 {
@@ -23,7 +23,7 @@ func TestNamesOfWorkersThatComeAndGo(t *testing.T) {
 		t.Errorf("%d names wait to be written, want one", len(n.queue))
 	}
 
-	n.take() // begins to write
+	n.take() // a write begins
 	n.remove("stays")
 	if w, _, _ := n.take(); len(w.Remove) != 1 || w.Remove[0] != "stays" {
 		t.Errorf("the next change is %+v", w)

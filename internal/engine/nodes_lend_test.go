@@ -14,9 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A limit of 3 on three nodes. The first has no worker: workers of the other nodes, which lend
-// them, execute its tasks. One of these is cut off in the middle, or the first one is and comes
-// back. At most 3 tasks are executed at a time; all end, and then all permits are free.
+// Three nodes share a limit of 3. The first node has no worker, so workers that the other nodes
+// lend execute its tasks. In the middle of the test, one of the other nodes is cut off, or the
+// first node is cut off and comes back. At most 3 tasks run at a time. In the end all tasks have
+// ended and all permits are free.
 func TestLimitOfLentWorkers(t *testing.T) {
 	t.Parallel()
 	for name, victim := range map[string]int{"a maker": 0, "a lender": 1} {
@@ -66,8 +67,8 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 	r.close()
 }
 
-// The same without deaths: runs move while their tasks are executed, to nodes that borrow, lend, or
-// do both, and nodes that have made claims end. Every task is executed once.
+// The same without deaths. Runs move while their tasks run, to nodes that borrow, lend, or do both.
+// Nodes that have made claims end in order. Every task is executed once.
 func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 	t.Parallel()
 	for _, long := range []time.Duration{2 * time.Second, 9 * time.Second, 14 * time.Second} {
@@ -75,7 +76,8 @@ func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				limitWhileRunsMove(t, long, func(r *ring, join func() *member) {
-					// Each executes what the first one has claimed, and then gets the runs.
+					// Each node executes tasks that the first node has claimed, and then gets the
+					// runs.
 					for range 4 {
 						join()
 						time.Sleep(20 * time.Second)
@@ -130,8 +132,8 @@ func limitWhileRunsMove(t *testing.T, long time.Duration, happens func(r *ring, 
 	r.close()
 }
 
-// A node gets the runs whose tasks its worker executes for their former owner, which has made the
-// claims: these count without a gap, and once.
+// The worker of a node executes tasks of another node, which has made the claims. Then the runs
+// move to the node of the worker. At every moment exactly one node counts each claim.
 func TestPermitsOfRunsThatMoveToTheLender(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []bool{false, true} {
@@ -155,7 +157,7 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 		t.Fatal(err)
 	}
 
-	serve := func(m *member) { // a node that serves a workflow gets runs, including runs of tasks
+	serve := func(m *member) { // only a node that serves a workflow gets runs, including runs of tasks
 		s := &stepper{steps: 1, ran: map[string]int{}}
 		s.session = m.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// wire is the connection of a node to the shared store. Once it is cut, nothing gets through, as if
-// the node were dead or paused.
+// wire is the connection of a node to the shared store. Once the wire is cut, nothing gets through,
+// as if the node were dead or paused.
 type wire struct {
 	store.Store
 	cut *atomic.Bool
@@ -113,7 +113,7 @@ type ring struct {
 	hints *notify.Local
 	nodes []*member
 	lan   *lan.LAN      // connects the nodes; nil if they use only the store
-	ahead time.Duration // how far the clocks of all nodes but the first are ahead
+	ahead time.Duration // how far the clocks of all nodes except the first are ahead
 }
 
 func newRing(t *testing.T) *ring {
@@ -139,7 +139,7 @@ func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskRepo
 	return m
 }
 
-// listen returns where a new node listens for the others; nil if it does not.
+// listen returns where a new node listens for the others, or nil if it does not listen.
 func (r *ring) listen() *peerlink.Endpoint {
 	if r.lan == nil {
 		return nil
@@ -155,7 +155,7 @@ func (r *ring) listen() *peerlink.Endpoint {
 // ofThree is the spec of a task that needs the limit of limitTo3.
 var ofThree = model.TaskSpec{Limits: []string{"three"}}
 
-// limitTo3 sets a limit on a node: three of the tasks that name it may run at a time.
+// limitTo3 sets a limit: three of the tasks that name it may run at a time.
 func (r *ring) limitTo3(m *member) {
 	r.t.Helper()
 	l := rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}
@@ -164,8 +164,8 @@ func (r *ring) limitTo3(m *member) {
 	}
 }
 
-// await waits at a node until a task has ended, and repeats that while the node cannot answer
-// because shards move.
+// await waits at a node until a task has ended. It tries again if the node cannot answer because
+// shards move.
 func (r *ring) await(m *member, i int) error {
 	for {
 		res, err := m.Await(r.t.Context(), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})
@@ -210,13 +210,13 @@ func (r *ring) close() {
 	}
 }
 
-// counter knows which tasks are executed now, and where.
+// counter knows which tasks run now, and on which node.
 type counter struct {
 	mu     sync.Mutex
 	now    map[string]*member
 	most   int
-	by     map[*member]int // that have ended
-	lost   int             // of a node that was cut off, until the others can know that
+	by     map[*member]int // tasks that have ended
+	lost   int             // tasks of a node that was cut off, until the other nodes can know that
 	begins []time.Time
 }
 
@@ -234,12 +234,12 @@ func (c *counter) work(m *member, claim model.Claim, long time.Duration) *model.
 	return &model.TaskReport{Output: claim.Input}
 }
 
-// worker returns work as the function of a joining node.
+// worker returns a function for join that calls work.
 func (c *counter) worker(long time.Duration) func(*member, model.Claim) *model.TaskReport {
 	return func(m *member, claim model.Claim) *model.TaskReport { return c.work(m, claim, long) }
 }
 
-// atMost3 reports whether the limit was kept, and used.
+// atMost3 checks that the limit was never exceeded, and was reached.
 func (c *counter) atMost3(t *testing.T) {
 	t.Helper()
 	if c.most != 3 {
@@ -247,7 +247,7 @@ func (c *counter) atMost3(t *testing.T) {
 	}
 }
 
-// onceEach reports whether no task was executed twice.
+// onceEach checks that no task was executed twice.
 func (c *counter) onceEach(t *testing.T, tasks int) {
 	t.Helper()
 	if len(c.begins) != tasks {
@@ -255,7 +255,7 @@ func (c *counter) onceEach(t *testing.T, tasks int) {
 	}
 }
 
-// allWorked reports whether every node has executed some.
+// allWorked checks that every node has executed tasks.
 func (c *counter) allWorked(t *testing.T, nodes ...*member) {
 	t.Helper()
 	for i, m := range nodes {
@@ -265,11 +265,11 @@ func (c *counter) allWorked(t *testing.T, nodes ...*member) {
 	}
 }
 
-// outlive waits until the other nodes could know that a node was cut off, and then for the results
-// of the given number of tasks.
+// outlive waits until the other nodes can know that a node was cut off. Then it waits for the
+// results of the given number of tasks.
 func (c *counter) outlive(t *testing.T, tasks int, patience time.Duration, results <-chan error) {
 	t.Helper()
-	time.Sleep(7 * time.Second) // the others cannot know yet that it is gone
+	time.Sleep(7 * time.Second) // the other nodes cannot know yet that the node is gone
 	c.mu.Lock()
 	c.lost = 0
 	c.mu.Unlock()
@@ -302,8 +302,8 @@ func (c *counter) end(m *member, key string) {
 	c.by[m]++
 }
 
-// countEnded returns how many tasks a node has executed, and countBegun how many all of them
-// started.
+// countEnded returns how many tasks a node has executed. countBegun returns how many tasks all
+// nodes have started.
 func (c *counter) countEnded(m *member) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +316,7 @@ func (c *counter) countBegun() int {
 	return len(c.begins)
 }
 
-// cut makes a node vanish if it executes anything, and returns how many tasks that is.
+// cut cuts off a node if it executes tasks, and returns how many tasks it executes.
 func (c *counter) cut(m *member) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -330,9 +330,9 @@ func (c *counter) cut(m *member) int {
 	return c.lost
 }
 
-// A limit of 3 on three nodes: at most 3 tasks at a time, also while shards move and after a node
-// was cut off, whose claims count until they are lost. All tasks get through, every node executes
-// some, and in the end the pages contain only what live nodes keep.
+// Three nodes share a limit of 3. At most 3 tasks run at a time, even while shards move and after a
+// node was cut off. The claims of that node count until they are lost. All tasks get through, every
+// node executes some, and in the end the pages contain only permits of live nodes.
 func TestLimitOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 
 		time.Sleep(time.Second)
 		second, third := r.join(5, do), r.join(5, do)
-		time.Sleep(10 * time.Second) // tasks are executed while shards move
+		time.Sleep(10 * time.Second) // tasks run while shards move
 		for c.cut(second) == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -381,8 +381,8 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 	})
 }
 
-// Tasks that run for longer than a shard waits for them: their runs move, and they hold their
-// permits until they have ended, wherever that is recorded.
+// Tasks run for longer than a shard waits for them, so their runs move. The tasks keep their
+// permits until they have ended, whichever node records the end.
 func TestPermitsOfRunsThatMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -398,13 +398,13 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
 
-		// Ask in each process, and in one beside them.
+		// Ask in each process, and in one process that is not a node.
 		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} {
 			s, err := f.StateWithUses(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			// The last one gives no hints: nodes answer at different moments.
+			// The last process sends no hints, so nodes answer at different moments.
 			if n := s.Uses[0].Held; n != 3 && i < 2 || n == 0 {
 				t.Errorf("%d hold it", n)
 			}
@@ -440,9 +440,9 @@ func (s *stubborn) Commit(ctx context.Context, b *store.Batch) (store.Committed,
 	return s.Store.Commit(ctx, b)
 }
 
-// Tasks whose ends cannot be stored have all permits of a limit. When their bodies have ended, the
-// other tasks of the limit run, although the ends are still not stored. At no time more bodies run
-// than the limit allows, and every body runs once.
+// Some tasks, whose ends cannot be stored, have all permits of a limit. When their bodies have
+// ended, the other tasks of the limit run, although the ends are still not stored. There are never
+// more running bodies than the limit allows, and every body runs once.
 func TestPermitsOfRunsThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -468,12 +468,13 @@ func TestPermitsOfRunsThatCannotEnd(t *testing.T) {
 			st.mu.Lock()
 			st.refuse[a.Run] = true
 			st.mu.Unlock()
-			for c.countBegun() <= i { // the others come when these have all permits
+			for c.countBegun() <= i { // the test sends the other tasks when these have all permits
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
 
-		// The lanes try the refused runs again after a minute. The others do not wait for that.
+		// The lanes try the refused runs again after a minute. The other tasks do not wait for
+		// that.
 		wait, cancel := context.WithTimeout(ctx, 45*time.Second)
 		defer cancel()
 		for i := refused; i < tasks; i++ {
@@ -496,7 +497,8 @@ func TestPermitsOfRunsThatCannotEnd(t *testing.T) {
 	})
 }
 
-// A rate over all nodes: in any period at most the burst and what accrues may start.
+// Nodes share a rate. In any period, at most the burst plus the tokens that accrue in the period
+// may start.
 func TestRateOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -516,7 +518,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		time.Sleep(3 * time.Second) // until all nodes know it
+		time.Sleep(3 * time.Second) // until all nodes know the limit
 		const tasks = 200
 		from := time.Now()
 
@@ -548,7 +550,8 @@ func TestRateOfSeveralNodes(t *testing.T) {
 	})
 }
 
-// unsure is a store that stores the state of a breaker, and loses the answer, every second time.
+// unsure is a store that loses every second answer to a write of a breaker's state. The write
+// itself takes effect.
 type unsure struct {
 	store.Store
 	calls atomic.Int64
@@ -564,8 +567,8 @@ func (u *unsure) PutSetting(ctx context.Context, s store.Setting, expected int64
 	return version, err
 }
 
-// A failure counts once although the outcome of its write is unknown: three failures do not open a
-// breaker that needs four.
+// A failure counts once, although the outcome of its write is unknown. So three failures do not
+// open a breaker that needs four.
 func TestFailuresOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -594,7 +597,7 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 				break
 			}
 
-			time.Sleep(15 * time.Second) // until it is stored
+			time.Sleep(15 * time.Second) // until the failure is stored
 			s, err := node.Flow().State(ctx, model.DefaultTenant)
 			if err != nil || len(s.Breakers) != 1 {
 				t.Fatalf("%+v, %v", s.Breakers, err)
@@ -611,8 +614,8 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A breaker over all nodes: failures of all of them open it, for all of them, and only one probe
-// goes through in total.
+// Nodes share a breaker. Failures on all nodes together open it for all nodes, and only one probe
+// in total goes through.
 func TestBreakerOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -662,13 +665,14 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			if s := state(m); s.State != breaker.Open {
 				t.Errorf("node %d: %+v", i, s)
 			}
-			// Each has a slot: some of the four, and what had started by then.
+			// Each node has a slot. It has executed some of the four tasks, and tasks that had
+			// started by then.
 			if n := c.countEnded(m); n < 1 || n > 3 {
 				t.Errorf("node %d had %d calls", i, n)
 			}
 		}
 
-		if n := c.countBegun(); n > 4+2 { // each has a slot, and may start one more before it knows
+		if n := c.countBegun(); n > 4+2 { // each node has a slot, and may start one more task before it knows
 			t.Errorf("%d calls, and four failures open it", n)
 		}
 		before := c.countBegun()
@@ -686,7 +690,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			}
 		}
 
-		// Two probes, one after the other, close it.
+		// Two probes, one after the other, close the breaker.
 		for k := range 2 {
 			if d := c.begins[before+k+2].Sub(c.begins[before+k+1]); d < 5*time.Second {
 				t.Errorf("probe %d begins %v after the one before", k+2, d)
@@ -697,7 +701,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 
-		// A retry-after that one node receives applies to all nodes, and so does what people do.
+		// A retry-after that one node receives applies to all nodes. So does what an operator does.
 		if err := nodes[1].Flow().Pause(ctx, id, model.Time(time.Now().Add(time.Hour).UnixMicro()), "migration"); err != nil {
 			t.Fatal(err)
 		}

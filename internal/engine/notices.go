@@ -18,7 +18,7 @@ type notices struct {
 	said map[lane.LoadKind]string
 }
 
-// news reports whether a text differs from the last one of its kind, and keeps it.
+// news reports whether a text differs from the last text of its kind, and remembers it.
 func (n *notices) news(k lane.LoadKind, text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,7 +32,7 @@ func (n *notices) news(k lane.LoadKind, text string) bool {
 	return text != ""
 }
 
-// passedOver logs the rows that a read has skipped, once until they change.
+// passedOver logs the rows that a read has skipped. It logs them again only if they change.
 func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	text := ""
 	if err != nil {
@@ -40,15 +40,15 @@ func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	}
 	if s.notices.news(k, text) {
 		s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(model.WaitCorrupt))
-		s.log.Error("rows that cannot be read are passed over; everything else goes on", "error", err)
+		s.log.Error("rows that cannot be read are skipped; everything else continues", "error", err)
 	}
 }
 
 // asideLines is how many rows a lane sets aside per minute with a line of their own in the log.
 const asideLines = 20
 
-// asideLog bounds the lines about rows that a lane sets aside: a newer build or a damaged disk can
-// leave any number of them. Only the lane uses it.
+// asideLog bounds the lines about rows that a lane sets aside, because a newer build or a damaged
+// disk can leave any number of such rows. Only the lane uses it.
 type asideLog struct {
 	since   time.Time // when the minute began
 	lines   int       // in this minute
@@ -76,10 +76,10 @@ func (a *asideLog) next(now time.Time) (line bool, about []any) {
 // setAside logs that the lane has set a row aside.
 func (s *laneShell) setAside(why string, newer bool) {
 	code, level := model.WaitCorrupt, slog.LevelError
-	text := "a row that cannot be read was set aside; perdure doctor counts messages, App.DeadLetters lists them; everything else goes on"
+	text := "a row that cannot be read was set aside; perdure doctor counts messages, App.DeadLetters lists them; everything else continues"
 	if newer {
 		code, level = model.WaitNewer, slog.LevelWarn
-		text = "a message of a newer version waits until a node of that version owns its shard; everything else goes on"
+		text = "a message of a newer version waits until a node of that version owns its shard; everything else continues"
 	}
 	s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(code))
 	if line, about := s.aside.next(time.Now()); line {

@@ -13,10 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// isObserved reports whether something counts or traces what is committed.
+// isObserved reports whether the engine counts or traces commits.
 func (e *Engine) isObserved() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil || e.cfg.Series }
 
-// observe counts what has become durable, and creates the spans of what has ended with it.
+// observe counts facts that have become durable. It creates the spans of runs and tasks that have
+// ended.
 func (e *Engine) observe(facts []lane.Fact) {
 	m, t := e.cfg.Meter, e.cfg.Tracer
 	e.countSeries(facts)
@@ -150,7 +151,7 @@ func word(err error) string {
 	return ok
 }
 
-// newTrace returns the function with which lanes create traces; nil without a tracer.
+// newTrace returns the function with which lanes create traces. It returns nil without a tracer.
 func (e *Engine) newTrace() func(model.Address) string {
 	if e.cfg.Tracer == nil {
 		return nil
@@ -162,8 +163,8 @@ func (e *Engine) newTrace() func(model.Address) string {
 const laneWait = time.Second
 
 // states reports the metrics of the node. A node that is not sure of its lease knows only what is
-// in its memory. What it knew about its shards, queues and limits may be wrong by now, so these
-// gauges have no value then.
+// in its memory. What it knew about its shards, queues and limits may be wrong by now, so without a
+// lease these gauges have no value.
 func (e *Engine) states(g *telemetry.States) {
 	if logged, ok := e.cfg.Store.(store.Logged); ok {
 		if bytes, _, err := logged.LogSize(); err == nil {

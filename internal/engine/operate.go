@@ -20,7 +20,8 @@ const (
 )
 
 // sweepDead purges dead tasks that are too old, a few pages at a time. Dead tasks whose requeued
-// run is open stay. They must not block the others, so the next sweep continues after them.
+// run is open stay. They must not hold up the other dead tasks, so the next sweep continues after
+// them.
 func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
 	keep := inc.eng.cfg.RetainDead
 	if keep < 0 {
@@ -38,7 +39,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 		for i := range rows {
 			row := &rows[i]
 			if row.Body.Address.Key == "" {
-				continue // unreadable: kept for people
+				continue // unreadable rows stay, for operators
 			}
 			var run *store.Execution
 
@@ -78,8 +79,8 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 // not exist after that, it was deleted.
 const OnItsWay = time.Minute
 
-// Purgeable reports whether a dead task may be removed, as far as the run that it was requeued as
-// is concerned. run is nil if that run does not exist.
+// Purgeable reports whether the run that a requeue of a dead task has started allows the removal of
+// the dead task. run is nil if that run does not exist.
 func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 	q := row.Body.Requeued
 	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay
@@ -88,8 +89,8 @@ func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 // maxLines bounds how many lines of tasks are visited for one answer.
 const maxLines = 10_000
 
-// QueueCounts returns the tasks of runs that this node owns, by queue. ok is false while the node
-// is not sure of its lease.
+// QueueCounts returns the numbers of tasks of runs that this node owns, by queue. ok is false while
+// the node is not sure of its lease.
 func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 	inc := e.current()
 	if inc == nil || !inc.isServing() {
@@ -103,7 +104,7 @@ func (e *Engine) AskQueues(ctx context.Context, node model.NodeID) ([]peer.Queue
 	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.AskQueues(ctx, node)
 }
 
-// counts returns the tasks of the board by queue.
+// counts returns the numbers of tasks on the board, by queue.
 func (b *board) counts() (counts []peer.QueueCount) {
 	b.mu.Lock()
 	stats, abandoned := b.b.Stats(), b.b.AbandonedWants(maxLines)

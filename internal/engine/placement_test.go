@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// owned returns how many shards a node owns by the store, and the row of the node.
+// owned returns how many shards a node owns according to the store, and the row of the node.
 func (r *ring) owned(m *member) (shards int, row store.Member) {
 	r.t.Helper()
 	v, err := r.st.Members(r.t.Context())
@@ -59,7 +59,8 @@ func (r *ring) flow(nodes []*member, stop <-chan struct{}) <-chan int {
 	return sent
 }
 
-// awaitNode waits until what the store says of the node satisfies is, for at most 30 seconds.
+// awaitNode waits until the function is returns true for what the store says about the node, for at
+// most 30 seconds.
 func (r *ring) awaitNode(m *member, what string, is func(owned int, row store.Member) bool) {
 	r.t.Helper()
 	owned, row := r.owned(m)
@@ -73,8 +74,9 @@ func (r *ring) awaitNode(m *member, what string, is func(owned int, row store.Me
 	r.t.Errorf("the node has not %s: it owns %d shards, its row is %+v", what, owned, row)
 }
 
-// A drained node hands its shards over while callers use both nodes, and no call fails. Its worker,
-// the only one, continues to execute the tasks, each once: it lends its slots to the new owner.
+// A drained node hands over its shards while callers use both nodes, and no call fails. Its worker,
+// which is the only one, continues to execute the tasks, each once, because the node lends its
+// slots to the new owner.
 func TestDrainedNodeHandsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +105,7 @@ func TestDrainedNodeHandsOver(t *testing.T) {
 	})
 }
 
-// A node that loses its lease is still drained in its next life.
+// A drained node that loses its lease is still drained in its next incarnation.
 func TestDrainOutlivesTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Requests of a process that go through the store share transactions: while one is in flight, the
-// next ones gather.
+// Requests of a process that go through the store share transactions. While one transaction is in
+// flight, the next requests gather for the next one.
 
 // Bounds of one transaction.
 const (
 	maxPuts     = 500
-	maxPutBytes = 4 << 20 // plus one request
+	maxPutBytes = 4 << 20 // one request may exceed it
 )
 
 // puts are the requests that wait for a transaction. A caller waits for each of them, which bounds
@@ -21,7 +21,7 @@ const (
 type puts struct {
 	mu      sync.Mutex
 	waiting []*putting
-	busy    bool // a goroutine sends them
+	busy    bool // a goroutine sends requests
 }
 
 // putting is a request on its way to the store.
@@ -30,8 +30,8 @@ type putting struct {
 	done chan error // capacity 1
 }
 
-// take removes the requests of the next transaction. Without any, the goroutine that sends them
-// ends.
+// take removes the requests of the next transaction. If there are none, the goroutine that sends
+// them ends.
 func (p *puts) take() []*putting {
 	p.mu.Lock()
 	defer p.mu.Unlock()

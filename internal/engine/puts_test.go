@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// slowPuts is a store that takes its time to take requests, and counts the transactions.
+// slowPuts is a store that is slow to take requests. It counts the transactions.
 type slowPuts struct {
 	wire
 	puts, rows, watches, loads *atomic.Int64
@@ -81,8 +81,9 @@ func (w *twoNodes) close() {
 	<-w.done
 }
 
-// Requests of one process that go through the store share transactions, and a caller that starts an
-// execution and waits for its end sends one request. A bad request fails alone.
+// Requests of one process that go through the store share transactions. A caller that starts an
+// execution and waits for its end sends only one request. A bad request fails without affecting
+// others.
 func TestRequestsThroughTheStoreAreCheap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,8 +134,8 @@ func TestRequestsThroughTheStoreAreCheap(t *testing.T) {
 	})
 }
 
-// A caller that waits for an execution of a dead node is answered by its own node, as soon as that
-// owns the execution. Nothing wakes it otherwise: there are no hints.
+// A caller waits for an execution of a dead node. As soon as its own node owns the execution, that
+// node answers the caller. Nothing else would wake the caller, because there are no hints.
 func TestWaiterOfAShardThatComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,8 +32,8 @@ func (s *laneShell) runLoader(ctx context.Context, source *episode.Source) {
 	}
 }
 
-// readTogether reads runs page by page. It reads a run that does not fit into a page alone, and
-// calls long before it reads further pages of such a run.
+// readTogether reads runs page by page. It reads a run that does not fit into a page in a read of
+// its own, and calls long before it reads further pages of such a run.
 func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, runs []lane.Load, long func()) {
 	for len(runs) > 0 && ctx.Err() == nil {
 		if len(runs) == 1 {
@@ -126,7 +126,7 @@ type pages struct {
 
 func newPages() pages { return pages{make(chan struct{}, openReads), make(chan struct{}, 1)} }
 
-// open starts a read; nil if ctx has ended.
+// open starts a read. It returns nil if ctx has ended.
 func (p *pages) open(ctx context.Context) *pageRead {
 	select {
 	case p.results <- struct{}{}:
@@ -139,7 +139,7 @@ func (p *pages) open(ctx context.Context) *pageRead {
 // pageRead is one read.
 type pageRead struct {
 	pages *pages
-	ctx   context.Context //nolint:containedctx // that of the read
+	ctx   context.Context //nolint:containedctx // the context of the read
 	large bool
 	long  func() // if not nil, called before the first further page
 }
@@ -233,8 +233,8 @@ func readEntity(ctx context.Context, st store.Store, ld lane.Load, grow func() b
 	return r
 }
 
-// readMailbox reads the mailbox of an entity that is to be removed. It reads only a fingerprint of
-// the entity itself, which may be unreadable.
+// readMailbox reads the mailbox of an entity that an operator removes. It reads only a fingerprint
+// of the entity itself, which may be unreadable.
 func readMailbox(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
 	var print store.Fingerprint
 	r.Err = st.ReadRaw(ctx, ld.Shard, ld.Address, model.RunID{}, func(row store.RawRow) error {
@@ -269,16 +269,16 @@ func readItems(ctx context.Context, st store.Store, key store.EntityKey, to *sto
 	}
 }
 
-// groupEvents bounds the events of a run that is read together with others. Runs with more events
-// are read alone.
+// groupEvents bounds the events of a run that is read together with others. A run with more events
+// gets a read of its own.
 const groupEvents = 100
 
-// RunPage is what a read of several runs has found.
+// RunPage is the result of a read of several runs.
 type RunPage struct {
 	Read    []lane.Load
-	Results []lane.LoadResult // of Read
-	// Long are runs that do not fit into the page, and runs that cannot be decoded. They must be
-	// read alone.
+	Results []lane.LoadResult // as Read returns them
+	// Long are runs that do not fit into the page, and runs that cannot be decoded. Each of them
+	// needs a read of its own.
 	Long []lane.Load
 }
 
@@ -293,7 +293,7 @@ func ReadRuns(ctx context.Context, st store.Store, loads []lane.Load) (p RunPage
 	}
 
 	runs, err := st.LoadRuns(ctx, keys, groupEvents, eventPageBytes)
-	if fault.Is(err, fault.Corrupt) { // one of them
+	if fault.Is(err, fault.Corrupt) { // one of the runs is corrupt
 		return ReadRuns(ctx, st, loads[:len(loads)/2])
 	}
 	if err != nil {

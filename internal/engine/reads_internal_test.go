@@ -32,8 +32,8 @@ func (endless) LoadEvents(_ context.Context, _ store.RunKey, after int64, _, _ i
 	return []model.Event{{Seq: after + 1}}, nil
 }
 
-// Readers wait until the lane has taken what was read: for a further page if another read has
-// several, and for any page if there are many results.
+// Readers wait until the lane has taken earlier results. A reader waits before a further page if
+// another read already has several pages, and before any page if there are many results.
 func TestOneLargeReadAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestOneLargeReadAtATime(t *testing.T) {
 	})
 }
 
-// shelf has runs by their key. One cannot be decoded, and one has several pages.
+// shelf is a store with runs by their key. One run cannot be decoded, and one has several pages.
 type shelf struct {
 	store.Store
 	damaged, long string
@@ -125,8 +125,8 @@ func (s *shelf) LoadEvents(_ context.Context, _ store.RunKey, after int64, _, _ 
 	return []model.Event{{Seq: 2, Name: s.long}}, nil
 }
 
-// Runs that are read together have the results that they would have alone: one that cannot be
-// decoded does not fail the others, and one with several pages has all of them.
+// Runs that are read together have the same results as runs that are read alone. A run that cannot
+// be decoded does not make the others fail, and a run with several pages has all of its pages.
 func TestRunsAreReadTogether(t *testing.T) {
 	t.Parallel()
 	s, read := &shelf{damaged: "7", long: "4"}, map[string]int{}
@@ -183,7 +183,8 @@ func (s *lengthy) LoadRuns(_ context.Context, keys []store.AddressKey, _, _ int)
 	return runs, nil
 }
 
-// Runs that are too long to be read together are tried together once, not once for each of them.
+// Some runs are too long to be read together. The reader finds that out with one read, not with one
+// read for each of them.
 func TestLongRunsAreTriedTogetherOnce(t *testing.T) {
 	t.Parallel()
 	s := &lengthy{}

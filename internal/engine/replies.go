@@ -26,7 +26,7 @@ func (e *Engine) SendItems(ctx context.Context, r *model.ItemsSend) (int64, erro
 	return atOwner(ctx, e, &ask{Kind: askItems, Send: r}, func() (int64, error) { return e.replies.Send(ctx, r) })
 }
 
-// atOwner serves a request here if this node owns the entity, and asks the owner otherwise.
+// atOwner serves a request here if this node owns the entity. Otherwise it asks the owner.
 func atOwner[T any](ctx context.Context, e *Engine, q *ask, here func() (T, error)) (out T, err error) {
 	for {
 		acquired := e.served.listen()
@@ -55,7 +55,7 @@ func atOwner[T any](ctx context.Context, e *Engine, q *ask, here func() (T, erro
 }
 
 // serveItems answers a request of another node. It may wait, but only one request of each side of a
-// stream does: the buffers answer an earlier one when the next one arrives.
+// stream waits at a time: when the next request arrives, the buffers answer the earlier one.
 func (h *linkHandler) serveItems(r *peerlink.Request, q ask) {
 	begun := h.inc.eng.beside.run(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -25,7 +25,7 @@ func TestStreamsFromAnyNode(t *testing.T) {
 		ctx, caller, worker := t.Context(), p.nodes[0], p.nodes[1]
 		before := p.puts.Load()
 
-		for i := range 8 { // each node owns some of them
+		for i := range 8 { // each node owns some of the entities
 			a := list(fmt.Sprint("stream ", i))
 			at := model.ItemsTake{Entity: a, ID: "s", Do: model.TakeOpen}
 			if _, err := caller.TakeItems(ctx, &at); err != nil {
@@ -52,7 +52,7 @@ func TestStreamsFromAnyNode(t *testing.T) {
 			t.Errorf("%d requests went through the store", n)
 		}
 
-		// The second node stops. Streams of its entities are lost, and the others go on.
+		// The second node stops. Streams of its entities are lost, and other streams continue.
 		open := func(i int) model.ItemsTake {
 			at := model.ItemsTake{Entity: list(fmt.Sprint("lost ", i)), ID: "s", Do: model.TakeOpen}
 			if _, err := caller.TakeItems(ctx, &at); err != nil {

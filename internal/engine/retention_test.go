@@ -21,7 +21,7 @@ import (
 
 const day = 24 * time.Hour
 
-// watched counts what retention asks of a store.
+// watched is a store that counts the calls of retention.
 type watched struct {
 	*memory.Store
 	mu    sync.Mutex
@@ -64,8 +64,8 @@ func (w *watched) count(t interface{ Fatal(...any) }) int {
 	return int(n)
 }
 
-// serve runs an engine until the returned function is called. It does once a year what an engine
-// does every few seconds, so that days pass quickly.
+// serve runs an engine until the returned function is called. The engine does its periodic work
+// only once a year of virtual time, so that days pass quickly.
 func serve(t interface{ Fatal(...any) }, cfg engine.Config) (*engine.Engine, func()) {
 	cfg.LeaseTTL, cfg.SweepEvery = 10*365*day, time.Hour
 	cfg.Lane.TimerHorizon = 10 * 365 * day
@@ -142,7 +142,7 @@ func TestRetention(t *testing.T) {
 			t.Errorf("the end of a run that is gone: %v", err)
 		}
 
-		// The key may be used again.
+		// A new run can use the key.
 		join(e, 1)
 		runToEnd(t, e, "0")
 
@@ -155,7 +155,7 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// Old runs that stay are skipped, a read at a time, and the runs behind them are found within a few
+// Retention skips old runs that stay, a read at a time, and finds the runs behind them within a few
 // looks.
 func TestRetentionBehindOpenRuns(t *testing.T) {
 	t.Parallel()
@@ -197,8 +197,8 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 	})
 }
 
-// A page that arrives while the address of a run is busy waits for it, and an input that arrives
-// during the removal of a run waits for that.
+// If the address of a run is busy, the removal of the run waits for it. If an input arrives during
+// the removal of a run, the input waits for the removal.
 func TestRetentionBesideLiveWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,8 +243,8 @@ func TestRetentionBesideLiveWork(t *testing.T) {
 	})
 }
 
-// A process that dies between two pages, or whose commit of one fails, leaves the rest to the next
-// process.
+// If a process dies between two pages, or the commit of a page fails, the next process removes the
+// rest.
 func TestRetentionAfterACrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,8 +276,8 @@ func TestRetentionAfterACrash(t *testing.T) {
 	})
 }
 
-// Forever keeps everything except runs with their own retention, which counts however long the
-// others are kept.
+// The retention Forever keeps all runs except runs with a retention time of their own. That time
+// applies however long other runs are kept.
 func TestRetentionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,8 +304,8 @@ func TestRetentionOfItsOwn(t *testing.T) {
 	})
 }
 
-// Whatever is started, replaced, ended and left alone, for whatever time: an open run is never
-// removed, and a closed one not before its time and soon after it.
+// Whatever the steps and the retention time are, retention never removes an open run. It removes a
+// closed run soon after its time is over, and never before.
 func TestRetentionProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -330,7 +330,7 @@ type retentionStep struct {
 	time      time.Duration
 }
 
-// leaveByPolicy takes the steps and returns what is wrong.
+// leaveByPolicy executes the steps and returns what is wrong.
 func leaveByPolicy(t *testing.T, keep time.Duration, steps []retentionStep) string {
 	const shards = 4
 	st := &watched{Store: memory.New(memory.Options{Shards: shards})}

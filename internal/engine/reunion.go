@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// askFor is how long a node that has acquired shards waits until the other nodes have said what
-	// their workers hold of the last owner. Usually all of them answer at once.
+	// askFor is how long a node that has acquired shards waits at most until the other nodes have
+	// said what their workers hold of the last owner. Usually all of them answer immediately.
 	askFor = 2 * time.Second
 	// lookEvery is how often a server looks whether the workers of the last owners have come back,
-	// while it waits for them. It also looks when one has come back to itself.
+	// while it waits for them. It also looks when one of these workers has joined this server.
 	lookEvery = 500 * time.Millisecond
 )
 
 // company has the live nodes.
 type company struct {
 	others []model.NodeID
-	homes  []model.NodeID // of all live nodes, and their ids: see names.noteUnnamed
+	homes  []model.NodeID // the homes of all live nodes, and their ids, see names.noteUnnamed
 }
 
 // noteCompany notes the live nodes of a view.
@@ -48,8 +48,8 @@ func (inc *incarnation) noteCompany(v *store.View) {
 	}
 }
 
-// reunite finds out which workers hold something of the last owners of acquired shards. The lanes
-// keep what they find there until then.
+// reunite finds out which workers hold runs and entities of the last owners of acquired shards.
+// Until it knows that, the lanes do not hand over these runs and entities.
 func (inc *incarnation) reunite() {
 	server := inc.eng.cfg.Lane.Reunion > 0
 	if !server && (inc.crewHost == nil || !inc.eng.mixed.Load()) {
@@ -76,8 +76,8 @@ func (inc *incarnation) reunite() {
 	})
 }
 
-// tellLanes tells the lanes something about the shards that were acquired up to a tenure. It does
-// nothing if there is a later tenure, which has started a reunion of its own.
+// tellLanes tells the lanes something about the shards of a tenure and earlier ones. It does
+// nothing if there is a later tenure, because that has started a reunion of its own.
 func (inc *incarnation) tellLanes(tenure int64, tell func(*lane.Lane, model.Time)) {
 	// Only the members loop gives shards to the lanes, so no shard can come between the check and
 	// the call.
@@ -109,8 +109,8 @@ func (inc *incarnation) askOthers(ctx context.Context) bool {
 // A server names a worker before it hands anything over to it. The server removes the name when the
 // worker no longer holds anything, or when the worker has joined another server, which names it and
 // knows what it holds. So if each name belongs to a live node, the live nodes together know what
-// remote workers hold. awaitWorkers reads the names first and asks the nodes then. So it also asks
-// a node that has taken a name over in between, and a node that dies in between does not answer. A
+// remote workers hold. awaitWorkers first reads the names and then asks the nodes. So it also asks
+// a node that has taken over a name in between. If a node dies in between, it does not answer. A
 // while after the reunion, awaitWorkers drops the names of workers that have stayed away all the
 // time.
 func (inc *incarnation) awaitWorkers(ctx context.Context, tenure int64) {
@@ -153,8 +153,8 @@ func (inc *incarnation) awaitWorkers(ctx context.Context, tenure int64) {
 	}
 }
 
-// awaitsWorkers reports whether remote workers of servers that are gone have not come back, as far
-// as a server knows.
+// awaitsWorkers reports whether some remote workers of lost servers have not come back yet, as far
+// as this server knows.
 func (inc *incarnation) awaitsWorkers(ctx context.Context) bool {
 	if inc.eng.cfg.Lane.Reunion == 0 {
 		return false

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// While remote workers come back, the board keeps claims for the ones that are not back yet. When
-// none has joined for the time of a reunion, the claims of the others are lost. A worker of this
-// process says nothing about the remote ones.
+// While remote workers come back, the board keeps the claims of workers that are not back yet. When
+// no remote worker has joined for the time of a reunion, the claims of the missing workers are
+// lost. A worker of this process that joins does not make the reunion longer.
 func TestBoardWaitsWhileRemoteWorkersJoin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestBoardWaitsWhileRemoteWorkersJoin(t *testing.T) {
 	})
 }
 
-// A claim whose worker is not back yet does not go to another remote worker that sends a heartbeat
-// for it.
+// The worker of a claim is not back yet, and another remote worker sends a heartbeat for the claim.
+// The claim does not go to that worker.
 func TestHeartbeatsTakeNoClaims(t *testing.T) {
 	t.Parallel()
 	eng := New(Config{Store: memory.New(memory.Options{}), Lane: lane.Config{Reunion: time.Minute}})
@@ -87,9 +87,9 @@ func TestHeartbeatsTakeNoClaims(t *testing.T) {
 }
 
 // A node acquires a shard of another process that has died, and the answer is lost. At the next
-// attempt the node is the owner already, and still knows that it has not served the shard and that
-// its last owner has died: a call may have killed it. After that, only a shard that another process
-// has served is foreign. A shard that its owner has given up is no orphan.
+// attempt the node is already the owner. It still knows that it has not served the shard, and that
+// the last owner has died, possibly because of a call. After that, a shard is foreign only if
+// another process has served it since. A shard that its owner has given up is no orphan.
 func TestForeignShardsAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	other, self := model.NodeID{1}, model.NodeID{2}
@@ -113,7 +113,7 @@ func TestForeignShardsAfterALostAnswer(t *testing.T) {
 		t.Error("a shard that another process has served is not foreign, or no orphan")
 	}
 
-	// Before the next attempt, the other process lives and gives the shard up.
+	// Before the next attempt, the other process is alive and gives up the shard.
 	inc.noteForeign([]model.ShardID{3})
 	ownedBy(model.NodeID{})
 	inc.noteForeign([]model.ShardID{3})

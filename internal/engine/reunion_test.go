@@ -22,7 +22,7 @@ import (
 // reunionTime is how long a server waits for remote workers that stay away.
 const reunionTime = 10 * time.Second
 
-// NameWorkers implements store.Workers: a dead node names and removes no workers.
+// NameWorkers implements store.Workers. A dead node adds and removes no names.
 func (w wire) NameWorkers(ctx context.Context, n store.WorkerNames) error {
 	if err := w.away(ctx, "name workers"); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (w wire) NameWorkers(ctx context.Context, n store.WorkerNames) error {
 	return w.Store.NameWorkers(ctx, n)
 }
 
-// far is a remote worker: it keeps its bodies when its server dies, and says so to the next one.
+// far is a remote worker. When its server dies, it keeps its bodies and tells the next server so.
 // Each body is the only step of an execution.
 type far struct {
 	t     *testing.T
@@ -42,8 +42,8 @@ type far struct {
 	lines int
 	line  *line
 	open  map[model.RunID]*farRun
-	begun map[string]time.Time // when the body of a key began first
-	times map[string]int       // how often
+	begun map[string]time.Time // when the body of a key began for the first time
+	times map[string]int       // how often the body of a key began
 }
 
 // farRun is a run whose end the worker has not reported.
@@ -64,7 +64,7 @@ func newFar(t *testing.T, name string, takes time.Duration) *far {
 	return &far{t: t, name: name, flow: "wf", takes: takes, open: map[model.RunID]*farRun{}, begun: map[string]time.Time{}, times: map[string]int{}}
 }
 
-// connect joins a server, after the last one was lost.
+// connect joins a server, after the last server was lost.
 func (f *far) connect(e *engine.Engine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,14 +132,14 @@ func (f *far) bodies() (n int) {
 	return n
 }
 
-// since returns when the body of a key began; zero if it has not.
+// since returns when the body of a key began, or zero if it has not begun.
 func (f *far) since(key string) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.begun[key]
 }
 
-// own is a worker of the server itself, which makes its node a server for the others.
+// own is a worker of the server itself. It makes its node a server in the eyes of the other nodes.
 type own struct{ line }
 
 func (*own) Activate(*model.Activation) {}
@@ -165,7 +165,7 @@ func (r *ring) serve() *member {
 	return m
 }
 
-// ownAll waits until some nodes own all shards.
+// ownAll waits until these nodes own all shards.
 func (r *ring) ownAll(nodes ...*member) {
 	r.t.Helper()
 	for {
@@ -232,7 +232,7 @@ func (r *ring) homes() int {
 	return len(homes)
 }
 
-// A server died that had no remote workers. The next one gives its runs to the first worker that
+// A server without remote workers has died. The next server gives its runs to the first worker that
 // joins.
 func TestReunionWithoutWorkers(t *testing.T) {
 	t.Parallel()
@@ -256,8 +256,8 @@ func TestReunionWithoutWorkers(t *testing.T) {
 	})
 }
 
-// A server died while one worker ran a body and another one was idle. What no worker holds waits
-// until both have come back, and not longer. The body goes on.
+// A server died while one worker ran a body and another worker was idle. Runs that no worker holds
+// wait until both workers have come back, and not longer. The body continues.
 func TestReunionEndsWhenAllWorkersAreBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestReunionEndsWhenAllWorkersAreBack(t *testing.T) {
 	})
 }
 
-// The worker of a server that died does not come back. What it held goes to another worker when the
+// The worker of a server that died does not come back. Its runs go to another worker when the
 // reunion is over, and not before. Later the store forgets the worker.
 func TestReunionWithAWorkerThatStaysAway(t *testing.T) {
 	t.Parallel()
@@ -314,7 +314,7 @@ func TestReunionWithAWorkerThatStaysAway(t *testing.T) {
 		time.Sleep(time.Second)
 		first.cut.Store(true)
 		gone.mu.Lock()
-		gone.line = nil // it died with its server
+		gone.line = nil // the worker died with its server
 		gone.mu.Unlock()
 		next := r.serve()
 		r.ownAll(next)
@@ -337,9 +337,9 @@ func TestReunionWithAWorkerThatStaysAway(t *testing.T) {
 	})
 }
 
-// The worker of a server that died comes back to one of two other servers, before they own its
-// shards or afterwards. Its bodies go on, also those of runs that the other server owns now,
-// although that has a worker with the same code.
+// The worker of a server that died comes back to one of two other servers, before or after they own
+// its shards. Its bodies continue. This includes the bodies of runs that the other server owns now,
+// although that server has a worker with the same code.
 func TestReunionWithAWorkerAtAnotherServer(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -354,7 +354,7 @@ func returnElsewhere(t *testing.T, late bool) {
 	t.Helper()
 	r := newServers(t)
 	first, second, third := r.serve(), r.serve(), r.serve()
-	time.Sleep(30 * time.Second) // until each owns a part of the shards
+	time.Sleep(30 * time.Second) // until each server owns a part of the shards
 	w := newFar(t, "w", time.Minute)
 	w.connect(first.Engine)
 	time.Sleep(time.Second)
@@ -386,8 +386,8 @@ func returnElsewhere(t *testing.T, late bool) {
 	r.close()
 }
 
-// A server waits for the worker of one that died, and hands shards over to a third one. That waits
-// for the worker, too, although the server from which it got the shards lives.
+// A server waits for the worker of a server that died, and hands over shards to a third server. The
+// third server also waits for the worker, although the server that handed over the shards lives.
 func TestReunionOfAShardThatMovesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -424,8 +424,8 @@ func TestReunionOfAShardThatMovesOn(t *testing.T) {
 	})
 }
 
-// A server that stops in order keeps only the names of workers that hold something, and the next
-// one waits only for these.
+// A server that stops in order leaves only the names of workers that hold something in the store.
+// The next server waits only for these workers.
 func TestReunionAfterAnOrderlyStop(t *testing.T) {
 	t.Parallel()
 	for _, holds := range []bool{true, false} {
@@ -447,7 +447,7 @@ func TestReunionAfterAnOrderlyStop(t *testing.T) {
 				first.PrepareStop()
 				over, cancel := context.WithCancel(t.Context())
 				cancel()
-				_ = w.line.session.Leave(over) // as a server does that ends its sessions
+				_ = w.line.session.Leave(over) // as a server does when it ends its sessions
 				r.close()
 				if n := r.homes(); n != want {
 					t.Errorf("workers of %d processes are named, want %d", n, want)

@@ -14,8 +14,8 @@ type roster[ID ~int, S any] struct {
 	next ID
 	byID map[ID]*S
 
-	// changes counts what changed about the sessions: which there are, and whether they take work.
-	// It grows after the change is visible.
+	// changes counts changes of the sessions: workers join, leave, stop or start to take work. It
+	// grows after the change is visible.
 	changes atomic.Uint64
 }
 
@@ -40,7 +40,7 @@ func (r *roster[ID, S]) remove(id ID) {
 	r.changes.Add(1)
 }
 
-// get returns the session with the id; nil if it has left.
+// get returns the session with the id, or nil if its worker has left.
 func (r *roster[ID, S]) get(id ID) *S {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,8 @@ type call struct {
 	done   chan struct{}
 	once   sync.Once
 	answer lane.Answer
-	// asked is compared with a reply in the store; nil if no reply is looked for.
+	// asked is the request, to compare with a reply in the store. It is nil if the call does not
+	// look for a reply.
 	asked *model.Message
 	reply store.RequestKey // where that reply was found
 }
@@ -43,9 +44,9 @@ func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 	})
 }
 
-// Send delivers a message of a client to its address, on any node, and returns the answer. The loss
-// of a lease does not concern the caller: the message has a request id, so Send sends it again. If
-// ctx ends first, the message may or may not take effect. An error of kind Exhausted or Blocked
+// Send delivers a message of a client to its address, on any node, and returns the answer. The
+// caller does not notice the loss of a lease: the message has a request id, so Send sends it again.
+// If ctx ends first, the message may or may not take effect. An error of kind Exhausted or Blocked
 // means that it has no effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	m, fresh := withRequestID(m)
@@ -62,7 +63,7 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 			e.fillReceipt(ctx, m, err == nil && !tried.taken)
 			return a.Answer, unsure(err, tried.taken)
 		}
-		// An owner that has lost its lease since then may have taken the message.
+		// An owner that has lost its lease since then may have applied the message.
 		tried.taken = tried.taken || a.Token != nil || stale
 
 		if e.cfg.Store.Info().Shared {
@@ -75,8 +76,8 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 			return answer, unsure(err, tried.taken)
 		}
 
-		// The only possible node is between two incarnations, or not ready yet. The first look was
-		// made without listening, so look again.
+		// The only node of this store is between two incarnations, or not ready yet. The first look
+		// was before this goroutine listened to the bell, so look again.
 		fresh = false
 		if served != nil && !e.await(ctx, served) {
 			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
@@ -94,8 +95,8 @@ func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 	return known && !a.Committed && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())
 }
 
-// unsure changes a refusal into an error that does not promise "no effect", if an earlier owner may
-// have taken the message, or a copy of it may still arrive.
+// A refusal promises that the message has no effect. unsure changes it into an error without that
+// promise, if an earlier owner may have applied the message, or a copy of it may still arrive.
 func unsure(err error, taken bool) error {
 	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked) || fault.Is(err, fault.Corrupt)) {
 		return fault.New(fault.Unavailable, "another copy of the message may have reached a node, and this one is refused: %w", err)
@@ -109,7 +110,7 @@ func (e *Engine) Reach(ctx context.Context) error {
 	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.isServing()) {
 		return fault.New(fault.Unavailable, "the node does not serve its shards")
 	}
-	// Any read will do; this one finds nothing.
+	// Any read shows whether the store answers. This one finds nothing.
 	if _, err := e.cfg.Store.LoadReplies(ctx, []store.RequestKey{{}}); err != nil {
 		return fault.New(fault.Unavailable, "the store does not answer: %w", err)
 	}
@@ -145,7 +146,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		case ctx.Err() != nil && err != nil:
 			return model.Answer{}, err
 		case ctx.Err() != nil:
-			// An answer from a node that may not be the owner does not count, even now.
+			// Even now, an answer from a node that may not be the owner must be ignored.
 			more = false
 		case tries > 2:
 			more = e.pause(ctx, storePause)
@@ -157,14 +158,14 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 	}
 }
 
-// Execute is Send of a start, and then Await of the execution that has the key. If this node owns
-// the shard and the start begins the execution, as is usual, it asks the lane only once.
+// Execute does a Send of a start, and then an Await of the execution with the key. If this node
+// owns the shard and the start begins the execution, as is usual, it asks the lane only once.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
 	m, fresh := withRequestID(m)
 	switch a, err := e.sendLocal(ctx, m, fresh, true); {
 	case a.Result != nil:
 		return *a.Result, nil
-	case a.Begun: // but its owner is gone
+	case a.Begun: // the execution has begun, but its owner is gone
 	case errors.Is(err, lane.ErrNotOwner) && a.Token == nil && e.cfg.Store.Info().Shared:
 		return e.executeElsewhere(ctx, m, fresh)
 	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
@@ -183,7 +184,7 @@ func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh b
 	switch {
 	case a.Result != nil:
 		return *a.Result, nil
-	case a.Begun: // but its owner is gone
+	case a.Begun: // the execution has begun, but its owner is gone
 	case errors.Is(err, lane.ErrNotOwner):
 		watched := *m
 		watched.Watches = true
@@ -236,13 +237,13 @@ func repeatable(m *model.Message) bool {
 	return false
 }
 
-// isAwaited reports whether the answer may arrive long after the message was accepted.
+// isAwaited reports whether the answer may arrive long after the owner has accepted the message.
 func isAwaited(m *model.Message) bool {
 	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
 }
 
-// sendLocal asks the owner if it is this node. It waits for the answer to the message or, for a
-// start that awaits, for the end of the execution.
+// sendLocal sends a message to its owner if that is this node. It waits for the answer or, for a
+// start with awaits, for the end of the execution.
 func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
 	if inc == nil {
@@ -309,8 +310,8 @@ func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (l
 	}
 }
 
-// awaitLocal registers with the owner first and looks at the store afterwards, so that it does not
-// miss an end in between.
+// awaitLocal first registers with the owner and then looks at the store, so that it does not miss
+// an end in between.
 func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	inc := e.current()
 	if inc == nil {
@@ -337,7 +338,7 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	select {
 	case <-registered.done:
 	case <-ctx.Done():
-		forget() // queued after the registration, which still happens
+		forget() // queued after the registration, so it undoes the registration
 		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
 	}
 

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// A refusal says that a message has no effect, unless an earlier owner may have taken it.
+// A refusal says that a message has no effect, unless an earlier owner may have applied the
+// message.
 func TestRefusalOfWhatMayHaveBeenTaken(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fault.Kind]fault.Kind{

@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 )
 
-// runReads are the runs that a lane wants to read. A store reads many runs with one call for little
-// more than the price of one. So while one reader reads, another one starts only if enough runs
-// wait. Fewer runs wait for the next call, which reads them together. If no reader is at work, a
-// run is read at once.
+// runReads are the runs that a lane wants to read. For a store, one call that reads many runs costs
+// little more than a call that reads one. So while one reader is at work, another one starts only
+// if enough runs wait. If fewer runs wait, the next call reads them together. If no reader is at
+// work, a reader reads a run immediately.
 type runReads struct {
 	mu      sync.Mutex
 	news    sync.Cond
@@ -30,7 +30,7 @@ func newRunReads() *runReads {
 	return r
 }
 
-// add asks for a run. It never waits: the lane bounds how many reads it asks for.
+// add asks for a run. It never waits, because the lane bounds how many reads it asks for.
 func (r *runReads) add(ld lane.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +63,8 @@ func (r *runReads) take(spare []lane.Load) []lane.Load {
 	return runs
 }
 
-// leave says that a read of runs from take no longer keeps other readers from starting, because it
-// has ended or takes long.
+// leave says that a read of runs has ended or takes long. It no longer keeps other readers from
+// starting.
 func (r *runReads) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

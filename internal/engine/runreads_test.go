@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 )
 
-// While one reader reads, the next one begins only when enough runs wait, or when the first says
-// that it takes long.
+// While one reader is at work, the next one starts only when enough runs wait, or when the first
+// says that it takes long.
 func TestRunsThatWaitAreReadTogether(t *testing.T) {
 	t.Parallel()
 	r := newRunReads()
@@ -29,7 +29,7 @@ func TestRunsThatWaitAreReadTogether(t *testing.T) {
 		}
 	}
 
-	// A run that comes alone is read at once, and the runs that come during that read are read
+	// A reader reads a single run immediately. The runs that come during that read are read
 	// together.
 	add(1)
 	takes(1)
@@ -38,7 +38,7 @@ func TestRunsThatWaitAreReadTogether(t *testing.T) {
 	r.leave()
 	takes(enoughRuns - 1)
 
-	// If enough runs wait, another reader starts, and one call does not read more than it may.
+	// If enough runs wait, another reader starts. No call reads more runs than it may.
 	add(enoughRuns)
 	takes(enoughRuns)
 	add(mostTogether + 1)
@@ -49,7 +49,7 @@ func TestRunsThatWaitAreReadTogether(t *testing.T) {
 	r.leave()
 	takes(1)
 
-	// After close, the runs that wait are still read.
+	// After close, the readers still read the waiting runs.
 	add(2)
 	r.close()
 	busy()

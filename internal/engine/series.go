@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// countSeries counts facts by time. It takes a lock, so it does so once for all facts of a commit.
+// countSeries counts facts by time. It takes a lock, so the engine calls it once for all facts of a
+// commit.
 func (e *Engine) countSeries(facts []lane.Fact) {
 	if e.series == nil {
 		return
@@ -31,7 +32,7 @@ var endings = map[model.Status]series.Kind{
 	model.Completed: series.Completed, model.Failed: series.Failed, model.Canceled: series.Canceled, model.Continued: series.Continued, model.Terminated: series.Terminated,
 }
 
-// seriesKind returns what a fact counts as.
+// seriesKind returns the kind under which a fact is counted.
 func seriesKind(f *lane.Fact) (k series.Kind, ok bool) {
 	switch f.Kind {
 	case lane.FactStarted:
@@ -58,8 +59,8 @@ func seriesKind(f *lane.Fact) (k series.Kind, ok bool) {
 	}
 }
 
-// Series returns what this node has counted for a tenant. ok is false if it does not count, or if
-// the question makes no sense.
+// Series returns what this node has counted for a tenant. ok is false if the node does not count,
+// or if the question makes no sense.
 func (e *Engine) Series(q series.Question) (c series.Counts, ok bool) {
 	if e.series == nil || !q.Valid() {
 		return c, false

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// servedList keeps what the workers of a node can run. A description of a run and a renewal of the
-// lease need the list, and with ten thousand workers it takes milliseconds to build. The zero value
-// is empty.
+// servedList caches the list of what the workers of a node can run. Descriptions of runs and
+// renewals of the lease need the list, and with ten thousand workers it takes milliseconds to
+// build. The zero value is empty.
 type servedList struct {
 	mu      sync.Mutex
 	known   bool
@@ -20,8 +20,9 @@ type servedList struct {
 	list    []store.Served
 }
 
-// get returns the list, and builds it again if the workers have changed since. The caller must have
-// read the count of changes before it calls get: then a change that get misses has a higher count.
+// get returns the list, and builds it again if the workers have changed since. The caller must read
+// the count of changes before it calls get. Then a change that get misses has a higher count, and
+// the next call builds the list again.
 func (c *servedList) get(changes uint64, build func() []store.Served) []store.Served {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +38,7 @@ func (e *Engine) servedByWorkers() []store.Served {
 	return e.serves.get(e.offerChanges(), e.collectServed)
 }
 
-// offerChanges counts the changes that can change what servedByWorkers returns.
+// offerChanges counts all changes that can affect the result of servedByWorkers.
 func (e *Engine) offerChanges() uint64 {
 	return e.workers.changes.Load() + e.entityWorkers.changes.Load() + e.taskWorkers.changes.Load()
 }
@@ -47,7 +48,7 @@ func (e *Engine) collectServed() []store.Served {
 	var all []store.Served
 	for _, s := range e.workers.all() {
 		if s.isAway() {
-			continue // its own node announces it
+			continue // the node of the worker announces it
 		}
 		for _, name := range s.offer.Workflows {
 			all = append(all, store.Served{
@@ -65,7 +66,7 @@ func (e *Engine) collectServed() []store.Served {
 		}
 	}
 
-	// A worker that is lent by another node is announced by that node.
+	// If another node lends a worker, that node announces it.
 	for _, s := range e.taskWorkers.all() {
 		if !s.node.IsZero() {
 			continue
@@ -82,14 +83,14 @@ func (e *Engine) collectServed() []store.Served {
 	compare := func(a, b store.Served) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
 	}
-	// Several workers of one build announce the same: one entry is enough.
+	// Several workers of one build announce the same, so one entry is enough.
 	slices.SortFunc(all, compare)
 	all = slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
 	return classesOf(all)
 }
 
-// classesOf combines remote workers that offer the same: ten thousand of them cost what one costs.
-// The list is sorted by name.
+// classesOf combines remote workers with the same offer into one entry, so that ten thousand of
+// them cost as much as one. The list is sorted by name.
 func classesOf(all []store.Served) []store.Served {
 	classes := map[string]int{}
 	out := all[:0:0]

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Remote workers that offer the same are announced as one entry, however many there are. Workers of
-// the process itself, and workers that offer something else, keep their own.
+// A node announces remote workers with the same offer as one entry, however many there are. Workers
+// of the process itself, and workers with another offer, have their own entries.
 func TestRemoteWorkersAreAnnouncedByClass(t *testing.T) {
 	t.Parallel()
 	remote := func(id, queue string, slots int) store.Served {
@@ -28,8 +28,8 @@ func TestRemoteWorkersAreAnnouncedByClass(t *testing.T) {
 	}
 }
 
-// The list of what the workers of a node can run is kept between changes. It follows every worker
-// that joins or leaves, and every task worker that stops or starts to take tasks.
+// The engine keeps the list of what its workers can run between changes. The list changes with
+// every worker that joins or leaves, and with every task worker that stops or starts to take tasks.
 func TestServedFollowsTheWorkers(t *testing.T) {
 	t.Parallel()
 	e := &Engine{}

@@ -8,19 +8,21 @@ import (
 )
 
 // slots counts how much work a worker has from all lanes of an incarnation. The next incarnation
-// starts with new slots, because the lanes take everything back from the worker when one ends.
+// starts with new slots, because the lanes take everything back from the worker when an incarnation
+// ends.
 type slots struct {
 	limit int
 	wake  func(lane int) // tells a lane that a slot is free; does not block
 
 	mu      sync.Mutex
 	used    int
-	waiting []bool // lanes that found no free slot since they were last told
+	waiting []bool // lanes that have found no free slot since they were last woken
 	// guests are other owners that found no free slot, with the functions that wake them.
 	guests map[any]func()
 }
 
-// newSlots returns the slots of a worker; nil when the worker takes any number.
+// newSlots returns the slots of a worker. It returns nil if the worker takes any number of runs or
+// calls.
 func (inc *incarnation) newSlots(id lane.WorkerID, limit int) *slots {
 	if limit <= 0 {
 		return nil
@@ -31,7 +33,8 @@ func (inc *incarnation) newSlots(id lane.WorkerID, limit int) *slots {
 	return &slots{limit: limit, wake: wake, waiting: make([]bool, len(inc.lanes)), guests: map[any]func(){}}
 }
 
-// capacity returns the slots as lanes use them; nil when the worker takes any number.
+// capacity returns the slots in the form that lanes use. It returns nil if the worker takes any
+// number of runs or calls.
 func (s *slots) capacity() lane.Capacity {
 	if s == nil {
 		return nil
@@ -77,8 +80,8 @@ func (s *slots) Keep() {
 	s.used++
 }
 
-// Free implements lane.Capacity. It tells all lanes that wait: the first one may need no slot by
-// now.
+// Free implements lane.Capacity. It wakes all waiting lanes, because the first one may no longer
+// need a slot.
 func (s *slots) Free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 )
 
 // PrepareStop tells the engine that its process is about to stop it, and that its workers leave
-// first. A store that takes nothing then gets a few more attempts. After that Run returns an
-// error that says what is not stored. Without this, workers would wait for a store that may
-// never take their reports.
+// first. If the store takes nothing, the engine makes a few more attempts. After that Run returns
+// an error that says what is not stored. Without PrepareStop, workers would wait for a store that
+// may never take their reports.
 func (e *Engine) PrepareStop() {
 	e.stopOnce.Do(func() { close(e.stopping) })
 	if inc := e.current(); inc != nil {
@@ -34,7 +34,7 @@ func (inc *incarnation) hurry() {
 }
 
 // stopUnregistered ends an engine that has no lease when it is stopped. away is why it could not
-// register; nil if no attempt has failed.
+// register. It is nil if no attempt has failed.
 func (e *Engine) stopUnregistered(away error) error {
 	if away == nil {
 		return nil
@@ -56,8 +56,8 @@ func (e *unstoredError) Error() string { return e.unstored.String() + ": " + e.c
 // Unwrap gives the kind and the error of the store.
 func (e *unstoredError) Unwrap() error { return e.cause }
 
-// gaveUpOnStore is the error of an incarnation whose lanes have ended because the store took
-// nothing while the node stopped; nil if they ended for another reason.
+// gaveUpOnStore returns an error if the lanes of the incarnation have ended because the store took
+// nothing while the node stopped. It returns nil if they ended for another reason.
 func (inc *incarnation) gaveUpOnStore(cause error) error {
 	if !errors.Is(cause, lane.ErrStoreAway) {
 		return nil

@@ -10,11 +10,11 @@ import (
 // suspension measures how long the machine has been suspended. On most systems Go's monotonic clock
 // stops during that time, so durations that are measured with it must add this.
 type suspension struct {
-	source func() time.Duration // total of the machine; it never decreases
-	cheap  bool                 // the source costs nothing: ask it every time
+	source func() time.Duration // the total suspension of the machine, which never decreases
+	cheap  bool                 // the source costs nothing, so look asks it every time
 	start  time.Time
 	before time.Duration // the source's value at the start
-	// gap is how far the wall clock was ahead of the monotonic one at the last look, in ns.
+	// gap is how far the wall clock was ahead of the monotonic clock at the last look, in ns.
 	gap   atomic.Int64
 	total atomic.Int64 // ns since the start, at the last look
 }
@@ -34,12 +34,13 @@ func newSuspension(start time.Time, source func() time.Duration) *suspension {
 	return s
 }
 
-// suspicious is how much the wall clock must gain on the monotonic one before look asks the
+// suspicious is how much the wall clock must gain on the monotonic clock before look asks the
 // operating system.
 const suspicious = 20 * time.Millisecond
 
-// look finds out whether the machine has been suspended. Asking takes two system calls, so look
-// asks only if the wall clock has moved against the monotonic one, as it does during a suspension.
+// look finds out whether the machine has been suspended. To ask the operating system takes two
+// system calls. So look asks only if the wall clock has moved against the monotonic clock, as it
+// does during a suspension.
 func (s *suspension) look() time.Duration {
 	if !s.cheap {
 		now := time.Now()
@@ -47,7 +48,8 @@ func (s *suspension) look() time.Duration {
 		if (gap - time.Duration(s.gap.Load())).Abs() < suspicious {
 			return s.lastTotal()
 		}
-		// Store it afterwards, so that no other caller skips the question before it is answered.
+		// Store the gap after the answer. Otherwise another caller could skip the question before
+		// there is an answer.
 		defer s.gap.Store(int64(gap))
 	}
 

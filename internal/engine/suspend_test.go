@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node that was suspended for longer than its lease does not answer from memory before it has
-// renewed the lease, although its monotonic clock says that no time has passed.
+// A node was suspended for longer than its lease, and its monotonic clock says that no time has
+// passed. The node does not answer from memory before it has renewed the lease.
 func TestSuspendEndsAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,8 +74,9 @@ func (s sharedStore) Info() store.Info {
 	return i
 }
 
-// A node whose lease may have ended does not say from memory that an execution exists: another node
-// may have removed it since. The caller asks the owner, and gives up if there is none.
+// A node whose lease may have ended does not say from memory that an execution exists, because
+// another node may have removed the execution since. The caller asks the owner, and gives up if
+// there is none.
 func TestStartWithoutALease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,9 +107,9 @@ func TestStartWithoutALease(t *testing.T) {
 		// The lease ends, and the node cannot renew it. No other node has fenced this one, so it
 		// can still commit.
 		st.deaf.deaf.Store(true)
-		time.Sleep(10 * time.Second) // the lease
-		// The commit of an effect proves that the node still owned the shard. The answer counts,
-		// and the message is not sent again: its signal would arrive twice.
+		time.Sleep(10 * time.Second) // longer than the lease
+		// The commit of an effect proves that the node still owned the shard. So the answer is
+		// valid. The node must not send the message again, because its signal would arrive twice.
 		with := start("a")
 		with.With = []model.Event{{Name: "go"}}
 		again, end := context.WithTimeout(t.Context(), time.Minute)

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	sweepRows = 5000 // in one transaction
-	// retainPeerMail is how long unread messages between nodes are kept: their receiver is gone.
+	sweepRows = 5000 // rows that one transaction removes
+	// retainPeerMail is how long unread messages between nodes are kept. Their receiver is gone.
 	retainPeerMail = time.Minute
 
-	// retainReports is how long replay reports are kept: longer than a release is of interest.
+	// retainReports is how long replay reports are kept. After this time no person needs the report
+	// of a release.
 	retainReports = 90 * 24 * time.Hour
 
-	sweepShare = 9 // a sweep is followed by a pause this many times as long
+	sweepShare = 9 // after a sweep the node pauses this many times as long
 )
 
 // sweep removes expired rows, in bounded steps with pauses, until nothing is left or the
-// incarnation ends. It takes at most a tenth of the time: the commits that wrote these rows cost
-// more.
+// incarnation ends. Because of the pauses it takes at most a tenth of the time. The commits that
+// wrote these rows cost more.
 func (inc *incarnation) sweep(ctx context.Context) {
 	defer inc.sweeping.Store(false)
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Tidy() })

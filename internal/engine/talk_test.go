@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// answerer is a worker that answers queries at once, and updates when the test allows it.
+// answerer is a worker that answers queries immediately, and updates when the test allows it.
 type answerer struct {
 	session *engine.Session
 	asked   atomic.Int64
@@ -75,8 +75,8 @@ func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl ti
 	return store.Registration{}, store.Errorf(store.Away, "register", "shut")
 }
 
-// A node that is not sure of its lease answers no query, does not ask its workers without end, and
-// answers again when it can.
+// A node that is not sure of its lease answers no query. It does not ask its workers again and
+// again. It answers again when it can.
 func TestQueryWithoutLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +217,7 @@ func (f *fenced) Renew(ctx context.Context, r store.RenewRequest) (store.View, e
 	return f.Store.Renew(ctx, r)
 }
 
-// slowCode is a worker whose workflow answers its update only when the run is handed to it for the
+// slowCode is a worker whose workflow answers its update only when the worker gets the run for the
 // second time.
 type slowCode struct {
 	session *engine.Session
@@ -249,8 +249,8 @@ func (w *slowCode) Query(model.RunID, uint64, model.Query)               {}
 func (*slowCode) Recall(model.Address, model.RunID, uint64, model.Query) {}
 func (*slowCode) Taken(model.RunID, uint64)                              {}
 
-// An accepted update is sent again under its id when the node loses its lease: its caller gets the
-// answer and does not notice the loss.
+// When the node loses its lease, it sends an accepted update again with the same id. The caller
+// gets the answer and does not notice the loss.
 func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 			if err != nil {
 				t.Errorf("the accepted update: %v", err)
 			}
-		case <-time.After(time.Minute): // virtual
+		case <-time.After(time.Minute): // of virtual time
 			t.Error("the accepted update is not answered")
 		}
 

@@ -11,9 +11,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Write stores what a claim writes beside the history, whichever node owns its run, and returns
-// when it is durable. If the outcome is unknown, the caller may repeat the write: the owner skips
-// what it has. An error of kind NotOwned means that the claim is over; then nothing is written.
+// Write stores data that a claim writes next to the history, whichever node owns the run. It
+// returns when the data is durable. If the outcome is unknown, the caller may repeat the write,
+// because the owner skips data that it has. An error of kind NotOwned means that the claim is over.
+// In that case nothing is written.
 func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 	if !s.hasClaim(w.Ref) {
 		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", w.Ref.TaskRef)
@@ -33,19 +34,19 @@ func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.T
 }
 
 // watchAgain is how often a listener renews its interest with another node. It is less than half of
-// the time for which that node sends it hints.
+// the time for which that node sends hints after a renewal.
 const watchAgain = 50 * time.Second
 
-// WatchChanges returns a channel that is closed when something of the execution has been committed,
-// or when it is time to look again for another reason. To wait for a condition, the caller calls
-// WatchChanges first and checks the condition then, so that it misses no change. The caller must
-// call stop. WatchChanges returns an error if the engine has ended.
+// WatchChanges returns a channel that is closed when a change of the execution has been committed,
+// or when the caller should look again for another reason. To wait for a condition, the caller
+// first calls WatchChanges and then checks the condition, so that it misses no change. The caller
+// must call stop. WatchChanges returns an error if the engine has ended.
 func (e *Engine) WatchChanges(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
 	if changed, stop, err = e.listen(ctx, a); err != nil {
 		return nil, nil, err
 	}
 	select {
-	case <-e.stopped: // earlier listeners are woken by hangUp
+	case <-e.stopped: // hangUp wakes earlier listeners
 		stop()
 		return nil, nil, e.gaveUp(ctx, "listen to %s", a)
 	default:
@@ -54,7 +55,7 @@ func (e *Engine) WatchChanges(ctx context.Context, a model.Address) (changed <-c
 }
 
 func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
-	served := e.served.listen() // before the look: the next ring may be far away
+	served := e.served.listen() // listen before the look, because the next ring may be far away
 	if inc := e.current(); inc != nil {
 		if s := inc.lane(inc.shardOf(a)); s != nil {
 			c, err := s.watch(ctx, a)
@@ -73,7 +74,7 @@ func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan st
 	return e.clerk.listen(ctx, a)
 }
 
-// hangUp wakes all listeners: the engine has ended.
+// hangUp wakes all listeners, because the engine has ended.
 func (e *Engine) hangUp() {
 	close(e.stopped)
 	e.feed.Close()
@@ -102,7 +103,7 @@ func (s *laneShell) watch(ctx context.Context, a model.Address) (*call, error) {
 
 func (s *laneShell) unwatch(a model.Address, c *call) {
 	select {
-	case <-c.done: // it is no longer listed
+	case <-c.done: // the lane no longer has the call
 	default:
 		s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Unwatch(a, c) }})
 	}
@@ -111,7 +112,7 @@ func (s *laneShell) unwatch(a model.Address, c *call) {
 // listening holds the calls that wait for changes of an execution that another node owns.
 type listening struct {
 	calls []*call
-	said  time.Time // when the owner last learned that we listen
+	said  time.Time // when this node last told the owner that it listens
 }
 
 // listen listens to an execution that another node owns. It informs the owner, which sends a hint

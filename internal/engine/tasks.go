@@ -21,15 +21,16 @@ type taskWorkers struct {
 	roster[queue.WorkerID, TaskSession]
 }
 
-// own returns the workers of this node that take tasks: not the borrowed ones, and not the sessions
-// that only give claims back.
+// own returns the workers of this node that take tasks. It leaves out borrowed workers, and
+// sessions that only give claims back.
 func (w *taskWorkers) own() []*TaskSession {
 	return slices.DeleteFunc(w.all(), func(s *TaskSession) bool { return !s.node.IsZero() || len(s.offer.Tenants) == 0 })
 }
 
 // call passes calls of a lane to the workers. It combines the claims for the same worker into one
-// call, at the place of the first: no call before or between them concerns these claims. It returns
-// the claims of workers that left while the claims were being committed.
+// call, at the place of the first claim. This is possible because no call before or between them is
+// about these claims. It returns the claims of workers that left while the claims were being
+// committed.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
@@ -48,7 +49,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 			s.stop(c.Ref, c.Canceled)
 		case c.Kind == lane.TaskSettled:
 			s.settleReport(c.Ref, c.Err)
-		case c.Claim != nil: // otherwise it was handed over with an earlier one
+		case c.Claim != nil: // nil: handed over together with an earlier claim
 			claims := claimsOf(calls[i:], c.Worker)
 			if !s.execute(claims) {
 				for j := range claims {
@@ -85,16 +86,16 @@ type TaskSession struct {
 	id     queue.WorkerID
 	worker model.TaskWorker
 	offer  model.TaskOffer
-	node   model.NodeID // the lending node of a borrowed worker; zero for our own
+	node   model.NodeID // the node that lends a borrowed worker; zero for a worker of this node
 
 	mu     sync.Mutex
 	slots  int
 	abroad loan.Abroad
-	// heard is rung when owners on other nodes have received news.
+	// heard rings when owners on other nodes have received news.
 	heard    bell
 	held     map[model.ClaimRef]bool              // claims, and whether they were canceled
 	reported map[model.ClaimRef]*model.TaskReport // reports that are not settled
-	// idle is closed when both are empty; nil while no caller waits for that.
+	// idle is closed when both maps are empty. It is nil while no caller waits for that.
 	idle    chan struct{}
 	leaving bool // takes no further claims
 	over    bool
@@ -114,8 +115,8 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 	return s
 }
 
-// attachHeld connects a worker that has outlived the owner of its claims with these claims: the
-// ones that it holds, and the ones that never reached it.
+// attachHeld handles a worker that has outlived the owner of its claims. It connects the worker
+// with the claims that it holds, and with claims that never reached it.
 func (inc *incarnation) attachHeld(s *TaskSession) {
 	for _, ref := range s.offer.Held {
 		if l := inc.lane(inc.shardOf(ref.Address)); l != nil {
@@ -139,8 +140,8 @@ func (inc *incarnation) attachHeld(s *TaskSession) {
 	}
 }
 
-// speaker returns the name under which a remote worker speaks for claims; empty for a worker of a
-// node, which knows what the worker has.
+// speaker returns the name under which a remote worker reports about claims. It is empty for a
+// worker of a node, because the node knows which claims the worker has.
 func (s *TaskSession) speaker() string {
 	if model.IsRemoteWorker(s.offer.Name) {
 		return s.offer.Name
@@ -167,15 +168,16 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
 	}
-	// A session reports and settles claims, so the engine opens one for these.
+	// Only a session can report claims and wait for the answers, so the engine opens one for these
+	// claims.
 	s := e.taskSession(noWorker{}, model.TaskOffer{Name: "nobody"}, model.NodeID{})
 	e.beside.run(func(ctx context.Context) {
 		for _, ref := range refs {
 			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
-				break // the engine ends; the claims count as lost
+				break // the engine ends, and the claims will be lost
 			}
 		}
-		_ = s.Leave(ctx) // an error means the same
+		_ = s.Leave(ctx) // an error also means that the engine ends
 	})
 }
 
@@ -193,7 +195,7 @@ func (s *TaskSession) execute(claims []model.Claim) bool {
 		s.mu.Unlock()
 		return false
 	}
-	// Note the claims before the worker gets them, because it may report at once.
+	// Note the claims before the worker gets them, because it may report immediately.
 	for i := range claims {
 		s.held[claims[i].Ref] = claims[i].Canceled
 	}
@@ -236,7 +238,7 @@ func (s *TaskSession) hasReport(claim model.ClaimRef) bool {
 // stop tells the worker that a claim is canceled, or that it is lost.
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	if !s.node.IsZero() && !canceled {
-		// A lent worker learns it from its own node. It keeps the permits of the claim until that
+		// A lent worker gets the stop from its own node. The claim keeps its permits until that
 		// node no longer lists the claim (setHeld).
 		s.worker.Stop(ref, model.StopLost)
 		return
@@ -244,7 +246,8 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 
 	s.mu.Lock()
 	back := false
-	// The worker keeps a canceled claim and may still report on it. A lost claim is gone at once.
+	// The worker keeps a canceled claim and may still report on it. A lost claim is gone
+	// immediately.
 	if _, held := s.held[ref]; held && canceled {
 		s.held[ref] = true
 	} else {
@@ -293,8 +296,8 @@ func (s *TaskSession) rest() {
 }
 
 // Report delivers the outcome of a claim. It blocks while the engine is full. If ctx ends first,
-// the report is still delivered as soon as possible: it is a fact that the board relies on, and no
-// other party could report it.
+// the session still delivers the report as soon as possible, because the board relies on the
+// report, and no other party could make it.
 func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	s.mu.Lock()
 	if s.over {
@@ -311,8 +314,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	if back {
 		s.rejoin()
 	}
-	// The caller may stop waiting, but the report must arrive: without it the attempt would count
-	// as lost and run again.
+	// The caller may stop waiting, but the report must arrive. Without it the attempt would be lost
+	// and run again.
 	err := s.send(ctx, &r, false)
 	if err == nil || ctx.Err() != nil && s.resend(&r, false) {
 		return nil
@@ -352,8 +355,8 @@ func (s *TaskSession) reportLater(r *model.TaskReport) {
 	})
 }
 
-// send delivers a report to the owner of the run. A shard that this node is giving up waits for it,
-// unless the shard already moves: then the report goes to its next owner.
+// send delivers a report to the owner of the run. If this node is giving up the shard, the shard
+// waits for the report. But if moves is set, the report goes to the next owner.
 func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
@@ -372,7 +375,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 				}
 				moves = true
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
-				inc.board.Propose() // no lane does it
+				inc.board.Propose() // the report goes to no lane here, so no lane proposes
 				if len(s.offer.Tenants) > 0 {
 					s.sendAbroad(r.Ref)
 					inc.lender.Wake()
@@ -404,8 +407,8 @@ func ReportMessage(r *model.TaskReport) *model.Message {
 	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
 }
 
-// settleReport ends a report: it is durable, or err says why it does not count. ErrLater and
-// ErrNotOwner are not final; then the report is delivered again.
+// settleReport ends a report: it is durable, or err says why it was refused. ErrLater and
+// ErrNotOwner are not final. After these errors the session delivers the report again.
 func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
@@ -416,12 +419,12 @@ func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 		if r != nil { // otherwise it was a repetition, and the first report is settled
 			s.reportLater(r)
 		} else if w, ok := s.worker.(*lending.LockedWorker); ok {
-			w.Redirect(ref) // its node has the report and repeats it with each poll
+			w.Redirect(ref) // the node of the worker has the report and repeats it with each poll
 		}
 		return
 	}
 
-	if r != nil && again { // the shard had moved: deliver it to the next owner
+	if r != nil && again { // the shard has moved: deliver the report to the next owner
 		s.mu.Unlock()
 		s.resend(r, true)
 		return
@@ -433,7 +436,7 @@ func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 	s.mu.Unlock()
 
 	if w, ok := s.worker.(*lending.LockedWorker); ok && again {
-		w.Redirect(ref) // it continues there, with what it holds here
+		w.Redirect(ref) // the worker continues on its own node with the claim
 		return
 	}
 
@@ -445,7 +448,7 @@ func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 
 // Beat says that a claim is being executed, with its progress if that has changed. It reports
 // whether the worker still has the claim, and whether the claim was canceled. If another node owns
-// the run, Beat queues the news for it; Flush waits until it has arrived.
+// the run, Beat queues the heartbeat for that node. Flush waits until it has arrived.
 func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
 	s.mu.Lock()
 	canceled, held = s.held[ref]
@@ -468,7 +471,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 		p := *progress
 		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, s.speaker(), p) }})
 		if errors.Is(err, lane.ErrNotOwner) {
-			err = nil // the next beat delivers it
+			err = nil // the next heartbeat delivers the progress
 		}
 	}
 
@@ -492,8 +495,9 @@ func (s *TaskSession) leave(b *board) {
 	s.left = b
 }
 
-// hasLeft reports whether the worker has left a board. It does not come back there, even if another
-// node returns a slot of it later: the board would wait for claims that the worker does not have.
+// hasLeft reports whether the worker has left a board. It does not come back to that board, even if
+// another node returns one of its slots later. Otherwise the board would wait for claims that the
+// worker does not have.
 func (s *TaskSession) hasLeft(b *board) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -522,13 +526,13 @@ func (s *TaskSession) Slots(n int) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 		if turned {
-			inc.announce() // others learn that it starts no tasks, or starts tasks again
+			inc.announce() // other nodes learn that the worker starts no tasks, or starts tasks again
 		}
 	}
 }
 
-// Leave ends the session once everything is reported and settled, or when ctx ends: then it gives
-// back the claims that are still held.
+// Leave ends the session once everything is reported and settled. If ctx ends before that, it gives
+// back the claims that the worker still holds.
 func (s *TaskSession) Leave(ctx context.Context) error {
 	s.Slots(0)
 	err := s.quiet(ctx)
@@ -545,7 +549,7 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 
 // Suspend ends the session of a worker that keeps its claims, because the node stops or the worker
 // begins another session. The claims stay in the histories, and the owner connects them with the
-// worker when that joins again. If it does not, they are lost in time.
+// worker when the worker joins again. If it does not join again, the claims are lost after a while.
 func (s *TaskSession) Suspend() {
 	held := s.end()
 	inc := s.eng.current()
@@ -563,7 +567,7 @@ func (s *TaskSession) Suspend() {
 	}
 }
 
-// end takes no further claims, and returns and forgets those that the worker executes.
+// end takes no further claims. It returns and forgets the claims that the worker executes.
 func (s *TaskSession) end() []model.ClaimRef {
 	s.Slots(0)
 	s.mu.Lock()
@@ -591,11 +595,11 @@ func (s *TaskSession) endWhenSettled() {
 	})
 }
 
-// Lose ends the session of a worker that has disappeared: the attempts that it was executing have
-// failed with it. The session stays until its reports are settled.
+// Lose ends the session of a worker that has disappeared. Its running attempts have failed with it.
+// The session stays until its reports are settled.
 func (s *TaskSession) Lose() {
 	for _, ref := range s.end() {
-		// Without an owner here, the next one finds that the worker is gone.
+		// If there is no owner here now, the next owner finds that the worker is gone.
 		if inc := s.eng.current(); inc != nil {
 			if l := inc.keeper(inc.shardOf(ref.Address)); l != nil {
 				claimLane{l}.Lose(ref)
@@ -612,8 +616,8 @@ func (s *TaskSession) remove() {
 	s.eng.announce()
 }
 
-// quiet waits until nothing is held and every report is settled, and ends the session at that
-// moment: a later claim is given back.
+// quiet waits until the worker holds nothing and every report is settled. It ends the session at
+// that moment, so that a later claim is given back.
 func (s *TaskSession) quiet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -637,9 +641,10 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 	}
 }
 
-// giveBack returns the claims that are still held, so that other workers may start them at once. It
-// waits only for the commit time-out, but the session stays until all reports are settled, because
-// no other party would deliver them: an owner on another node waits as long as this node lives.
+// giveBack returns the claims that the worker still holds, so that other workers may start their
+// tasks immediately. It waits only for the commit time-out. But the session stays until all reports
+// are settled. No other party would deliver them, and an owner on another node waits for them as
+// long as this node lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
 	s.leaving = true
@@ -656,13 +661,13 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 		defer s.remove()
 		for _, ref := range left {
 			if !s.hasClaim(ref) {
-				continue // reported in the meantime, and that report must not be lost
+				continue // the worker has reported in the meantime, and its report must not be lost
 			}
 			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {
-				return // the engine ends; the claims count as lost
+				return // the engine ends, and the claims will be lost
 			}
 		}
-		_ = s.quiet(ctx) // an error means the same
+		_ = s.quiet(ctx) // an error also means that the engine ends
 	})
 	if begun {
 		<-brief.Done()

@@ -21,7 +21,7 @@ import (
 // hand is a task worker that calls do for each claim, on its own goroutine.
 type hand struct {
 	session *engine.TaskSession
-	do      func(c model.Claim) *model.TaskReport // nil: no report
+	do      func(c model.Claim) *model.TaskReport // if it returns nil, there is no report
 
 	mu      sync.Mutex
 	claims  []model.Claim
@@ -98,7 +98,7 @@ func TestTaskAlone(t *testing.T) {
 		e, stop := open(t, st)
 		defer stop()
 		ctx := t.Context()
-		// No worker is here: it waits.
+		// No worker is here, so the task waits.
 		if _, err := e.Send(ctx, submit("early", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestTaskCanceled(t *testing.T) {
 	})
 }
 
-// A worker that leaves gives back what it holds, without consuming an attempt.
+// A worker that leaves gives back its claims, which uses up no attempt.
 func TestTaskReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// A worker that vanished with its node has lost its attempt, and another one starts at once.
+// A worker vanished with its node, so its attempt is lost. Another attempt starts immediately.
 func TestTaskOfAWorkerThatIsGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -366,8 +366,8 @@ func (s slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, erro
 	return s.Store.Commit(ctx, b)
 }
 
-// A worker leaves while the claim that names it is being committed. The claim is handed to no
-// worker, so it is given back: at once, and without consuming an attempt.
+// A worker leaves while the claim that names it is being committed. No worker gets the claim, so
+// the engine gives it back immediately, which uses up no attempt.
 func TestLeaveWhileClaimed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -431,8 +431,8 @@ func TestLeaveBeforeSettled(t *testing.T) {
 	})
 }
 
-// A change of the slots of a worker that has left does not bring it back: it would get claims and
-// give them back without end.
+// A change of the slots of a worker that has left does not bring the worker back. Otherwise it
+// would get claims and give them back, again and again.
 func TestSlotsAfterLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -458,8 +458,8 @@ func TestSlotsAfterLeave(t *testing.T) {
 	})
 }
 
-// A report whose worker no longer waits is delivered when a node can take it: the task is not
-// executed again.
+// A report whose worker no longer waits arrives when a node can take it, and the task does not run
+// again.
 func TestReportThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -504,8 +504,8 @@ func (c *closing) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return c.Store.Commit(ctx, b)
 }
 
-// A report for a quarantined run that the lane has no room for still counts: the session repeats it
-// until the quarantine is over.
+// The lane has no room for a report of a quarantined run. The report is not lost: the session
+// repeats it until the quarantine is over.
 func TestReportLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

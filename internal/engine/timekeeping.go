@@ -11,11 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// errClockBack ends an incarnation whose time is too far ahead: its memory waits for times that are
-// hours away.
+// errClockBack ends an incarnation whose time is too far ahead. In its memory, timers and deadlines
+// wait for times that may be hours away.
 var errClockBack = errors.New("the store's clock went back and stays there")
 
-// readClock takes in what the store's clock showed, and informs the lanes and the membership.
+// readClock passes a reading of the store's clock to the clock of the node, and informs the lanes
+// and the membership of changes.
 func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	verdict := inc.eng.clock.read(sent, got, at)
 	inc.eng.judge(verdict)
@@ -35,14 +36,14 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 // shortest round trip.
 const (
 	earlyReadings = 4
-	narrow        = 5 * time.Millisecond // a reading with such a round trip needs no other
+	narrow        = 5 * time.Millisecond // after a reading with a round trip this short, the node needs no other
 )
 
 // readEarly reads the store's clock before the node uses it. The clock adopts the first reading at
-// its upper bound, so it may be ahead by as long as the reading took, until later readings have
-// slowly corrected that. The registration itself is no good first reading: it takes long on a busy
-// store, and timers of runs that another node has started would fire that much too early. A store
-// with only one node needs no early reading, because all times come from one clock.
+// its upper bound. So it may be ahead by the time that the reading took, until later readings have
+// slowly corrected that. The registration itself would be a bad first reading. It takes long on a
+// busy store, and timers of runs that another node has started would fire too early by that time. A
+// store with only one node needs no early reading, because all times come from one clock.
 func (e *Engine) readEarly(ctx context.Context) (v storeclock.Verdict) {
 	if e.clock.isSet() || !e.cfg.Store.Info().Shared {
 		return v
@@ -53,7 +54,7 @@ func (e *Engine) readEarly(ctx context.Context) (v storeclock.Verdict) {
 		view, err := e.cfg.Store.Members(ctx)
 		got := e.clock.mono()
 		if err != nil {
-			return v // the registration will fail as well, or will read the clock
+			return v // the registration will also fail, or will read the clock
 		}
 		if best.Got == 0 || got-sent < best.Got-best.Sent {
 			best = storeclock.Reading{Sent: sent, Got: got, Store: view.Now}
@@ -65,8 +66,8 @@ func (e *Engine) readEarly(ctx context.Context) (v storeclock.Verdict) {
 	return e.clock.read(best.Sent, best.Got, best.Store)
 }
 
-// judge reports what a reading of the store's clock has changed: one line when an episode starts
-// and one when it ends.
+// judge logs what a reading of the store's clock has changed: one line when an episode starts and
+// one when it ends.
 func (e *Engine) judge(v storeclock.Verdict) {
 	if v.Change != storeclock.Adopted { // at the first reading the node has no time to compare with
 		e.skew.Store(int64(v.By))
@@ -76,13 +77,13 @@ func (e *Engine) judge(v storeclock.Verdict) {
 	switch v.Change {
 	case storeclock.Doubted:
 		e.cfg.Meter.Add(telemetry.ClockJumps, 1)
-		log.Warn("the store's clock has jumped; the node goes on by its own clock and deletes nothing because of its age", "ahead", by)
+		log.Warn("the store's clock has jumped; the node uses its own clock for now, and deletes no old data", "ahead", by)
 	case storeclock.Cleared:
 		log.Info("the store's clock agrees with the node's again", "ahead", by)
 	case storeclock.Advanced:
-		log.Warn("the jump of the store's clock has lasted and is accepted; nothing is deleted because of its age for a while", "ahead", by)
+		log.Warn("the jump of the store's clock has lasted and is accepted; the node deletes no old data for a while", "ahead", by)
 	case storeclock.WentBack:
-		log.Warn("the store's clock went back and stays there; the node starts over with its time", "ahead", by)
+		log.Warn("the store's clock went back and stays there; the node starts over with the store's time", "ahead", by)
 	case storeclock.Agrees, storeclock.Adopted:
 	}
 }
@@ -98,8 +99,8 @@ func (inc *incarnation) keepAll() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.KeepAll(!may) })
 }
 
-// wakeSleepers wakes everything that sleeps until a time: those sleeps were computed before time
-// moved.
+// wakeSleepers wakes everything that sleeps until a certain time, because these sleeps were
+// computed before the time moved.
 func (inc *incarnation) wakeSleepers() {
 	inc.board.handleTimer()
 	for _, s := range inc.lanes {
@@ -108,7 +109,7 @@ func (inc *incarnation) wakeSleepers() {
 }
 
 // resume notices that the machine was suspended. The timers of the process stood still and the
-// lease may be over, so it renews the lease at once.
+// lease may be over, so resume renews the lease immediately.
 func (inc *incarnation) resume() {
 	asleep := inc.eng.clock.notice()
 	if asleep-inc.suspended < suspicious {
@@ -120,9 +121,9 @@ func (inc *incarnation) resume() {
 	inc.wakeSleepers()
 }
 
-// awaitLease waits for the renewal of a lease that ended while the machine was suspended. Fences
-// would stop the commit of a node that was declared dead; this only saves the node from learning it
-// by a failed commit.
+// awaitLease waits for the renewal of a lease that ended while the machine was suspended. It is not
+// needed for safety: if other nodes have declared this node dead, fences stop its commits. It only
+// saves a commit that would fail.
 func (inc *incarnation) awaitLease(ctx context.Context) {
 	for inc.overslept() {
 		renewed := inc.renewals.listen()

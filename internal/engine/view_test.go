@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// openStore says that other processes may open it.
+// openStore is a store that says that other processes may open it.
 type openStore struct{ store.Store }
 
 func (s openStore) Info() store.Info {
@@ -21,8 +21,8 @@ func (s openStore) Info() store.Info {
 	return i
 }
 
-// A node that no other process can join knows who owns what without the store, and what it says is
-// what the store says. A node of a shared store asks the store.
+// If no other process can open the store, the node knows the owners of shards without reading the
+// store, and says the same as the store. A node of a shared store asks the store.
 func TestView(t *testing.T) {
 	t.Parallel()
 	st := memory.New(memory.Options{})
@@ -44,8 +44,8 @@ func TestView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The times go on, and the store learns later what the node serves and how many settings it
-	// has.
+	// Times differ, because time passes. The store learns only later what the node serves and how
+	// many settings it has.
 	same := cmp.Options{
 		cmpopts.IgnoreFields(store.View{}, "Now", "Settings"), cmpopts.IgnoreFields(store.Member{}, "Expires", "Serves"), cmpopts.IgnoreFields(store.NodeInfo{}, "Sole"),
 	}

@@ -24,8 +24,8 @@ func (s *sluggish) Acquire(ctx context.Context, node model.NodeID, epoch int64, 
 	return s.Store.Acquire(ctx, node, epoch, shards)
 }
 
-// On a store that only one node can serve, a caller that asks before the node has its shards gets
-// its answer at the moment that it has them, without polling.
+// On a store that only one node can serve, a caller asks before the node has its shards. It gets
+// its answer at the moment when the node has them, without polling.
 func TestCallsWaitForShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,9 @@ func TestCallsEndWithTheNode(t *testing.T) {
 	})
 }
 
-// A listener to an execution is woken when the node has its shards, and when the node ends. A later
-// listener gets the error that it has ended. No listener waits for a node that is gone.
+// The engine wakes a listener to an execution when the node has its shards, and when the node ends.
+// A later listener gets an error that says that the node has ended. No listener waits for a node
+// that is gone.
 func TestListenersEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 		<-early
 		owned := listen()
 		cancel()
-		<-owned // its lane is gone, and there is no other node yet
+		<-owned // the lane of the execution is gone, and there is no other node yet
 
 		for err := error(nil); err == nil; {
 			var changed <-chan struct{}

@@ -68,8 +68,8 @@ func (inc *incarnation) noteMove() {
 	inc.eng.feed.SetPartial(partial)
 }
 
-// noteMembers tells watchers which code live processes have begun or ceased to offer. The view that
-// came with a renewal has it for all nodes, this one included.
+// noteMembers tells watchers which code live processes have started or stopped offering. The view
+// that comes with a renewal has this for all nodes, including this one.
 func (inc *incarnation) noteMembers(v *store.View) {
 	was := inc.seen
 	inc.seen = slices.DeleteFunc(slices.Clone(v.Members), func(m store.Member) bool { return m.Expires < v.Now })
@@ -83,7 +83,7 @@ func (inc *incarnation) noteMembers(v *store.View) {
 	}
 }
 
-// compareOffers returns what has changed in what the nodes offer.
+// compareOffers returns the changes in the offers of the nodes.
 func compareOffers(was, now []store.Member, at model.Time) (changes []model.Change) {
 	add := func(kind model.ChangeKind, node model.NodeID, s *store.Served) {
 		if s.Tenant != "" {
@@ -117,8 +117,8 @@ func compareOffers(was, now []store.Member, at model.Time) (changes []model.Chan
 	return changes
 }
 
-// findOffer finds the same offer of a node in a view; nil when there is none. Remote workers with
-// the same offer share one entry, which may have the name of any of them.
+// findOffer finds the same offer of a node in a view. It returns nil if there is none. Remote
+// workers with the same offer share one entry, which may have the name of any of them.
 func findOffer(view []store.Member, node model.NodeID, s *store.Served) *store.Served {
 	for i := range view {
 		if view[i].ID != node {

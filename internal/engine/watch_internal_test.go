@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A view of the members is compared with the one before: workers join, change and leave. A class of
-// remote workers stays the same when it gets the name of another of its workers.
+// compareOffers compares a view of the members with the view before: workers join, change and
+// leave. A class of remote workers stays the same when it gets the name of another of its workers.
 func TestCompareOffers(t *testing.T) {
 	t.Parallel()
 	member := func(id byte, serves ...store.Served) store.Member {

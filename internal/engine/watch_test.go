@@ -49,7 +49,7 @@ func watch(t *testing.T, m *member) *notices {
 	return n
 }
 
-// take returns what has come since the last call.
+// take returns the notices since the last call.
 func (n *notices) take() []string {
 	synctest.Wait()
 	all := n.all
@@ -57,8 +57,8 @@ func (n *notices) take() []string {
 	return all
 }
 
-// A watcher learns that another node owns shards, that they have come back, and that workers join
-// and leave, on this node and on another. A node that stops ends its watches.
+// A watcher learns that another node owns shards, that the shards have come back, and that workers
+// join and leave, on this node and on another. A node that stops ends its watches.
 func TestWatchersOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

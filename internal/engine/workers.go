@@ -17,7 +17,7 @@ type Worker interface {
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
-	// Evict takes a run back.
+	// Evict takes back a run.
 	Evict(run model.RunID, generation uint64, reason string)
 	// Query asks the code of a run.
 	Query(run model.RunID, generation uint64, q model.Query)
@@ -34,13 +34,13 @@ type workers struct{ roster[lane.WorkerID, Session] }
 func (w *workers) call(c *lane.Call) {
 	s := w.get(c.Worker)
 	if s == nil {
-		return // it has left; the lane is informed
+		return // the worker has left, and the lane learns that
 	}
 
 	switch c.Kind {
 	case lane.CallActivate:
 		s.hold(c.Run, c.Generation)
-		if s.hands != nil { // otherwise it is a worker of another node
+		if s.hands != nil { // nil: a worker of another node
 			s.hands.Regain(c.Run)
 		}
 		s.worker.Activate(c.Activation)
@@ -70,8 +70,8 @@ type Session struct {
 	id     lane.WorkerID
 	worker Worker
 	offer  model.Offer
-	node   model.NodeID        // of a worker of another node; zero for a worker of this process
-	hands  *crew.WorkflowHands // what it does for other nodes
+	node   model.NodeID        // the node of the worker; zero for a worker of this process
+	hands  *crew.WorkflowHands // its work for other nodes
 	lent
 	entrance
 
@@ -117,8 +117,8 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 	if inc == nil {
 		return
 	}
-	// It must not overtake a turn that was reported before: that turn may start the timer that the
-	// run waits for.
+	// The release must not overtake a turn that was reported before, because that turn may start
+	// the timer that the run waits for.
 	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
 		l.Release(now, s.id, &model.Turn{Run: run, Generation: generation, Seen: seen, Waits: waits})
 	}})
@@ -139,8 +139,8 @@ func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Paylo
 	}
 }
 
-// Leave stops the flow of new work, waits until the worker holds no runs or ctx ends, and ends the
-// session.
+// Leave stops the flow of new work. It waits until the worker holds no runs, or until ctx ends.
+// Then it ends the session.
 func (s *Session) Leave(ctx context.Context) error {
 	s.withdraw()
 	if inc := s.eng.current(); inc != nil {

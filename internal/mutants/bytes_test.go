@@ -78,7 +78,7 @@ var bounds = []mutant{
 	{
 		name:  "a lane reads no messages before it has room for all",
 		file:  "internal/engine/inbox.go",
-		old:   "		b.ring() // the next one may have to wait until these have been applied\n",
+		old:   "		b.ring() // the next op may have to wait until these have been applied\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestInboxOfManyLargeMessages$"}},
 	},

@@ -176,7 +176,7 @@ var entities = []mutant{
 	{
 		name:  "a result computed from a forgotten state is applied",
 		file:  "internal/engine/lane/entity.go",
-		old:   "	l.dropResults(e, nil) // they ran on the forgotten state\n",
+		old:   "	l.dropResults(e, nil) // the calls of these results ran on the forgotten state\n",
 		new:   "",
 		tests: [][]string{accounts},
 	},

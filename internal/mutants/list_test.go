@@ -563,7 +563,7 @@ var common = []mutant{
 	{
 		name:  "a run that was paused and resumed in one batch is forgotten",
 		file:  "internal/engine/lane/entries.go",
-		old:   "e.pending.resuming > 0 || // a worker gets it after that commit",
+		old:   "e.pending.resuming > 0 || // a worker gets the run after that commit",
 		new:   "false ||",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
 	},
@@ -612,7 +612,7 @@ var common = []mutant{
 	{
 		name:  "a caller that gives up on an update leaves a waiter",
 		file:  "internal/engine/lane/await.go",
-		old:   "	case w == nil: // the caller took the wait back before the commit\n",
+		old:   "	case w == nil: // the caller cancelled the wait before the commit\n",
 		new:   "	case w == nil:\n		l.waiters.add(e.address, waiter{token: token})\n",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestForgottenUpdate$"}},
 	},

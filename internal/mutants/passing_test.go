@@ -82,7 +82,7 @@ var passing = []mutant{
 	{
 		name:  "a split batch applies a passed message a second time",
 		file:  "internal/engine/lane/record.go",
-		old:   "	if from == nil || !from.passed { // otherwise the input of the sender produces it again\n",
+		old:   "	if from == nil || !from.passed { // the input of the sender produces a passed message again\n",
 		new:   "	if from == nil || from.message != nil {\n",
 		tests: [][]string{laneTest("TestLateBatchWithPassedMessages$")},
 	},

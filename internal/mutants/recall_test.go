@@ -5,8 +5,8 @@ var recalls = []mutant{
 	{
 		name:  "the history of a run is read before its end is stored",
 		file:  "internal/engine/lane/ready.go",
-		old:   "find its end.\n		return !e.dirty()\n",
-		new:   "find its end.\n		return true\n",
+		old:   "the store.\n		return !e.dirty()\n",
+		new:   "the store.\n		return true\n",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},
 	{

@@ -75,7 +75,7 @@ var tasks = []mutant{
 	{
 		name:  "a report of a lent worker is lost if there is no room",
 		file:  "internal/engine/tasks.go",
-		old:   "			w.Redirect(ref) // its node has the report and repeats it with each poll\n",
+		old:   "			w.Redirect(ref) // the node of the worker has the report and repeats it with each poll\n",
 		new:   "			_ = w\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestReportOfALentWorkerIsMadeAgain$"}},
 	},

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Credit is the slots of a worker of another node that the owner may use. The host grants them when
-// the owner needs some, because its own node and other owners use the same slots. It implements
-// lane.Capacity.
+// Credit has the slots of a worker of another node that the owner may use. The host grants slots
+// only when the owner needs some, because the host itself and other owners use the same slots. It
+// implements lane.Capacity.
 type Credit struct {
 	limit int
 	tell  func(kind parcelKind, n int)
@@ -15,7 +15,7 @@ type Credit struct {
 	mu      sync.Mutex
 	granted int // slots that the host has given
 	used    int
-	asked   int // slots that the owner has asked for and not got
+	asked   int // slots that the owner has asked for and not received
 	lanes   []bool
 	wake    func(lane int) // tells a lane that a slot may be free; does not block
 	idle    *time.Timer
@@ -23,11 +23,12 @@ type Credit struct {
 
 // Bounds of a credit.
 const (
-	mostAsked = 64                     // slots that an owner asks for at once
+	mostAsked = 64                     // slots that an owner asks for in one request
 	idleFor   = 100 * time.Millisecond // after which unused slots go back to the host
 )
 
-// newCredit returns the slots of a worker; nil when it takes any number.
+// newCredit returns the slots of a worker. It returns nil if the worker takes any number of runs or
+// calls.
 func (c *contract) newCredit(role uint64, limit int) *Credit {
 	if limit <= 0 {
 		return nil
@@ -42,7 +43,8 @@ func (c *Credit) Serve(lanes int, wake func(lane int)) {
 	c.lanes, c.wake = make([]bool, lanes), wake
 }
 
-// Take takes a free slot. When none is free, Credit wakes the lane when there is one.
+// Take takes a free slot. If no slot is free, it returns false, and Credit wakes the lane as soon
+// as there is one.
 func (c *Credit) Take(lane int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +60,7 @@ func (c *Credit) Take(lane int) bool {
 	return false
 }
 
-// Keep takes a slot even if none is free, for something that the worker has already.
+// Keep takes a slot for something that the worker already has, even if no slot is free.
 func (c *Credit) Keep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,14 +85,14 @@ func (c *Credit) grant(n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n = min(max(0, n), c.asked) // a host gives no more than the owner has asked for
+	n = min(max(0, n), c.asked) // a host gives at most as many slots as the owner has asked for
 	c.granted += n
 	c.asked -= n
 	c.offer()
 }
 
-// offer tells the lanes that wait, and gives slots back that stay unused. The caller holds the
-// lock.
+// offer wakes the lanes that wait for a slot, and gives unused slots back to the host after a
+// while. The caller holds the lock.
 func (c *Credit) offer() {
 	if c.used >= c.granted {
 		return
@@ -106,7 +108,7 @@ func (c *Credit) offer() {
 	}
 }
 
-// giveBack returns what is unused.
+// giveBack returns unused slots to the host.
 func (c *Credit) giveBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,13 +82,13 @@ func (p *pair) open(ctx context.Context, got func(by side, p *parcel)) (wait fun
 }
 
 // Frames and answers get lost and arrive twice. Each parcel arrives once, in order, in both
-// directions, also one that is larger than a frame.
+// directions, even if it is larger than a frame.
 func TestParcelsArriveOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			losses := rand.New(rand.NewPCG(seed, 2)) // only Call uses it, under the lock
+			losses := rand.New(rand.NewPCG(seed, 2)) // only Call uses losses, under the lock
 			p := &pair{fate: func() fate { return fate(losses.IntN(4)) }}
 			ctx, cancel := context.WithCancel(t.Context())
 			var mu sync.Mutex
@@ -128,8 +128,8 @@ func TestParcelsArriveOnceInOrder(t *testing.T) {
 	}
 }
 
-// A frame whose connection is lost is sent again at once. Without that, the sender waits for its
-// patience.
+// When the sender learns that a connection was lost, it sends its frame again immediately. If it
+// does not learn that, it waits until its patience is over.
 func TestFrameOfALostConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestFrameOfALostConnection(t *testing.T) {
 	})
 }
 
-// A node that lives and does not answer loses the session after the grace, not before.
+// A live node that does not answer loses the session after the grace period, not before.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,8 +188,8 @@ func events(n int) (all []model.Event) {
 	return all
 }
 
-// An owner dies when it has a turn that it has not stored. The worker keeps the run with its
-// outcomes, and says so to the next owner. The dead owner has no further effect.
+// An owner dies with a turn that it has not stored. The worker keeps the run with its outcomes, and
+// says so to the next owner. The dead owner has no further effect.
 func TestOwnerDiesWithATurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 			t.Errorf("the next owner knows of %v", held)
 		}
 
-		// The next owner hands the run over. Messages of the dead one have no effect.
+		// The next owner hands over the run. Messages of the dead owner have no effect.
 		next.only().worker.Activate(activation(run, 5))
 		dead.worker.Evict(run, 77, "late")
 		until(t, "the worker gets the run again", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == 2 })
@@ -251,8 +251,8 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 	})
 }
 
-// An owner that has forgotten the session, because its node has a new incarnation or did not hear
-// the host, says so. The host takes everything back and begins another session.
+// An owner has forgotten the session, because its node has a new incarnation or has not heard from
+// the host for too long. It says so, and the host takes everything back and starts another session.
 func TestForgottenSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestForgottenSession(t *testing.T) {
 	})
 }
 
-// Frames that belong to no session, copies that are late, and garbage change nothing.
+// Frames of unknown sessions, late copies and garbage change nothing.
 func TestForeignFrames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -295,7 +295,8 @@ func TestForeignFrames(t *testing.T) {
 		until(t, "the worker joins", func() bool { return at.only() != nil })
 		joined := o.kept[0]
 
-		// The session ends and another one begins. Then the first frame arrives once more.
+		// The session ends and another session begins. Then the first frame of the old session
+		// arrives once more.
 		h.mu.Lock()
 		h.deals[owner].end(errSilent)
 		h.mu.Unlock()
@@ -338,7 +339,7 @@ func TestForeignFrames(t *testing.T) {
 }
 
 // Two owners hand a run to the worker, because the first does not know yet that it is no longer the
-// owner. What the first says afterwards does not affect the hand-over of the second.
+// owner. Later messages of the first owner do not affect the hand-over of the second.
 func TestTwoOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -358,7 +359,7 @@ func TestTwoOwners(t *testing.T) {
 
 		run := model.RunID{9}
 		for i, p := range places {
-			p.only().worker.Activate(activation(run, 1)) // both count from one
+			p.only().worker.Activate(activation(run, 1)) // both owners count generations from one
 			until(t, "the worker gets the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == i+1 })
 		}
 		old := places[0].only().worker
@@ -372,8 +373,8 @@ func TestTwoOwners(t *testing.T) {
 	})
 }
 
-// Nodes with the same code have no session. A node that has just started offers no code, and gets
-// none.
+// Nodes with the same code have no session. A node that has just started has no code yet, and no
+// session either.
 func TestDiffer(t *testing.T) {
 	t.Parallel()
 	same := func(names ...string) (all []store.Member) {

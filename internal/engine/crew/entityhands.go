@@ -25,10 +25,11 @@ type EntityHands struct {
 	// running counts the hand-overs of lost owners that still run, by entity. Their results have no
 	// effect.
 	running map[model.Address]int
-	// waiting has hand-overs of the next owner. They wait until those of the lost owner have ended.
+	// waiting has hand-overs of the next owner. They wait until the hand-overs of the lost owner
+	// have ended.
 	waiting map[model.Address][]lentCalls
 	// kept has the entities whose calls a remote worker was still running when it joined this node,
-	// with the time of the join. The worker itself compares them with the next hand-over.
+	// with the time of the join. The worker itself compares these calls with the next hand-over.
 	kept map[model.Address]time.Time
 }
 
@@ -40,7 +41,7 @@ type lentCalls struct {
 	generation uint64
 }
 
-// NewEntityHands returns the hands of a worker that does nothing for other owners yet.
+// NewEntityHands returns the Hands of a worker that has no work of other owners yet.
 func NewEntityHands(w CallWorker, o model.EntityOffer, cfg HandsConfig) *EntityHands {
 	h := &EntityHands{
 		worker: w, offer: o, room: cfg.Slots,
@@ -106,8 +107,8 @@ func (h *EntityHands) heldNames() map[string]bool {
 	return names
 }
 
-// Regain says that the worker's own node has handed calls of an entity over. So the entity is no
-// longer kept for another owner.
+// Regain says that the worker's own node has handed over calls of an entity. So the worker no
+// longer holds the entity for another owner.
 func (h *EntityHands) Regain(a model.Address) {
 	h.mu.Lock()
 	delete(h.kept, a)
@@ -134,7 +135,7 @@ func (h *EntityHands) Left() []model.HeldRun {
 func (h *EntityHands) take(o *outlet, item *pb.ServerItem) error {
 	m := item.GetOperations()
 	if m == nil {
-		return nil // of a newer build
+		return nil // an item of a newer build
 	}
 	work := wire.ReadOperations(h.offer.Tenant, m)
 	c := lentCalls{by: o, work: work, generation: work.Generation}

@@ -20,19 +20,19 @@ type Carrier interface {
 
 // Bounds of an exchange.
 const (
-	frameBytes = 1 << 20 // of the parcels in a frame, and of one parcel
-	// What is kept for the other side. An owner may hand over all histories that it has in memory
-	// at once (256 MiB), and must never wait for a host.
+	frameBytes = 1 << 20 // most bytes of the parcels in a frame, and of one parcel
+	// Bounds of what is kept for the other side. An owner may hand over all histories that it has
+	// in memory at the same time (256 MiB), and must never wait for a host.
 	mostParcels = 100_000
 	mostBytes   = 320 << 20
 	mostBody    = 256 << 20 // bytes of a body that arrives in parts
 	// patience is how long a frame waits for its answer before it is sent again.
 	patience = 2 * time.Second
-	// grace is how long the other node may be silent, although it has its lease, before what the
-	// worker holds counts as lost.
+	// grace is how long the other node may be silent, although it has its lease, before this side
+	// ends the session.
 	grace = 30 * time.Second
-	// beatEvery is how often a host that has nothing to say sends an empty frame. It learns by the
-	// answer that the owner has ended the session.
+	// beatEvery is how often a host that has nothing to say sends an empty frame. If the owner has
+	// ended the session, the host learns that from the answer.
 	beatEvery = 5 * time.Second
 )
 
@@ -44,8 +44,9 @@ var (
 	errAnother = fault.New(fault.Unavailable, "the other node has begun another session")
 )
 
-// exchange is one side of a session between a host and an owner. It sends parcels in order, each
-// frame until it is answered, and takes each frame of the other side once.
+// exchange is one side of a session between a host and an owner. It sends parcels in order, in
+// frames. It repeats a frame until the other side answers, and takes each frame of the other side
+// once.
 type exchange struct {
 	line Carrier
 	to   model.NodeID
@@ -53,7 +54,7 @@ type exchange struct {
 	side side
 	// take receives parcels, one at a time. An error ends the session.
 	take  func(ctx context.Context, p *parcel) error
-	beats bool // it sends empty frames
+	beats bool // this side sends empty frames
 	// ended is called once, when the session has ended.
 	ended func(why error)
 
@@ -61,7 +62,7 @@ type exchange struct {
 	out     link.Out[parcel]
 	over    error
 	room    chan struct{} // closed when there is room; nil while no caller waits for it
-	drained chan struct{} // closed when everything is answered; nil while no caller waits for it
+	drained chan struct{} // closed when all frames are answered; nil while no caller waits for it
 
 	news    chan struct{} // has a value when there is something to send
 	again   chan struct{} // has a value when the frame in flight may be lost
@@ -85,7 +86,7 @@ func newExchange(line Carrier, to model.NodeID, id model.RunID, by side) *exchan
 	}
 }
 
-// run serves the session until it ends, or until ctx does.
+// run serves the session until the session or ctx ends.
 func (x *exchange) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -118,7 +119,8 @@ func (x *exchange) end(why error) {
 	x.wakeLocked()
 }
 
-// wakeLocked wakes the callers that wait for room, or until everything is answered.
+// wakeLocked wakes the callers that wait for room, and the callers that wait until all frames are
+// answered.
 func (x *exchange) wakeLocked() {
 	if x.room != nil {
 		close(x.room)
@@ -136,7 +138,7 @@ func (x *exchange) isOver() bool {
 	return x.over != nil
 }
 
-// post sends a parcel. It does not block: a side that does not take what it is sent loses the
+// post sends a parcel. It does not block. If the other side does not take its parcels, it loses the
 // session.
 func (x *exchange) post(p parcel) {
 	x.mu.Lock()
@@ -150,7 +152,7 @@ func (x *exchange) post(p parcel) {
 	}
 }
 
-// wait sends a parcel. It blocks while the other side has not taken enough of the earlier ones.
+// wait sends a parcel. It blocks while too many earlier parcels wait for the other side.
 func (x *exchange) wait(ctx context.Context, p parcel) error {
 	for {
 		x.mu.Lock()
@@ -173,7 +175,7 @@ func (x *exchange) wait(ctx context.Context, p parcel) error {
 	}
 }
 
-// hasRoom tells whether a parcel may be kept. The caller holds the lock.
+// hasRoom reports whether there is room for another parcel. The caller holds the lock.
 func (x *exchange) hasRoom() bool {
 	items, bytes := x.out.Backlog()
 	return items < mostParcels && bytes < mostBytes
@@ -217,7 +219,7 @@ func (x *exchange) rest(ctx context.Context) {
 	}
 }
 
-// send sends frame after frame, each until it is answered.
+// send sends one frame after the other. It repeats each frame until the other side answers.
 func (x *exchange) send(ctx context.Context) {
 	for {
 		x.mu.Lock()
@@ -237,7 +239,7 @@ func (x *exchange) send(ctx context.Context) {
 			return
 		}
 		x.mu.Lock()
-		_ = x.out.Acknowledge(number) // it cannot fail: the frame was made here
+		_ = x.out.Acknowledge(number) // cannot fail, because this side has made the frame
 		if x.room != nil {
 			close(x.room)
 			x.room = nil
@@ -268,8 +270,8 @@ func (x *exchange) awaitNews(ctx context.Context) bool {
 	return true
 }
 
-// deliver sends a frame until the other node answers, does not know the session, or has been silent
-// for too long.
+// deliver sends a frame again and again, until the other node answers, says that it does not know
+// the session, or has been silent for too long.
 func (x *exchange) deliver(ctx context.Context, f *frame) error {
 	body, silent := f.encode(), time.Now()
 	for {
@@ -283,7 +285,7 @@ func (x *exchange) deliver(ctx context.Context, f *frame) error {
 			return errUnknown
 		case time.Since(silent) > grace:
 			return errSilent
-		case err == nil: // another version says something else
+		case err == nil: // a node of another version gives another answer
 			if !pause(ctx, patience) {
 				return ctx.Err()
 			}
@@ -293,12 +295,12 @@ func (x *exchange) deliver(ctx context.Context, f *frame) error {
 	}
 }
 
-// call makes one attempt. It gives up at once if the connection is lost.
+// call sends a frame once. It gives up immediately if the connection is lost.
 func (x *exchange) call(ctx context.Context, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
-	case <-x.again: // of an earlier connection
+	case <-x.again: // this notice is about an earlier connection
 	default:
 	}
 	go func() {

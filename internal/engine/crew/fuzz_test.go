@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FuzzFrame reads what another node may send. A frame that can be read is the same after it was
-// encoded and read again, and no frame makes a node crash, whichever side receives it.
+// FuzzFrame reads frames that another node may send. If a frame can be read, it is the same after
+// it was encoded and read again. No frame makes a node crash, whichever side receives it.
 func FuzzFrame(f *testing.F) {
 	session := model.RunID{7}
 	worker := &hand{}

@@ -12,20 +12,21 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// lent marks the generations of hand-overs by other nodes. Lanes of this node count from the epochs
-// of their fences, which never come near it.
+// lent is a bit that marks the generations of hand-overs by other nodes. Lanes of this node count
+// generations from the epochs of their fences, which are far too small to reach this bit.
 const lent = 1 << 63
 
-// IsLent reports whether another node has handed something over under a generation.
+// IsLent reports whether the generation belongs to a hand-over by another node.
 func IsLent(generation uint64) bool { return generation&lent != 0 }
 
-// keepFor is how long a worker keeps what it holds of a lost owner. See replay.Worker.Lose.
+// keepFor is how long a worker keeps the runs and entities of a lost owner. See replay.Worker.Lose.
 const keepFor = time.Minute
 
 // SharedSlots are the slots of a worker, which its own node and other owners share.
 type SharedSlots interface {
-	// TakeFor takes a free slot. When none is free, wake is called as soon as one is: once, and
-	// under a lock, so it must not block. The key identifies who waits.
+	// TakeFor takes a free slot. If no slot is free, it returns false and calls wake once, as soon
+	// as a slot is free. It calls wake under a lock, so wake must not block. key identifies the
+	// waiting caller.
 	TakeFor(key any, wake func()) bool
 	// Free gives a slot back.
 	Free()
@@ -33,7 +34,7 @@ type SharedSlots interface {
 	Forget(key any)
 }
 
-// Hands is what one worker of this process does for owners on other nodes.
+// Hands has the work that one worker of this process does for owners on other nodes.
 type Hands interface {
 	// tenant, class and names describe the worker. Workers of a class are alike.
 	tenant() string
@@ -41,16 +42,17 @@ type Hands interface {
 	names() []string
 	isServed(name string, s *codeOf) bool
 
-	// join returns the parcel with which the worker joins for some of its names.
+	// join returns the parcel with which the worker joins an owner, for the given names of
+	// workflows or entities.
 	join(names []string) parcel
-	// held returns the parcel that says what the worker holds of lost owners. ok is false if it
-	// holds nothing.
+	// held returns the parcel that says which runs or entities of lost owners the worker holds. ok
+	// is false if it holds none.
 	held() (p parcel, ok bool)
-	// heldNames returns the names of what it holds.
+	// heldNames returns the names of the workflows or entities that it holds.
 	heldNames() map[string]bool
 
-	// take receives what an owner says. lose says that a run gets another owner, and loseOwner that
-	// the owner itself is gone.
+	// take receives a message of an owner. lose says that a run gets another owner. loseOwner says
+	// that the owner itself is gone.
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
 	loseOwner(o *outlet)
@@ -62,8 +64,8 @@ type Hands interface {
 type WorkflowHands struct {
 	worker RunWorker
 	offer  model.Offer
-	// hold and release note that the worker holds a run, or no longer does, so that the engine can
-	// wait until it holds none.
+	// The Hands call hold when the worker gets a run, and release when it no longer holds the run,
+	// so that the engine can wait until the worker holds none.
 	hold, release func(run model.RunID, generation uint64)
 	room          func() SharedSlots
 
@@ -80,7 +82,7 @@ type lentRun struct {
 	by         *outlet
 	address    model.Address
 	run        model.RunID
-	generation uint64 // that the owner knows
+	generation uint64 // the generation that the owner knows
 }
 
 // leftRun is a run of an owner that is gone.
@@ -89,14 +91,15 @@ type leftRun struct {
 	since   time.Time
 }
 
-// HandsConfig is what Hands need of their engine.
+// HandsConfig has what Hands need from their engine.
 type HandsConfig struct {
 	Hold, Release func(run model.RunID, generation uint64)
-	// Slots returns the slots of the worker in the current incarnation; nil if it takes any number.
+	// Slots returns the slots of the worker in the current incarnation. It returns nil if the
+	// worker takes any number of runs or calls.
 	Slots func() SharedSlots
 }
 
-// NewWorkflowHands returns the hands of a worker that does nothing for other owners yet.
+// NewWorkflowHands returns the Hands of a worker that has no work of other owners yet.
 func NewWorkflowHands(w RunWorker, o model.Offer, cfg HandsConfig) *WorkflowHands {
 	h := &WorkflowHands{
 		worker: w, offer: o, hold: cfg.Hold, release: cfg.Release, room: cfg.Slots,
@@ -167,15 +170,15 @@ func (h *WorkflowHands) Left() []model.HeldRun {
 	return all
 }
 
-// Regain says that the worker's own node has handed a run over. So the run is no longer one that a
-// lost owner has left.
+// Regain says that the worker's own node has handed over a run. So the worker no longer holds the
+// run for a lost owner.
 func (h *WorkflowHands) Regain(run model.RunID) {
 	h.mu.Lock()
 	delete(h.left, run)
 	h.mu.Unlock()
 }
 
-// take receives what an owner says.
+// take receives a message of an owner.
 func (h *WorkflowHands) take(o *outlet, item *pb.ServerItem) error {
 	switch it := item.GetItem().(type) {
 	case *pb.ServerItem_Activation:
@@ -216,7 +219,7 @@ func (h *WorkflowHands) take(o *outlet, item *pb.ServerItem) error {
 			h.worker.Evict(run, generation, it.Evict.GetReason())
 			h.release(run, generation)
 		})
-	default: // of a newer build
+	default: // an item of a newer build
 	}
 	return nil
 }
@@ -270,13 +273,13 @@ func (h *WorkflowHands) forget(run model.RunID, generation uint64) {
 	}
 }
 
-// lose takes away a run that gets another owner.
+// lose takes a run that gets another owner from the worker.
 func (h *WorkflowHands) lose(o *outlet, e *pb.Evict) error {
 	return h.about(o, e, func(run model.RunID, generation uint64) { h.keep(run, generation) })
 }
 
-// keep takes a run from its worker. A worker that can do so keeps the running bodies of the run for
-// the next owner.
+// keep takes a run from its worker. If the worker is a Survivor, it keeps the running bodies of the
+// run for the next owner.
 func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 	survivor, ok := h.worker.(Survivor)
 	h.mu.Lock()
@@ -293,7 +296,7 @@ func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 	h.release(run, generation)
 }
 
-// loseOwner takes away all runs of an owner that is gone.
+// loseOwner takes all runs of an owner that is gone from the worker.
 func (h *WorkflowHands) loseOwner(o *outlet) {
 	h.mu.Lock()
 	var all []uint64
@@ -313,8 +316,8 @@ func (h *WorkflowHands) loseOwner(o *outlet) {
 	}
 }
 
-// find returns the run with a generation that the worker knows; nil if the worker no longer holds
-// it.
+// find returns the run with a generation that the worker knows. It returns nil if the worker no
+// longer holds the run.
 func (h *WorkflowHands) find(generation uint64) *lentRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// mostAlike is how many workers that are alike join one owner.
+// mostAlike is how many equal workers (see Hands) join one owner.
 const mostAlike = 64
 
 // HostSide is the side of a node that has workers: it lets them join owners that lack their code.
@@ -28,7 +28,7 @@ type HostSide struct {
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // of the incarnation; nil before Run
 	closed  bool
-	owners  map[model.NodeID]*codeOf // the live nodes that own something, or may
+	owners  map[model.NodeID]*codeOf // the live nodes that own shards, or may own some
 	deals   map[model.NodeID]*deal
 	running sync.WaitGroup
 }
@@ -36,14 +36,15 @@ type HostSide struct {
 // codeOf is the code that a node has.
 type codeOf struct{ offers []store.Served }
 
-// has reports whether the node has some code in a version.
+// has reports whether the node has the code of a workflow or entity in a version.
 func (s *codeOf) has(tenant, name, version string) bool {
 	return slices.ContainsFunc(s.offers, func(o store.Served) bool {
 		return o.Worker == "" && o.Workflow == name && o.Version == version && (o.Tenant == tenant || o.Tenant == model.EveryTenant)
 	})
 }
 
-// Differ reports whether nodes have different code. A node without any code has just started.
+// Differ reports whether nodes have different code. It ignores nodes without any code, because they
+// have just started.
 func Differ(members []store.Member) bool {
 	var first *store.Member
 	for i := range members {
@@ -78,7 +79,7 @@ type deal struct {
 
 	host *HostSide
 
-	// A goroutine that needs the lock of the host too takes that one first.
+	// A goroutine that also needs the lock of the host takes the lock of the host first.
 	mu      sync.Mutex
 	last    uint64
 	outlets map[uint64]*outlet
@@ -89,14 +90,14 @@ type outlet struct {
 	deal  *deal
 	id    uint64
 	hands Hands
-	names map[string]bool // that it has joined for
+	names map[string]bool // names of the code for which the worker has joined
 	slots SharedSlots     // nil when the worker takes any number
 
 	mu        sync.Mutex
-	wanted    int // slots that the owner needs and has not got
+	wanted    int // slots that the owner needs and has not received
 	granted   int
 	over      bool
-	withdrawn chan struct{} // closed when the owner hands nothing more over
+	withdrawn chan struct{} // closed when the owner hands over no further work
 	answered  bool
 }
 
@@ -105,7 +106,7 @@ func NewHostSide(self model.NodeID, line Carrier, workers func() []Hands, log *s
 	return &HostSide{line: line, self: self, workers: workers, log: log, owners: map[model.NodeID]*codeOf{}, deals: map[model.NodeID]*deal{}}
 }
 
-// Run serves until ctx ends. Then it ends all sessions, and waits for that.
+// Run serves until ctx ends. Then it ends all sessions, and waits until they have ended.
 func (h *HostSide) Run(ctx context.Context) {
 	h.mu.Lock()
 	h.ctx = ctx
@@ -146,8 +147,8 @@ func (h *HostSide) LoseNode(node model.NodeID) {
 	}
 }
 
-// Sync lets workers join the owners that lack their code. It is called when workers or nodes have
-// come.
+// Sync lets workers join the owners that lack their code. The engine calls it when workers or nodes
+// have joined.
 func (h *HostSide) Sync() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,8 +161,8 @@ func (h *HostSide) Sync() {
 	}
 }
 
-// offer lets workers join an owner for the code that it lacks, and for what they hold. The caller
-// holds the lock.
+// offer lets workers join an owner for the code that the owner lacks, and for the runs and entities
+// that they hold. The caller holds the lock.
 func (h *HostSide) offer(node model.NodeID, s *codeOf, all []Hands, held map[Hands]bool) {
 	d := h.deals[node]
 	alike := map[string]int{}
@@ -239,11 +240,11 @@ func (d *deal) join(w Hands, names []string) {
 	d.post(p)
 }
 
-// close ends the session: it takes everything of the owner from the workers. If the owner still
-// lives, the workers join it again in a new session.
+// close ends the session. It takes all runs and calls of the owner from the workers. If the owner
+// still lives, the workers join it again in a new session.
 func (d *deal) close(why error) {
 	h := d.host
-	h.log.Info("the workers of this node no longer work for another one", "node", d.to.String(), "reason", why.Error())
+	h.log.Info("the workers of this node no longer work for another node", "node", d.to.String(), "reason", why.Error())
 	d.mu.Lock()
 	all := d.outlets
 	d.outlets = map[uint64]*outlet{}
@@ -270,7 +271,7 @@ func (d *deal) receive(_ context.Context, p *parcel) error {
 	o := d.outlets[p.Role]
 	d.mu.Unlock()
 	if o == nil {
-		return nil // it has left
+		return nil // the worker has left
 	}
 
 	switch p.Kind {
@@ -297,12 +298,12 @@ func (d *deal) receive(_ context.Context, p *parcel) error {
 	return nil
 }
 
-// wait sends what the worker says. It blocks while the owner takes nothing.
+// wait sends a message of the worker. It blocks while the owner takes nothing.
 func (o *outlet) wait(ctx context.Context, item *pb.WorkerItem) error {
 	return o.deal.wait(ctx, parcel{Kind: fromWorker, Role: o.id, Body: pack(item)})
 }
 
-// post is wait for what must not block.
+// post also sends a message of the worker, and never blocks.
 func (o *outlet) post(item *pb.WorkerItem) {
 	o.deal.post(parcel{Kind: fromWorker, Role: o.id, Body: pack(item)})
 }
@@ -315,7 +316,7 @@ func (o *outlet) need(n int) {
 	o.grant()
 }
 
-// grant gives the owner slots, as many as it needs and as are free.
+// grant gives the owner as many slots as it needs, as far as slots are free.
 func (o *outlet) grant() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -401,7 +402,7 @@ func (h *HostSide) Withdraw(ctx context.Context, w Hands) {
 	}
 }
 
-// Leave ends what a worker does for other owners.
+// Leave ends the work of a worker for other owners.
 func (h *HostSide) Leave(w Hands) {
 	for _, o := range h.outletsOf(w) {
 		d := o.deal
@@ -430,8 +431,9 @@ func (h *HostSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	d.hear(f, answer)
 }
 
-// hearQuestion tells a node that has acquired shards what the workers here hold of owners that are
-// gone. It answers when the node knows that.
+// hearQuestion answers a node that has acquired shards. It first tells that node which runs and
+// entities of lost owners the workers here hold, and answers the question when the node has this
+// information.
 func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -471,7 +473,7 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	})
 }
 
-// tellHeld tells the owner what workers hold that had already joined it.
+// tellHeld tells the owner what its workers hold, for workers that had joined it before.
 func (d *deal) tellHeld(held map[Hands]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -483,7 +485,7 @@ func (d *deal) tellHeld(held map[Hands]bool) {
 	}
 }
 
-// Dispatcher receives what other nodes say, for both sides of a node.
+// Dispatcher receives the messages of other nodes, for both sides of a node.
 type Dispatcher struct {
 	Owner *OwnerSide
 	Host  *HostSide
@@ -510,8 +512,8 @@ func (h Dispatcher) LoseNode(node model.NodeID) {
 	h.Host.LoseNode(node)
 }
 
-// Ask asks other nodes what their workers hold of owners that are gone, and waits until this node
-// knows that. It gives up when ctx ends, and returns whether all nodes have answered.
+// Ask asks other nodes which runs and entities of lost owners their workers hold, and waits until
+// this node knows it. It gives up when ctx ends, and returns whether all nodes have answered.
 func Ask(ctx context.Context, line Carrier, nodes []model.NodeID) bool {
 	body := (&frame{Side: asking}).encode()
 	var wg sync.WaitGroup

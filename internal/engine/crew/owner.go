@@ -14,7 +14,8 @@ import (
 
 // Workplace is the engine of an owner, which workers of other nodes join.
 type Workplace interface {
-	// Join adds a worker of another node. The engine asks slots for room, unless that is nil.
+	// Join adds a worker of another node. The engine takes a slot for each hand-over, unless slots
+	// is nil.
 	Join(node model.NodeID, w RunWorker, o model.Offer, slots *Credit) RunSession
 	// JoinEntities adds a worker of entities of another node.
 	JoinEntities(node model.NodeID, w CallWorker, o model.EntityOffer, slots *Credit) CallSession
@@ -28,7 +29,7 @@ type RunWorker interface {
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
-	// Evict takes a run back.
+	// Evict takes back a run.
 	Evict(run model.RunID, generation uint64, reason string)
 	// Query asks the code of a run.
 	Query(run model.RunID, generation uint64, q model.Query)
@@ -41,7 +42,7 @@ type RunWorker interface {
 // Survivor is a worker that keeps what it runs when its owner is lost. See api.Survivor.
 type Survivor interface {
 	RunWorker
-	// Lose takes a run back that gets another owner.
+	// Lose takes back a run that gets another owner.
 	Lose(run model.RunID, generation uint64)
 }
 
@@ -71,11 +72,11 @@ type CallSession interface {
 
 // Membership is what both kinds of sessions have in common.
 type Membership interface {
-	// Hold says what the worker holds of owners that are gone.
+	// Hold says which runs and entities of lost owners the worker holds.
 	Hold(held []model.HeldRun)
 	// Withdraw stops hand-overs to the worker, and waits until nothing is on its way to it.
 	Withdraw(ctx context.Context)
-	// Lose ends the session. What the worker holds goes to other workers.
+	// Lose ends the session. The runs and entities of the worker go to other workers.
 	Lose()
 }
 
@@ -89,7 +90,8 @@ type OwnerSide struct {
 	ctx       context.Context //nolint:containedctx // of the incarnation; nil before Run
 	closed    bool
 	contracts map[model.NodeID]*contract
-	// latest is the last session that each live node has begun. A frame of an earlier one is late.
+	// latest is the last session that each live node has begun. A frame of an earlier session is
+	// late.
 	latest  map[model.NodeID]model.RunID
 	running sync.WaitGroup
 }
@@ -104,7 +106,7 @@ type contract struct {
 	*exchange
 
 	owner *OwnerSide
-	roles map[uint64]role // only the receiving goroutine, and the end, use it
+	roles map[uint64]role // only the receiving goroutine and close use it
 }
 
 // role is one worker of a host.
@@ -115,7 +117,7 @@ type role interface {
 	readHeld(j *pb.Join) ([]model.HeldRun, error)
 }
 
-// Run serves until ctx ends. Then it ends all sessions, and waits for that.
+// Run serves until ctx ends. Then it ends all sessions, and waits until they have ended.
 func (o *OwnerSide) Run(ctx context.Context) {
 	o.mu.Lock()
 	o.ctx = ctx
@@ -148,9 +150,9 @@ func (o *OwnerSide) LoseNode(node model.NodeID) {
 	}
 }
 
-// hear receives a frame of a host. A first frame starts a session, and ends the one before. The ids
-// of the sessions of a node grow. A copy of a first frame that arrives late starts no session,
-// because the host has ended that one.
+// hear receives a frame of a host. A first frame starts a session, and ends the session before it.
+// The ids of the sessions of a node grow. So a late copy of the first frame of an old session
+// starts no session.
 func (o *OwnerSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,7 +178,7 @@ func (o *OwnerSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	c.hear(f, answer)
 }
 
-// close takes everything back from the workers of a host.
+// close takes back all runs and calls from the workers of a host.
 func (c *contract) close(why error) {
 	c.owner.log.Info("workers of another node are gone", "node", c.to.String(), "workers", len(c.roles), "reason", why.Error())
 	for _, r := range c.roles {
@@ -199,7 +201,7 @@ func (c *contract) receive(ctx context.Context, p *parcel) error {
 		}
 		return c.join(p)
 	case r == nil:
-		return nil // it has left
+		return nil // the worker has left
 	}
 
 	switch p.Kind {
@@ -294,7 +296,7 @@ func (r *workflowRole) Retry(run model.RunID, generation uint64, id string) {
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_RetryStep{RetryStep: &pb.RetryStep{Run: wire.Run(run), Generation: generation, Id: id}}})
 }
 
-// Evict takes a run back.
+// Evict takes back a run.
 func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) {
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: evicted(run, generation, reason)}})
 }
@@ -327,7 +329,7 @@ func (r *workflowRole) Recall(a model.Address, run model.RunID, generation uint6
 	}}})
 }
 
-// take hands in what the worker says. It blocks while the engine is full.
+// take hands in a message of the worker. It blocks while the engine is full.
 func (r *workflowRole) take(ctx context.Context, item *pb.WorkerItem) error {
 	switch it := item.GetItem().(type) {
 	case *pb.WorkerItem_Turn:

@@ -31,7 +31,7 @@ const (
 	returned  parcelKind = 'r' // the owner gives slots back
 )
 
-// parcel is one thing that one side says to the other about one worker.
+// parcel is one message of one side to the other about one worker.
 type parcel struct {
 	Kind   parcelKind `cbor:"1,keyasint"`
 	Role   uint64     `cbor:"2,keyasint"` // the worker, as the host numbers its joins
@@ -41,7 +41,7 @@ type parcel struct {
 	More   bool       `cbor:"6,keyasint,omitempty"` // the rest of the body is in the next parcel
 }
 
-// parcelRoom is what a parcel needs besides its body.
+// parcelRoom is how many bytes a parcel needs in addition to its body.
 const parcelRoom = 64
 
 // side is the sender of a frame.

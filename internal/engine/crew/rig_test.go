@@ -67,8 +67,7 @@ func (d desk) Call(ctx context.Context, to model.NodeID, question []byte) ([]byt
 	}
 }
 
-// add adds a node that works for others and has others work for it, until the returned function
-// ends it.
+// add adds a node that is both a host and an owner. The returned function ends the node.
 func (o *office) add(t *testing.T, id model.NodeID, work Workplace, workers func() []Hands) (h *HostSide, end func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -94,7 +93,7 @@ func (o *office) add(t *testing.T, id model.NodeID, work Workplace, workers func
 	return d.Host, end
 }
 
-// view is what a node sees: these nodes live, and each has the code of another.
+// view returns the members as a node sees them: these nodes live, and each has other code.
 func view(nodes ...model.NodeID) *store.View {
 	v := &store.View{Now: 1}
 	for _, n := range nodes {
@@ -137,7 +136,7 @@ func (p *place) JoinEntities(model.NodeID, CallWorker, model.EntityOffer, *Credi
 	return callGuest{&guest{p: p}}
 }
 
-// only returns the only worker that is there; nil if there is not exactly one.
+// only returns the only worker at the place, or nil if there is not exactly one.
 func (p *place) only() *guest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +225,7 @@ func (h *hand) hands() *WorkflowHands {
 // nodeID returns the id of a node of the tests.
 func nodeID(n byte) model.NodeID { return model.NodeID{n} }
 
-// until waits for a fact, in virtual time.
+// until waits, in virtual time, until fact returns true.
 func until(t *testing.T, what string, fact func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * grace); !fact(); time.Sleep(10 * time.Millisecond) {

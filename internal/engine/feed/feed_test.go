@@ -55,7 +55,7 @@ func (d *desk) watch(tenant, cursor string) *feed.Watcher {
 	return w
 }
 
-// next returns the next page as a text, which must be there.
+// next returns the next page as a text. The page must be there.
 func (d *desk) next(w *feed.Watcher) (text, cursor string) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
@@ -140,7 +140,7 @@ func TestWatch(t *testing.T) {
 	if !d.On() {
 		t.Error("changes are not wanted although a caller watches")
 	}
-	start := d.want(w, "") // the first page comes at once
+	start := d.want(w, "") // the first page comes immediately
 	d.Publish(append(changes("a", "1", "2"), changes("b", "x")...))
 	d.Publish(changes("a", "3"))
 	d.want(w, "1 2 3")
@@ -195,7 +195,7 @@ func TestFilter(t *testing.T) {
 
 	mail := model.ChangeFilter{Queues: []string{"mail"}}
 	for want, all := range map[bool][]model.Change{
-		true: {{Class: model.ClassSetting, Of: "queue", Name: "mail"}, {Class: model.ClassTask}}, // the queue of a task may not be known
+		true: {{Class: model.ClassSetting, Of: "queue", Name: "mail"}, {Class: model.ClassTask}}, // the feed may not know the queue
 		false: {
 			{Class: model.ClassSetting, Of: "queue", Name: "print"},
 			{Class: model.ClassSetting, Of: "limit", Name: "mail"},
@@ -259,7 +259,7 @@ func TestQueuesOfTasks(t *testing.T) {
 	want("", task(3, "new", model.ChangeClaimed, ""))
 }
 
-// A slow reader gets one gap notice and continues from now. It delays no publisher.
+// A slow reader gets one gap notice and continues with the next change. It delays no publisher.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]func(*feed.Config){
@@ -279,7 +279,7 @@ func TestSlowReader(t *testing.T) {
 			}
 
 			kept := d.watch("a", first)
-			d.want(kept, "1 2 3") // just as much as the buffer has
+			d.want(kept, "1 2 3") // exactly as many changes as the buffer has
 			d.Publish(changes("a", "4"))
 			d.want(fast, "4")
 			d.want(slow, "gap")
@@ -301,7 +301,7 @@ func TestTenantsShareTheMemory(t *testing.T) {
 	start := d.want(a, "")
 	d.Publish(changes("a", "1", "2", "3", "4"))
 	d.want(d.watch("a", start), "1 2 3 4")
-	d.want(d.watch("b", ""), "") // now each has a half
+	d.want(d.watch("b", ""), "") // now each buffer may have half of the memory
 	d.want(d.watch("a", start), "gap")
 	d.want(a, "gap")
 }
@@ -322,7 +322,7 @@ func TestUnknownCursors(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 
-	for _, c := range []string{mine, others} { // of another tenant, and of another life
+	for _, c := range []string{mine, others} { // a cursor of another tenant, and one of another life
 		d.want(d.watch("a", c), "gap")
 	}
 	// far behind, far ahead, negative
@@ -432,7 +432,7 @@ func TestClosedHub(t *testing.T) {
 	}
 }
 
-// Each of many watchers gets everything in order, or a gap, while several lanes publish.
+// While several lanes publish, each of many watchers gets all changes in order, or a gap notice.
 func TestManyWatchers(t *testing.T) {
 	t.Parallel()
 	const lanes, each = 4, 2_000
@@ -487,7 +487,7 @@ func TestManyWatchers(t *testing.T) {
 	}()
 	end := changes("a", "end")
 	end[0].Seq = each
-	for tick := time.Tick(time.Millisecond); ; { // a watcher that is behind misses the first ones
+	for tick := time.Tick(time.Millisecond); ; { // a watcher that is behind misses the first changes
 		d.Publish(end)
 		select {
 		case <-all:

@@ -13,15 +13,17 @@ import (
 
 // Bounds of a node.
 const (
-	// DefaultWatchers bounds the watchers of a node, DefaultTenantWatchers those of one tenant.
+	// DefaultWatchers bounds the watchers of a node, DefaultTenantWatchers the watchers of one
+	// tenant.
 	DefaultWatchers       = 4_000
 	DefaultTenantWatchers = 2_000
-	// DefaultChanges and DefaultBytes bound what is kept of one tenant, DefaultTotal the bytes of
-	// all tenants together.
+	// DefaultChanges and DefaultBytes bound the buffer of one tenant, DefaultTotal the bytes of all
+	// tenants together.
 	DefaultChanges = 16_384
 	DefaultBytes   = 4 << 20
 	DefaultTotal   = 64 << 20
-	// DefaultLinger is how long the changes of a tenant are kept after its last watcher has left.
+	// DefaultLinger is how long the hub keeps the changes of a tenant after its last watcher has
+	// left.
 	DefaultLinger = time.Minute
 )
 
@@ -95,7 +97,7 @@ func (h *Hub) Publish(changes []model.Change) {
 			continue
 		}
 		t.add(t.queues.complete(*c), h.cfg.Changes, most)
-		// Changes of one commit often have one tenant: its watchers wake once.
+		// Changes of one commit often have the same tenant. Its watchers wake once for all of them.
 		if i+1 == len(changes) || changes[i+1].Address.Tenant != c.Address.Tenant {
 			t.ring()
 		}
@@ -139,8 +141,8 @@ func (h *Hub) Close() {
 	}
 }
 
-// Watch adds a watcher of a tenant, which continues behind the cursor of an earlier page. Without a
-// cursor it starts now. The caller must call Close.
+// Watch adds a watcher of a tenant. The watcher continues after the cursor of an earlier page.
+// Without a cursor it starts now. The caller must call Close.
 func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*Watcher, error) {
 	at, err := parseCursor(cursor)
 	if err != nil {
@@ -172,7 +174,7 @@ func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*W
 	switch {
 	case cursor == "":
 	case at.topic == t.id && at.next <= t.next:
-		w.next = at.next // if it is too old, the first page says so
+		w.next = at.next // if the position is too old, the first page says so
 	default:
 		w.gap = true
 	}
@@ -195,7 +197,7 @@ func (h *Hub) Pause() time.Duration {
 	return min(time.Duration(h.watchers)*pauseForEach, mostPause).Truncate(time.Millisecond)
 }
 
-// leave removes a watcher. Its tenant keeps its changes for a while.
+// leave removes a watcher. The hub keeps the changes of the tenant for a while.
 func (h *Hub) leave(t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

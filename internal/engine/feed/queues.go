@@ -6,13 +6,13 @@ import "github.com/perdure/perdure/internal/model"
 const mostTasks = 10_000
 
 // taskQueues knows the queues of the open tasks of workflows, while a caller watches. Only the
-// change that reports that a task was scheduled contains its queue. The zero value knows none.
+// change for the scheduling of a task contains its queue. The zero value knows none.
 type taskQueues struct {
 	of    map[model.RunID]map[string]string // by task
 	tasks int
 }
 
-// complete returns a change with the queue of its task, if it is known.
+// complete returns a change with the queue of its task, if the topic knows the queue.
 func (q *taskQueues) complete(c model.Change) model.Change {
 	if c.Class == model.ClassExecution {
 		if c.Status.Closed() || c.Kind == model.ChangeRemoved {
@@ -35,8 +35,8 @@ func (q *taskQueues) complete(c model.Change) model.Change {
 	return c
 }
 
-// remember notes the queue of a task. When there is no room, it forgets all other tasks: some may
-// be of runs that have moved to another node, and their end is never known here.
+// remember notes the queue of a task. If there is no room, it forgets all other tasks. Some of them
+// may belong to runs that have moved to another node, so that this node never learns that they end.
 func (q *taskQueues) remember(run model.RunID, task, queue string) {
 	if _, known := q.of[run][task]; known {
 		return

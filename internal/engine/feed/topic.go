@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// topic has the recent changes of one tenant. The lock of the hub protects it: watchers that read
-// it share the lock.
+// topic has the recent changes of one tenant. The lock of the hub protects it. Watchers only read,
+// so they share the lock.
 type topic struct {
 	id uint64
 	// kept[from:] are the changes at the positions first to next-1.
@@ -17,12 +17,12 @@ type topic struct {
 	bytes       int
 	watchers    int
 	queues      taskQueues
-	rung        chan struct{} // closed by the next news
+	rung        chan struct{} // closed when something changes
 
 	since time.Duration // when the last watcher left
 }
 
-// add appends a change. It drops the oldest ones beyond the bounds.
+// add appends a change. It drops the oldest changes beyond the bounds.
 func (t *topic) add(c model.Change, most, bytes int) {
 	t.kept = append(t.kept, c)
 	t.bytes += c.Size()
@@ -34,12 +34,12 @@ func (t *topic) add(c model.Change, most, bytes int) {
 func (t *topic) trim(most, bytes int) {
 	for t.next > t.first && (t.next-t.first > int64(most) || t.bytes > bytes) {
 		t.bytes -= t.kept[t.from].Size()
-		t.kept[t.from] = model.Change{} // its texts can be collected
+		t.kept[t.from] = model.Change{} // so that the garbage collector can free its texts
 		t.from++
 		t.first++
 	}
-	// Move what is left when more than half of the memory is unused, so that each change moves once
-	// on average.
+	// Move the remaining changes when more than half of the memory is unused, so that each change
+	// moves once on average.
 	if t.from > 64 && t.from > len(t.kept)/2 {
 		n := copy(t.kept, t.kept[t.from:])
 		clear(t.kept[n:])
@@ -47,7 +47,7 @@ func (t *topic) trim(most, bytes int) {
 	}
 }
 
-// skip drops all changes and leaves a gap: every position before it is too old.
+// skip drops all changes and leaves a gap: all positions before the gap are too old.
 func (t *topic) skip() {
 	t.kept, t.from, t.bytes, t.queues = nil, 0, 0, taskQueues{}
 	t.next++

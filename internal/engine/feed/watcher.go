@@ -15,7 +15,7 @@ const (
 	pageChanges = 256
 	pageBytes   = 256 << 10
 	// pageScan is how many changes a watcher looks at while it holds the lock. A watcher that finds
-	// nothing in so many still gets a page, so that its cursor does not become too old.
+	// nothing in this many changes still gets a page, so that its cursor does not become too old.
 	pageScan = 2_048
 )
 
@@ -30,13 +30,13 @@ type Watcher struct {
 	next   int64 // the position to read next
 	gap    bool  // changes were missed
 	fresh  bool  // the watcher has had no page yet
-	// partial is what the last page has said.
+	// partial is what the last page said about other processes that own shards.
 	partial bool
 	closing sync.Once
 }
 
-// Next waits for changes. The first page comes at once, even if it has none. An error of kind
-// Canceled or Timeout says that ctx has ended.
+// Next waits for changes. The first page comes immediately, even if it has no changes. An error of
+// kind Canceled or Timeout says that ctx has ended.
 func (w *Watcher) Next(ctx context.Context) (model.ChangePage, error) {
 	for {
 		page, ok, news := w.look()
@@ -53,8 +53,9 @@ func (w *Watcher) Next(ctx context.Context) (model.ChangePage, error) {
 	}
 }
 
-// look returns a page if there is one, and otherwise a channel that tells when to look again. Many
-// watchers look at the same time, so that a publisher waits for one look at most.
+// look returns a page if there is one. Otherwise it returns a channel that is closed when the
+// watcher should look again. Many watchers can look at the same time, so a publisher waits for at
+// most one look.
 func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) {
 	h, t := w.hub, w.topic
 	h.mu.RLock()
@@ -63,7 +64,7 @@ func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) 
 		w.gap = true
 	}
 	if w.gap {
-		w.next = t.next // the caller reads its lists again, and they are as new as this
+		w.next = t.next // the caller reads its lists again, which contain all earlier changes
 	}
 
 	begin, bytes := w.next, 0

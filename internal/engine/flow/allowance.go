@@ -23,20 +23,20 @@ func allowanceKey(tenant string) store.SettingKey {
 	return store.SettingKey{Tenant: tenant, Kind: settingTenant, Name: allowanceName}
 }
 
-// A count of open executions is used for at least recountRest, and for at least recountShare times
-// as long as the count took.
+// A node uses a count of open executions for at least recountRest, and for at least recountShare
+// times as long as the count took. So counting takes at most a twentieth of the time.
 const (
 	recountRest  = time.Second
 	recountShare = 20
 )
 
-// doors are the allowances of all tenants that have one, as this process applies them.
+// doors has a door for each tenant with an allowance. A door applies the allowance in this process.
 type doors struct {
 	mu  sync.Mutex
 	all atomic.Pointer[map[string]*door] // replaced as a whole, so that a start takes no lock
 }
 
-// of returns the door of a tenant; nil if it has no allowance.
+// of returns the door of a tenant, or nil if the tenant has no allowance.
 func (d *doors) of(tenant string) *door {
 	if all := d.all.Load(); all != nil {
 		return (*all)[tenant]
@@ -44,7 +44,7 @@ func (d *doors) of(tenant string) *door {
 	return nil
 }
 
-// set replaces the allowances. A tenant whose allowance is as before keeps its counts.
+// set replaces the allowances. A tenant whose allowance has not changed keeps its counts.
 func (d *doors) set(to map[string]rule.Allowance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,9 +65,9 @@ type door struct {
 	allowance rule.Allowance
 
 	mu sync.Mutex
-	// The open executions are the sum of the last count, the executions that began since, and the
-	// executions that are being started. An execution that begins while the store counts may count
-	// twice until the next count; none is forgotten.
+	// The number of open executions is the sum of three numbers: the last count, the executions
+	// that began since, and the executions that are being started. An execution that begins while
+	// the store counts may be counted twice until the next count. No execution is forgotten.
 	counted, since, starting int64
 	known                    bool
 	recount                  time.Time // when the next count may start
@@ -82,9 +82,10 @@ func (f *Flow) Bounded(tenant string) bool {
 	return d != nil && d.allowance.Open > 0
 }
 
-// Admit lets a client start an execution, or refuses it as Exhausted. The caller calls done once
-// the start has an answer, and says whether an execution began. exists tells whether the start
-// would find an execution instead of beginning one; Admit asks it only if the tenant has no room.
+// Admit lets a client start an execution, or refuses it as Exhausted. Once the start has an answer,
+// the caller must call done and say whether an execution began. exists reports whether the start
+// would find an existing execution instead of beginning one. Admit calls it only if the tenant has
+// no room.
 func (f *Flow) Admit(ctx context.Context, tenant string, exists func(context.Context) (bool, error)) (done func(began bool), err error) {
 	d := f.doors.of(tenant)
 	if d == nil {
@@ -139,7 +140,7 @@ func (d *door) spend(now time.Time) error {
 	return nil
 }
 
-// enter admits one more start if there is room by the last count.
+// enter admits one more start if there is room according to the last count.
 func (d *door) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,7 +169,7 @@ func (f *Flow) count(ctx context.Context, d *door) (fresh bool, err error) {
 		d.mu.Unlock()
 		return false, nil
 	}
-	d.recount = began.Add(recountRest) // others do not count at the same time
+	d.recount = began.Add(recountRest) // so that other goroutines do not count at the same time
 	before := d.since
 	d.mu.Unlock()
 
@@ -207,19 +208,20 @@ func (f *Flow) SetAllowance(ctx context.Context, tenant string, a rule.Allowance
 	return f.ChangeAllowance(ctx, tenant, func(rule.Allowance) rule.Allowance { return a })
 }
 
-// ChangeAllowance replaces what a tenant may use by what make returns for it.
+// ChangeAllowance changes what a tenant may use. make gets the current allowance and returns the
+// new one.
 func (f *Flow) ChangeAllowance(ctx context.Context, tenant string, make func(rule.Allowance) rule.Allowance) error {
 	e := editAllowance(tenant, make)
 	return f.change(ctx, e.key, e.make)
 }
 
-// editAllowance is the edit that changes an allowance.
+// editAllowance returns the edit that changes an allowance.
 func editAllowance(tenant string, make func(rule.Allowance) rule.Allowance) edit {
 	return edit{allowanceKey(tenant), func(old *store.Setting) (body []byte, needed bool, err error) {
 		var a rule.Allowance
 		if old != nil {
 			if err := readSetting(old, &a); err != nil {
-				a = rule.Allowance{} // a damaged allowance sets no bound, and is replaced
+				a = rule.Allowance{} // a damaged allowance sets no bound, and this edit replaces it
 			}
 		}
 
@@ -235,8 +237,8 @@ func editAllowance(tenant string, make func(rule.Allowance) rule.Allowance) edit
 	}}
 }
 
-// allowances returns the known allowances. One that cannot be read sets no bound, and is logged.
-// The caller must hold f.mu.
+// allowances returns the known allowances. An allowance that cannot be read sets no bound, and
+// allowances logs it. The caller must hold f.mu.
 func (f *Flow) allowances() map[string]rule.Allowance {
 	all := map[string]rule.Allowance{}
 	for key, s := range f.all {

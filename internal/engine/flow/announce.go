@@ -9,12 +9,13 @@ import (
 )
 
 // announced has the kinds of settings that people know, with the names that people use for them.
-// The other kinds are for nodes only.
+// Only nodes use the other kinds.
 var announced = map[string]string{
 	settingLimit: "limit", settingBreaker: "breaker", settingState: "breaker_state", settingQueue: "queue", settingTenant: "allowance",
 }
 
-// changesOf returns what changed settings mean to people who watch. The caller must hold the lock.
+// changesOf returns the changed settings as changes, for callers that watch. The caller must hold
+// the lock.
 func (f *Flow) changesOf(changed map[store.SettingKey]bool) (news []model.Change) {
 	if f.node == nil {
 		return nil

@@ -18,15 +18,15 @@ type Node interface {
 	// Beside runs do on a goroutine that ends with the node. It returns false if the node has
 	// ended.
 	Beside(do func(ctx context.Context)) (begun bool)
-	// Await waits until ready delivers a value; callers are served in order. It returns false if
-	// ctx ended first.
+	// Await waits until ready delivers a value. If several callers wait, they get values in the
+	// order in which they came. It returns false if ctx ended first.
 	Await(ctx context.Context, ready <-chan struct{}) bool
 	// Pause waits before a retry. It returns false if ctx or the node has ended.
 	Pause(ctx context.Context, d time.Duration) bool
 	// Hint makes other nodes look at the settings.
 	Hint()
-	// Participant returns the participant of the node's current life; nil if the node executes
-	// nothing.
+	// Participant returns the participant of the node's current life. It returns nil if the node
+	// executes nothing.
 	Participant() *Participant
 	// Retain makes the node keep closed runs of these tenants for these times.
 	Retain(of map[string]time.Duration)
@@ -37,13 +37,13 @@ type Node interface {
 }
 
 // Board has the tasks and the gate of one life of the node. Its lock protects both. Callbacks must
-// not keep what they are given beyond the call.
+// not keep their arguments after the call.
 type Board interface {
 	// Look calls do with the lock held.
 	Look(do func(k *BoardGate, tasks *queue.Board))
 	// Change calls do with the lock held. Then, still with the lock, it acts on the gate: it queues
-	// woken groups to be tried again, and lets Flow collect what must be stored. If do returns
-	// true, the board also looks for tasks to propose.
+	// woken groups, which the board tries again, and lets Flow collect what must be stored. If do
+	// returns true, the board also looks for tasks to propose.
 	Change(now model.Time, do func(k *BoardGate, tasks *queue.Board) (moved bool))
 	// Configure calls Flow.Configure with the lock held, acts on the gate as Change does, and
 	// proposes the tasks that can start.
@@ -51,13 +51,14 @@ type Board interface {
 	// Propose asks the lanes to decide about tasks that can start, if anything has changed since
 	// the last time.
 	Propose()
-	// Reconsider is Propose even if nothing has changed: the time at which a page is due may be
-	// different now.
+	// Reconsider does the same as Propose, even if nothing has changed, because the time at which a
+	// page is due may be different now.
 	Reconsider()
 }
 
 // Settings are the settings of people, and what nodes have written about them. Breakers and Pages
-// contain only what another node has changed. A breaker whose state is nil is reset.
+// contain only what another node has changed. A nil state of a breaker means that the breaker was
+// reset.
 type Settings struct {
 	Rules    *rule.Set
 	Paused   map[Queue]string // with the reason

@@ -14,31 +14,34 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// BoardGate is the gate of a node as its board uses it. It stores the plan that the gate makes for
-// a task with the task, as its Note. Tasks with the same needs share a plan, and a task without
-// needs costs nothing.
+// BoardGate is the gate of a node as its board uses it. The gate makes a plan for each task: the
+// limits and the breaker that the task must pass. The BoardGate stores the plan in the Note of the
+// task. Tasks with the same needs share a plan, and a task without needs costs nothing.
 //
-// Where nodes share the store, it also knows which node's permit a claim uses: the permit of the
-// node that made the claim, for as long as its worker executes the task. This holds even if another
-// node owns the run by now, and even if another node has lent the worker. So when a run moves away
-// or is quarantined, its claims keep what they hold here (orphans) until their workers have
-// reported. And a claim found here that another live node has made holds nothing here (foreign).
-// When that node dies, the claim holds its permits here, because some node must count the claim
-// until the store records that it is lost.
+// If nodes share the store, the BoardGate also knows which node's permits a claim uses. A claim
+// uses permits of the node that made it, as long as its worker executes the task. This holds even
+// if another node owns the run by now, and even if another node has lent the worker. This has two
+// consequences:
+//   - When a run moves away or is quarantined, its claims keep their permits here until their
+//     workers have reported. Such a claim is called an orphan.
+//   - A claim of a run of this node that another live node has made has no permits here. Such a
+//     claim is called foreign. When the other node dies, the claim takes permits here, because some
+//     node must count the claim until the store records that it is lost.
 type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store
-	// at says whether a worker on this node's board, its own or a lent one, executes a claim. If it
-	// has reported the claim and the report is not settled, at returns the report.
+	// at says whether a worker on this node's board executes a claim. The worker belongs to this
+	// node or is lent to it. If the worker has reported the claim and the report is not settled, at
+	// returns the report.
 	at func(id queue.WorkerID, claim model.ClaimRef) (executes bool, report *model.TaskReport)
-	// Lent says whether another node lends a worker. A lent worker learns only from its own node
-	// that a claim is over. If Lent is nil, no worker is lent.
+	// Lent says whether a worker is lent by another node. A lent worker learns only from its own
+	// node that a claim is over. If Lent is nil, no worker is lent.
 	Lent func(id queue.WorkerID) bool
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
-	// resumed holds orphans whose task was admitted again and took over their permits. Their
-	// workers may still execute it.
+	// resumed holds orphans whose task was admitted again and has taken over their permits. The
+	// workers of these orphans may still execute the task.
 	resumed map[model.TaskRef][]*orphan
 	foreign map[model.TaskRef]counted
 
@@ -47,21 +50,21 @@ type BoardGate struct {
 	paused map[Queue]string
 }
 
-// ours is a claim of a worker of this node, or of one that is lent to it.
+// ours is a claim of a worker that belongs to this node or is lent to it.
 type ours struct {
 	claim  int64
 	worker queue.WorkerID
 }
 
-// counted is a claim that another node has made and counts, with the worker that executes it if
-// known here.
+// counted is a claim that another node has made and counts. It has the worker that executes the
+// claim, if this node knows that worker.
 type counted struct {
 	node string
 	ours
 }
 
-// orphan is a claim that this node counts although its run has moved away, or although its end is
-// not settled.
+// orphan is a claim whose permits this node keeps although its run has moved away, or although the
+// board has given it up before its end was settled.
 type orphan struct {
 	item   queue.Item
 	claim  int64
@@ -92,12 +95,12 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// stopPause is how long a task waits before it asks again whether a lent worker has stopped its
-// last attempt. Tasks with the same needs wait with it.
+// A task must not start while a lent worker still executes its last attempt. stopPause is how long
+// the task waits before it asks again. Tasks with the same needs wait with it.
 const stopPause = 25 * time.Millisecond
 
 // Take implements queue.Admitter. A task does not start again while a lent worker still executes
-// its last attempt: that attempt needs the permits.
+// its last attempt, because that attempt needs the permits.
 func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.FreeDone(now, it.Ref)
 	if o := k.orphans[it.Ref]; o != nil && k.Lent != nil && k.Lent(o.worker) {
@@ -125,8 +128,8 @@ func (k *BoardGate) Hold(now model.Time, it *queue.Item, maker string) {
 	note(it, g.Plan)
 }
 
-// resume lets a task that is on the board again take over the permits of its earlier attempt, which
-// was given up.
+// resume handles a task that is on the board again: the task takes over the permits of its earlier
+// attempt, which the board has given up.
 func (k *BoardGate) resume(ref model.TaskRef) {
 	if o := k.orphans[ref]; o != nil {
 		delete(k.orphans, ref)
@@ -134,9 +137,9 @@ func (k *BoardGate) resume(ref model.TaskRef) {
 	}
 }
 
-// restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt
-// that took over its permits has ended. It reports whether there is one. An orphan whose worker has
-// reported needs no permits: the later attempt had them when that report was made.
+// A later attempt has taken over the permits of an orphan, and has ended. If the worker of the
+// orphan still executes its claim, restoreEarlier gives the permits back to the orphan and returns
+// true. An orphan whose worker has reported needs no permits.
 func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool {
 		executes, _ := k.at(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim})
@@ -156,13 +159,13 @@ func (k *BoardGate) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 	return executes || report != nil
 }
 
-// RecordWorker remembers which worker has a claim that holds something.
+// RecordWorker remembers which worker has a claim that holds permits.
 func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
 		return
 	}
 
-	// The run may have come back with the claim that was given up.
+	// The run may have come back with a claim that the board had given up.
 	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 {
 		k.resumed[ref] = left
 	} else {
@@ -181,10 +184,11 @@ func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.Worker
 	}
 }
 
-// Give implements queue.Admitter. A shared permit becomes free only when the end of the claim is
-// durable, unless the run leaves this node or is quarantined after its worker has reported. The
-// permit also stays taken while the worker executes the task and does not know that the task is
-// over: the end may never become durable, or only after the run has moved.
+// Give implements queue.Admitter. A shared permit normally becomes free when the end of the claim
+// is durable. It becomes free earlier if the run leaves this node or is quarantined after the
+// worker has reported. While the worker still executes the task, because it does not know that the
+// task is over, the permit stays taken. The end of the claim may never become durable, or only
+// after the run has moved.
 func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
@@ -214,8 +218,8 @@ func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
-// FreeOrphan frees what an orphan claim holds, because its worker is done with it. It reports
-// whether anything became free.
+// FreeOrphan frees the permits of an orphan, because its worker is done with it. It reports whether
+// a permit became free.
 func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	o := k.orphans[ref.TaskRef]
 	if o == nil || o.claim != ref.Claim {
@@ -233,10 +237,10 @@ func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Out
 	return true
 }
 
-// FreeReported frees what an orphan claim holds, because its worker has reported it. It reports
-// whether anything became free. id is the worker that reports, which may speak for a worker that
-// has left. The end of the claim need not be durable: its run is not here or is quarantined, and
-// its task cannot start again before the end is stored.
+// FreeReported frees the permits of an orphan, because its worker has reported. It reports whether
+// a permit became free. id is the worker that reports, possibly in the name of a worker that has
+// left. The end of the claim need not be durable, because the run is not here or is quarantined,
+// and the task cannot start again before the end is stored.
 func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {
 	o := k.orphans[r.Ref.TaskRef]
 	if o == nil || o.claim != r.Ref.Claim {
@@ -250,12 +254,13 @@ func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.Tas
 	return k.FreeOrphan(now, r.Ref, OutcomeOf(r))
 }
 
-// FreeDone frees what an orphan holds, if its worker no longer executes it. It returns the outcome
-// of the attempt. There are two reasons:
+// FreeDone frees the permits of an orphan if its worker no longer executes it. It returns the
+// outcome of the attempt. The caller calls it for one of two reasons:
 //
-//   - Its task asks for permits again. The task must not take over these permits: they may exceed
-//     the limit, if they were freed before and the claim was found again (Hold).
-//   - Its run is quarantined, so the end of the claim cannot become durable now.
+//   - The task of the orphan asks for permits again. It must not take over the old permits. They
+//     may exceed the limit, if they were freed before and Hold took them again when the lane found
+//     the claim.
+//   - The run of the orphan is quarantined, so the end of the claim cannot become durable now.
 func (k *BoardGate) FreeDone(now model.Time, ref model.TaskRef) (how queue.Outcome, freed bool) {
 	o := k.orphans[ref]
 	if o == nil {
@@ -272,7 +277,7 @@ func (k *BoardGate) FreeDone(now model.Time, ref model.TaskRef) (how queue.Outco
 	return how, k.FreeOrphan(now, claim, how)
 }
 
-// OrphansAt returns the tasks at an address whose orphans this node counts, in order.
+// OrphansAt returns the tasks at an address that have orphans here, in order.
 func (k *BoardGate) OrphansAt(a model.Address) []model.TaskRef {
 	if len(k.orphans) == 0 {
 		return nil
@@ -280,7 +285,8 @@ func (k *BoardGate) OrphansAt(a model.Address) []model.TaskRef {
 	return slices.DeleteFunc(k.orphanTasks(), func(ref model.TaskRef) bool { return ref.Address != a })
 }
 
-// OutcomeOf returns the outcome of an attempt by its report; nil if there is none.
+// OutcomeOf returns the outcome of an attempt according to its report. r is nil if there is no
+// report.
 func OutcomeOf(r *model.TaskReport) queue.Outcome {
 	switch {
 	case r == nil || r.Returned:
@@ -291,8 +297,7 @@ func OutcomeOf(r *model.TaskReport) queue.Outcome {
 	return queue.Failed
 }
 
-// Orphans returns the workers that execute claims which this node counts although their runs have
-// moved away.
+// Orphans returns the workers that execute orphans of this node.
 func (k *BoardGate) Orphans() iter.Seq[queue.WorkerID] {
 	return func(yield func(queue.WorkerID) bool) {
 		for _, o := range k.orphans {
@@ -316,7 +321,7 @@ func (k *BoardGate) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
 
-// LetGo frees what orphans hold, if their workers are done or gone. It reports whether there were
+// LetGo frees the permits of orphans whose workers are done or gone. It reports whether there were
 // such orphans.
 func (k *BoardGate) LetGo(now model.Time) (any bool) {
 	for _, ref := range k.orphanTasks() {
@@ -335,7 +340,7 @@ func (k *BoardGate) RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	k.Gate.RetryAfter(now, &g, until)
 }
 
-// SetRules applies new rules. Tasks that already run count towards them as well.
+// SetRules applies new rules. Tasks that already run also take permits under the new rules.
 func (k *BoardGate) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
 	tasks.VisitTaken(func(it *queue.Item) { k.Hold(now, it, "") })
@@ -366,7 +371,7 @@ func (k *BoardGate) Inherit(now model.Time, alive map[string]bool, tasks *queue.
 		tasks.VisitTaken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
 				k.Hold(now, it, "")
-				// it must still count here if the run moves again
+				// this node must still count the claim if the run moves again
 				k.RecordWorker(it.Ref, c.claim, c.worker)
 			}
 		})

@@ -26,7 +26,7 @@ func limitedItem(key string) *queue.Item {
 	return &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"one"}}}
 }
 
-// take asks for a task until everything that it needs is written.
+// take asks the gate for a task until the pages that the task needs are written.
 func take(t *testing.T, now model.Time, k *BoardGate, it *queue.Item) (ok bool, why model.Reason) {
 	t.Helper()
 	ok, why, _ = k.Take(now, it)
@@ -72,7 +72,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			take("the first attempt", it, true)
 			at[first] = true
 			k.RecordWorker(it.Ref, first.Claim, 1)
-			k.Give(now, it, queue.Forgotten) // its run moves away
+			k.Give(now, it, queue.Forgotten) // the run of the task moves away
 			take("another task while the first worker is at it", other, false)
 
 			switch later {
@@ -109,10 +109,10 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
-// A node that is alone gives a permit to the next task as soon as it has decided that a claim has
-// ended, if the worker is done. If a worker still executes the task, the permit stays taken until
-// the worker is informed: the decision may be undone because its row cannot be written, and the run
-// may move with the claim before another decision.
+// A node that is alone decides that a claim has ended. If the worker is done, the next task gets
+// the permit immediately. If the worker still executes the task, the permit stays taken until the
+// worker is informed. The reason: if the row of the decision cannot be written, the node has to
+// undo the decision, and the run may move with the claim before the node decides again.
 func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
@@ -145,7 +145,7 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	}
 }
 
-// The node that made a claim counts it until that node dies. Then the owner of the run counts it.
+// The node that made a claim counts it. When that node dies, the owner of the run counts the claim.
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
@@ -168,8 +168,8 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 }
 
 // A claim whose run is quarantined, or belongs to another node, keeps its permit while its worker
-// executes it. The report of that worker frees the permit, although its end is not stored. So does
-// a report in the name of a worker that is gone, but no other report.
+// executes it. The report of that worker frees the permit, although the end of the claim is not
+// stored. So does a report in the name of a worker that is gone. No other report does.
 func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const now, worker, other = model.Time(100), queue.WorkerID(1), queue.WorkerID(2)
@@ -203,7 +203,7 @@ func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 
 				pass(it, true)
 				k.RecordWorker(it.Ref, claim.Claim, worker)
-				// Its run is here, and the report is about to be stored.
+				// The run of the claim is here, and the report is about to be stored.
 				report(worker, claim, false)
 				switch when {
 				case "before it is given up":
@@ -230,9 +230,9 @@ func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// The permit of a reported claim was free, and another task has it. Then the run of the claim is
-// read again, and the claim counts beyond the limit until its report is durable. Its task must not
-// start its next attempt with that: it waits for the other task.
+// The permit of a reported claim was free, and another task has it. Then the lane reads the run of
+// the claim again, and the claim takes a permit beyond the limit until its report is durable. The
+// task must not start its next attempt with that permit. It waits for the other task.
 func TestPermitThatIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)
@@ -266,8 +266,8 @@ func TestPermitThatIsFoundAgain(t *testing.T) {
 }
 
 // The time of a claim is over, and its worker has reported. The end of the claim cannot be stored,
-// because its run is quarantined, so the claim needs no permit any longer. A claim keeps its permit
-// while its worker executes it, and so does a claim of another run.
+// because the run is quarantined, so the claim no longer needs its permit. A claim keeps its permit
+// while its worker still executes it. A claim of another run keeps its permit too.
 func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)
@@ -294,7 +294,7 @@ func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 
 	pass(it, true)
 	k.RecordWorker(it.Ref, 1, worker)
-	k.Give(now, it, queue.Failed) // its time is over
+	k.Give(now, it, queue.Failed) // the time of the claim is over
 	quarantine(it.Ref.Address)
 	pass(next, false) // the worker does not know that
 
@@ -306,8 +306,8 @@ func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 }
 
 // The time of a claim is over, and the lent worker that executes it does not know that yet. The
-// next attempt of the task must not start under the same permit. The worker may also belong to this
-// node: then it learns that before the next attempt starts.
+// next attempt of the task must not start under the same permit. If the worker belongs to this
+// node, it learns that its time is over before the next attempt starts.
 func TestNextAttemptWaitsForALentWorker(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// flushOne stores the state of a breaker. If another node was faster, it adopts that node's state
-// instead. The caller must hold the turn.
+// flushOne stores the state of a breaker. If another node has written first, flushOne adopts the
+// state of that node instead. The caller must hold the turn.
 func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
 	f.mu.Lock()
@@ -43,7 +43,7 @@ func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	return nil
 }
 
-// askOne applies the reports of this node's views to a shared breaker and stores it. The caller
+// askOne applies the reports of this node to a shared breaker and stores the breaker. The caller
 // must hold the turn.
 func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	s := f.participant()
@@ -92,7 +92,8 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 		if err != nil {
 			return err
 		}
-		// Another node was faster. put has read its state; saveAll calls askOne again.
+		// Another node has written first. put has read the state that it wrote, and saveAll calls
+		// askOne again.
 		if !landed {
 			f.mu.Lock()
 			f.again = true

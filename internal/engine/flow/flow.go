@@ -38,15 +38,16 @@ type pausedQueue struct {
 // Flow holds the settings for tasks while nodes run: limits, breakers, paused queues. A rule
 // belongs to the tenant that has set it, and selects tasks of that tenant. Each process reads the
 // settings when it starts and when the settings counter has grown. The process that changes a
-// setting applies it at once.
+// setting applies the change immediately.
 //
-// The state of a shared breaker is a setting, too, and so are the pages of the ledger through which
-// nodes share limits. Nodes write them outside the hot path and by compare-and-set: if another node
-// has written a newer version, the node reads it and adds its own change to that.
+// The state of a shared breaker is also a setting, and so are the pages of the ledger through which
+// nodes share limits. Nodes write these settings outside the hot path and by compare-and-set. If
+// another node has written a newer version, the node reads that version and adds its own change to
+// it.
 //
-// Where only one process can use the store, its breakers live in memory, and Flow stores their
-// states when they change. A crash can then lose the last change: the opening of a breaker, which
-// the next failures repeat, or the fact that a probe is in flight.
+// If only one process can use the store, breakers are in the memory of that process, and Flow
+// stores their states when they change. In that case a crash can lose the last change: the opening
+// of a breaker, which the next failures repeat, or the fact that a probe is in flight.
 type Flow struct {
 	store                  store.Store
 	log                    *slog.Logger
@@ -68,7 +69,7 @@ type Flow struct {
 	saving bool  // saveAll runs
 	again  bool  // there may be more to write
 	look   bool  // other nodes may have written something
-	asked  int64 // the question to answer, see uses.go; 0 for none
+	asked  int64 // the number of the question to answer, see uses.go; 0 for none
 
 	doors doors // of the tenants that have an allowance
 	// followers are called with the turn held.
@@ -86,7 +87,7 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// New returns a Flow. It has no settings before Load.
+// New returns a Flow. The Flow has no settings before Load.
 func New(cfg Config) *Flow {
 	if cfg.Trouble == nil {
 		cfg.Trouble = episode.New(cfg.Log, "the store cannot be used", "the store can be used again")
@@ -102,11 +103,12 @@ func New(cfg Config) *Flow {
 	return f
 }
 
-// Of returns a Flow that reads the settings of a store that no node of this process serves.
+// Of returns a Flow that only reads the settings of a store. It is for a process without a node on
+// that store.
 func Of(st store.Store) *Flow { return New(Config{Store: st, Log: slog.New(slog.DiscardHandler)}) }
 
-// participant returns the participant of the node's current life; nil if this process executes
-// nothing.
+// participant returns the participant of the node's current life. It returns nil if this process
+// executes nothing.
 func (f *Flow) participant() *Participant {
 	if f.node == nil {
 		return nil
@@ -147,7 +149,7 @@ func (f *Flow) await(ctx context.Context, ready <-chan struct{}) bool {
 	}
 }
 
-// Load reads what has changed, unless everything up to the counter is known.
+// Load reads the changed settings, unless all settings up to the counter are known.
 func (f *Flow) Load(ctx context.Context, counter int64) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -163,7 +165,7 @@ func (f *Flow) Load(ctx context.Context, counter int64) error {
 	return f.refresh(ctx)
 }
 
-// refresh reads what has changed and applies it. The caller must hold the turn.
+// refresh reads the changed settings and applies them. The caller must hold the turn.
 func (f *Flow) refresh(ctx context.Context) error {
 	f.mu.Lock()
 	after := f.upTo
@@ -320,14 +322,15 @@ func (f *Flow) dropDirty(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
-		// An equal state is one that an earlier life of this node has not stored yet: it stays.
+		// If the states are equal, an earlier life of this node has not stored the state yet, so it
+		// still waits to be stored.
 		if !bytes.Equal(f.dirty[id], row) {
 			delete(f.dirty, id)
 		}
 	}
 }
 
-// Equip applies everything that is known to a new life of the node.
+// Equip applies all known settings to a new life of the node.
 func (f *Flow) Equip(s *Participant) {
 	f.await(context.Background(), f.turn)
 	defer f.leave()
@@ -352,15 +355,16 @@ func (f *Flow) Equip(s *Participant) {
 	s.board.Configure(f.node.Now(), Settings{set, paused, states, pages, f.weights()})
 }
 
-// parse builds a set from the known rules. It leaves out a rule that contradicts an older one: two
-// people who change rules at the same moment do not see each other's change.
+// parse builds a set from the known rules. It leaves out a rule that contradicts an older one. Such
+// rules exist if two people change rules at the same moment and do not see each other's change.
 func (f *Flow) parse() (*rule.Set, []error) {
 	limits, breakers, problems := f.storedRules()
 	set, unfit := rule.Fit(limits, breakers)
 	return set, append(problems, unfit...)
 }
 
-// storedRules returns the known rules, the oldest first, and the ones that cannot be read.
+// storedRules returns the known rules, the oldest first, and an error for each rule that cannot be
+// read.
 func (f *Flow) storedRules() (limits []rule.Limit, breakers []rule.Breaker, problems []error) {
 	for _, s := range f.sortedSettings() {
 		switch s.Kind {
@@ -428,8 +432,8 @@ func (f *Flow) pausedQueues() map[Queue]string {
 	return paused
 }
 
-// ReadIfNewer learns the settings counter with each lease renewal, and reads the settings if it has
-// grown.
+// ReadIfNewer reads the settings if the settings counter has grown. The node calls it with the
+// counter after each lease renewal.
 func (f *Flow) ReadIfNewer(counter int64) {
 	f.mu.Lock()
 	news := counter > f.upTo

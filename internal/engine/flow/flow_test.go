@@ -34,7 +34,8 @@ func newFlow(st store.Store) *flow.Flow {
 	return flow.New(flow.Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: guest{}, Timeout: time.Minute})
 }
 
-// hasty is a store where two people write at the same moment: neither has seen the other's write.
+// hasty is a store where two people write at the same moment, so that neither sees the other's
+// write.
 type hasty struct {
 	store.Store
 	meet *sync.WaitGroup

@@ -16,12 +16,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxTries is how often a write is retried when another node was faster.
+// maxTries is how often a node tries a write if other nodes write first each time.
 const maxTries = 10
 
-// change stores or removes a setting. make gets the current setting (nil for none) and returns the
-// new body, nil to remove it, or needed = false to leave it. If another node changes the setting at
-// the same moment, change reads it and calls make again.
+// change stores or removes a setting. make gets the current setting, or nil if there is none. It
+// returns the new body, nil to remove the setting, or needed = false to leave the setting as it is.
+// If another node changes the setting at the same moment, change reads it and calls make again.
 func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error)) error {
 	if f.node == nil {
 		return fault.New(fault.Denied, "setting %s: the store is open for reading only", key)
@@ -61,7 +61,7 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 
 		if err == nil {
 			if now, err := f.now(ctx); err == nil {
-				next.At = now // about the time at which the store recorded it
+				next.At = now // about the time at which the store recorded the setting
 			}
 			f.record(next)
 			return f.keep(ctx, &next, old)
@@ -73,9 +73,9 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 	}
 }
 
-// keep removes a rule that contradicts another one that was set at the same moment. It removes the
-// later of the two, because only the process that has set the later one sees both. The caller must
-// hold the turn.
+// keep checks a rule that this process has just set. If the rule contradicts another one that was
+// set at the same moment, keep removes the later of the two. Only the process that has set the
+// later rule sees both. The caller must hold the turn.
 func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if made.Deleted || made.Kind != settingLimit && made.Kind != settingBreaker {
 		return nil
@@ -116,14 +116,14 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if err == nil {
 		f.record(undone)
 	}
-	// If it could not be removed, another node has changed it since, or all nodes leave it out and
+	// If the removal fails, another node has changed the rule since, or all nodes leave it out and
 	// log that.
 	return conflict
 }
 
-// SetLimit creates a rule of a tenant or replaces the one of that name. It refuses a rule that
-// contradicts other rules; then nothing changes. It also refuses a rule for a queue that no worker
-// serves and no task waits in, unless anyQueue is true.
+// SetLimit creates a rule of a tenant or replaces the rule of that name. It refuses a rule that
+// contradicts other rules. Unless anyQueue is true, it also refuses a rule for a queue without
+// workers and waiting tasks. A refused call changes nothing.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	known := []string(nil)
 	if !anyQueue {
@@ -139,7 +139,7 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 	return f.change(ctx, e.key, e.make)
 }
 
-// CheckLimit refuses a rule that SetLimit would refuse, for any queue.
+// CheckLimit returns the error that SetLimit would return with anyQueue set.
 func (f *Flow) CheckLimit(tenant string, l rule.Limit) error {
 	e, err := f.editLimit(tenant, l, nil)
 	if err == nil {
@@ -148,13 +148,14 @@ func (f *Flow) CheckLimit(tenant string, l rule.Limit) error {
 	return err
 }
 
-// edit is a change of one setting, as change makes it.
+// edit is a change of one setting, in the form that the method change takes.
 type edit struct {
 	key  store.SettingKey
 	make func(old *store.Setting) (body []byte, needed bool, err error)
 }
 
-// editLimit is the edit that sets a limit. With known queues, the limit must be for one of them.
+// editLimit returns the edit that sets a limit. If known is not empty, the limit must be for one of
+// these queues.
 func (f *Flow) editLimit(tenant string, l rule.Limit, known []string) (edit, error) {
 	l.Tenant = tenant
 	body, err := json.Marshal(l)
@@ -189,8 +190,9 @@ func (f *Flow) rulesOf(tenant string) ([]rule.Limit, []rule.Breaker) {
 }
 
 // queues returns the queues of a tenant that workers of any node serve, or that tasks wait in here.
-// It returns none on a node without workers of its own: such a node may be the first of a
-// deployment, so it cannot tell a mistake from a queue whose workers come later.
+// It returns none on a node without workers of its own. Such a node may be the first of a
+// deployment, so it cannot know whether a queue without workers is a mistake or its workers come
+// later.
 func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err error) {
 	s := f.participant()
 	if f.node == nil || s != nil && !f.node.Works() {
@@ -245,7 +247,7 @@ func ruleName(b *rule.Breaker) string {
 	return b.Name
 }
 
-// SetBreaker creates a rule for breakers or replaces the one of the same name.
+// SetBreaker creates a rule for breakers or replaces the rule of the same name.
 func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) error {
 	e, err := f.editBreaker(tenant, b)
 	if err != nil {
@@ -254,7 +256,7 @@ func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) er
 	return f.change(ctx, e.key, e.make)
 }
 
-// editBreaker is the edit that sets a rule for breakers.
+// editBreaker returns the edit that sets a rule for breakers.
 func (f *Flow) editBreaker(tenant string, b rule.Breaker) (edit, error) {
 	b.Tenant = tenant
 	body, err := json.Marshal(b)
@@ -269,7 +271,7 @@ func (f *Flow) editBreaker(tenant string, b rule.Breaker) (edit, error) {
 	}}, nil
 }
 
-// DeleteBreaker removes a rule. Breakers that tasks name then have the defaults.
+// DeleteBreaker removes a rule. From then on, breakers that tasks name have the defaults.
 func (f *Flow) DeleteBreaker(ctx context.Context, tenant, name string) error {
 	return f.remove(ctx, tenant, settingBreaker, name)
 }
@@ -290,7 +292,7 @@ func (f *Flow) Reset(ctx context.Context, id rule.BreakerID) error {
 	return f.operate(ctx, id, false, func(now model.Time, o *breaker.Breaker) { o.Reset(now) })
 }
 
-// operate changes the state of a breaker in the store, and here.
+// operate changes the state of a breaker in the store and in this process.
 func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do func(model.Time, *breaker.Breaker)) error {
 	now, err := f.now(ctx)
 	if err != nil {
@@ -298,7 +300,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	}
 
 	if f.node != nil {
-		if err := f.flush(ctx); err != nil { // write first what has happened here before
+		if err := f.flush(ctx); err != nil { // first write what has happened here before
 			return err
 		}
 	}
@@ -347,7 +349,7 @@ func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	return f.change(ctx, e.key, e.make)
 }
 
-// editQueue is the edit that pauses a queue.
+// editQueue returns the edit that pauses a queue.
 func editQueue(tenant, name, why string) (edit, error) {
 	body, err := json.Marshal(pausedQueue{Why: why})
 	if err != nil {
@@ -376,7 +378,7 @@ type State struct {
 	Uses  []LimitUse
 	Known bool
 	// Queues are the queues that this process knows. Here is false if this process executes no
-	// tasks; then Queues is empty.
+	// tasks. In that case Queues is empty.
 	Here   bool
 	Queues []queue.QueueStats
 	Paused map[string]string // by queue, with the reason

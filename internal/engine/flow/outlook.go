@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Outlook tells what holds a task back, on a node that does not own its run. It uses the settings
-// and the answers of other nodes about limits. It is a snapshot.
+// Outlook explains what holds a task back, on a node that does not own the run of the task. It is a
+// snapshot of the settings and of the answers of other nodes about limits.
 type Outlook struct {
 	flow   *Flow
 	now    model.Time
@@ -51,8 +51,8 @@ func (o *Outlook) PauseOf(tenant, queue string) (model.Reason, bool) {
 }
 
 // RefusalOf returns what would hold back a task that has a worker: an undefined limit, its breaker,
-// or a limit without free permits. It asks the nodes about the last one, once, if the task needs a
-// limit.
+// or a limit without free permits. If the task needs a limit, it asks all nodes about free permits.
+// An Outlook asks them only once.
 func (o *Outlook) RefusalOf(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
 	needs := o.rules.Resolve(tenant, spec, input)
 	if i := slices.IndexFunc(needs, func(u rule.Use) bool { return u.Missing }); i >= 0 {
@@ -99,7 +99,7 @@ func (o *Outlook) RefusalOf(ctx context.Context, tenant string, spec *model.Task
 }
 
 // Holders describes which tasks have the permits of a limit. name is the name that reasons use for
-// the limit. Holders asks all nodes, once. ok is false if no holder is known.
+// the limit. An Outlook asks all nodes only once. ok is false if no holder is known.
 func (o *Outlook) Holders(ctx context.Context, name string) (text string, ok bool, err error) {
 	if !o.asked {
 		if o.uses, _, err = o.flow.askNodes(ctx); err != nil {

@@ -21,7 +21,7 @@ func pageNumber(key store.SettingKey) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n < ledger.Pages
 }
 
-// showPage shows a stored page to the book of a gate. The caller must hold the lock of the board.
+// showPage passes a stored page to the book of a gate. The caller must hold the lock of the board.
 func (f *Flow) showPage(now model.Time, k *BoardGate, n int, body []byte) {
 	if k.Book == nil {
 		return
@@ -41,8 +41,8 @@ func (f *Flow) writePages(ctx context.Context) error {
 	due := s.duePages()
 	for _, n := range due {
 		if f.participant() != s {
-			// That life is over. Its book no longer sees what others write, so a page from it would
-			// overwrite their changes.
+			// The life of this node is over. Its book no longer sees what other nodes write, so a
+			// page of this book would overwrite their changes.
 			return nil
 		}
 		if err := f.writePage(ctx, s.board, n); err != nil {
@@ -86,7 +86,8 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 	}
 
 	f.mu.Lock()
-	// There may be more to write. If another node was faster, everything is still to be written.
+	// There may be more to write. If another node has written first, nothing of this page is
+	// written yet.
 	f.again = true
 	f.mu.Unlock()
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// desk is a node with a board, as far as pages need them.
+// desk is a node with a board. It has only what the tests of pages need.
 type desk struct {
 	keeper      *BoardGate
 	tasks       *queue.Board
@@ -68,12 +68,12 @@ func (s *shared) PutSetting(ctx context.Context, x store.Setting, expected int64
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// If the life of a node ends while it writes pages, it writes no further page: its book has not
-// seen what other nodes have written since, and would overwrite it.
+// If the life of a node ends while it writes pages, it writes no further page. Its book has not
+// seen what other nodes have written since, and would overwrite their changes.
 func TestPagesOfALifeThatEnds(t *testing.T) {
 	t.Parallel()
 	var limits []rule.Limit
-	for i := range 8 { // they are on several pages
+	for i := range 8 { // the limits are on several pages
 		limits = append(limits, rule.Limit{Name: fmt.Sprint("limit", i), Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}})
 	}
 	set, err := rule.NewSet(limits, nil)
@@ -104,7 +104,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 	}
 	theirs := map[store.SettingKey][]byte{}
 
-	st.before = func() { // another node takes everything, and this life ends
+	st.before = func() { // another node takes all permits, and this life ends
 		for _, n := range ask(other) {
 			body, needed, err := other.keeper.Book.Compose(deskTime, n)
 			if err != nil || !needed {

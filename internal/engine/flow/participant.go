@@ -28,8 +28,8 @@ type Life interface {
 }
 
 // Participant is one life of a node as one of the nodes that share limits. It tells the ledger
-// which nodes are alive. The permits of a dead node become free when all owners have counted its
-// claims. The permits of this node are returned when it ends in order.
+// which nodes are alive. The permits of a dead node become free when all owners of shards have
+// counted the claims of that node. When this node ends in order, it returns its own permits.
 type Participant struct {
 	flow  *Flow
 	place limit.Place
@@ -66,9 +66,10 @@ func (s *Participant) duePages() (pages []int) {
 	return pages
 }
 
-// found is the statement that a node stores while the ledger names dead nodes: it has read the
-// claims of these shards and counts the ones that the dead nodes have made, on stored pages. When
-// the owners of all shards have said so, the permits of the dead nodes are free.
+// found is a statement that a node stores while the ledger names dead nodes. It says that the node
+// has read the claims of these shards, and that stored pages count the claims of the dead nodes
+// among them. When the owners of all shards have made this statement, the permits of the dead nodes
+// are free.
 type found struct {
 	Shards []model.ShardID
 	Dead   []limit.Place
@@ -105,7 +106,7 @@ func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 			case alive[p]:
 			case s.listed[p]:
 				// The node was on a page, so it had registered before. This view is later and does
-				// not list it: it is dead.
+				// not list the node, so the node is dead.
 				dead = append(dead, p)
 			default:
 				again = true
@@ -164,7 +165,8 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 	return all
 }
 
-// search stores which claims of dead nodes this node has found; nothing if there are no dead nodes.
+// search stores which claims of dead nodes this node has found. It stores nothing if there are no
+// dead nodes.
 func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
 	f := s.flow
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
@@ -182,12 +184,13 @@ func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, de
 		if shards = known; len(shards) >= owned || try == maxTries {
 			break
 		}
-		if !f.node.Pause(ctx, 20*time.Millisecond) { // some are still being read
+		if !f.node.Pause(ctx, 20*time.Millisecond) { // the lanes are still reading some shards
 			return nil
 		}
 	}
 
-	// The claims that the board has found must stand on stored pages before this node says so.
+	// The claims that the board has found must be on stored pages before this node stores its
+	// statement.
 	var mark ledger.Mark
 	s.board.Look(func(k *BoardGate, _ *queue.Board) {
 		k.Book.Post()
@@ -226,13 +229,13 @@ func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, de
 	}
 
 	if _, err = f.put(ctx, store.Setting{SettingKey: key, Body: body}); err == nil {
-		s.life.LookAround() // so that others see it
+		s.life.LookAround() // so that other nodes see the statement
 	}
 	return err
 }
 
-// forgetFound removes this node's statement about claims of dead nodes, since no dead nodes are
-// left, and the statements of dead nodes.
+// forgetFound removes this node's statement about claims of dead nodes, because no dead nodes are
+// left. It also removes the statements of dead nodes.
 func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[limit.Place]bool) error {
 	obsolete := func() []store.Setting {
 		f.mu.Lock()
@@ -249,11 +252,11 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 	}
 	defer leave()
 
-	for _, s := range obsolete() { // as they are now, with the turn
+	for _, s := range obsolete() { // now that this goroutine has the turn, the settings may be different
 		_, err := f.store.DeleteSetting(ctx, s.SettingKey, s.Version)
 		if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
-			// Another node has changed it. Without the refresh this node would never see the
-			// change.
+			// Another node has changed the setting. Without the refresh this node would never see
+			// the change.
 			err = f.refresh(ctx)
 		} else if err == nil {
 			f.mu.Lock()

@@ -15,9 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node removes its statement about claims of dead nodes while a later version of it arrives. The
-// node wrote that version itself, and the answer was lost. It can make a statement again
-// afterwards. Otherwise the permits of dead nodes would never become free.
+// A node removes its statement about claims of dead nodes. At the same time a later version of the
+// statement arrives, which the node itself wrote, and whose answer was lost. After that, the node
+// must be able to make a statement again. Otherwise the permits of dead nodes would never become
+// free.
 func TestForgetWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestForgetWhatHasChanged(t *testing.T) {
 
 		forgot := make(chan error, 1)
 		go func() { forgot <- f.forgetFound(ctx, 1, map[limit.Place]bool{1: true}) }()
-		synctest.Wait() // until it waits for the turn
+		synctest.Wait() // until the goroutine waits for the turn
 		if _, err := st.PutSetting(ctx, said, f.all[said.SettingKey].Version); err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +82,8 @@ func (s *heralded) PutSetting(ctx context.Context, x store.Setting, expected int
 	return s.shared.PutSetting(ctx, x, expected)
 }
 
-// A node says that it has counted the claims of dead nodes only when that is on a stored page. If
-// it said so earlier, others would take their permits.
+// A node says that it has counted the claims of dead nodes only when a stored page has the count.
+// If it said so earlier, other nodes would take the permits of these claims.
 func TestCountedBeforeItIsSaid(t *testing.T) {
 	t.Parallel()
 	set, ctx := oneAtATime(t), t.Context()
@@ -101,7 +102,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		t.Fatalf("pages %v are due", due)
 	}
 
-	st.before = func() { // another node is faster
+	st.before = func() { // another node writes first
 		other.keeper.Take(deskTime, limitedItem("other"))
 		other.keeper.Book.Post()
 		body, needed, err := other.keeper.Book.Compose(deskTime, due[0])

@@ -12,14 +12,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// follower wants to know the settings of some kinds.
+// follower is a function that gets all settings of some kinds when one of them changes.
 type follower struct {
 	kinds []string
 	tell  func([]store.Setting)
 }
 
 // Follow calls tell with all settings of some kinds: once before it returns, and again whenever one
-// of them has changed. Tell must not block and must not use the Flow.
+// of them has changed. tell must not block and must not use the Flow.
 func (f *Flow) Follow(ctx context.Context, kinds []string, tell func([]store.Setting)) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -71,8 +71,9 @@ func (f *Flow) Settings(ctx context.Context, keep func(store.SettingKey) bool) (
 	return f.known(keep), nil
 }
 
-// Change stores or removes a setting that this package does not interpret. Make gets the current
-// setting (nil for none) and returns the new body, nil to remove it, or needed = false to leave it.
+// Change stores or removes a setting that this package does not interpret. make gets the current
+// setting, or nil if there is none. It returns the new body, nil to remove the setting, or needed =
+// false to leave the setting as it is.
 func (f *Flow) Change(ctx context.Context, key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error)) error {
 	return f.change(ctx, key, make)
 }

@@ -43,7 +43,7 @@ func TestFollow(t *testing.T) {
 		seen = append(seen, now)
 	}))
 	must(here.Change(ctx, key("b"), set("2")))
-	must(here.SetAllowance(ctx, "acme", rule.Allowance{Weight: 2})) // of another kind
+	must(here.SetAllowance(ctx, "acme", rule.Allowance{Weight: 2})) // a setting of another kind
 	must(there.Change(ctx, key("a"), set("")))
 	must(there.Change(ctx, key("c"), set("3")))
 	must(here.Load(ctx, 1000))

@@ -19,9 +19,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Only the memory of each node knows which tasks hold a limit and which wait for it. A node that
-// wants to know writes a question as a setting, and each node answers with a setting of its own.
-// Both stay until the next question replaces them.
+// Only the memory of each node knows which tasks hold a limit and which wait for it. To find out, a
+// node writes a question as a setting, and each node answers with a setting of its own. Both stay
+// until the next question replaces them.
 const (
 	settingAsk  = "limit_ask"  // a question; its version is its number
 	settingUses = "limit_uses" // an answer, by epoch
@@ -36,14 +36,14 @@ const (
 	askPoll = 10 * time.Millisecond
 )
 
-// LimitUse says which tasks hold a limit, or one key of it, and which wait for it.
+// LimitUse says which tasks hold a limit, or one key of a limit, and which tasks wait for it.
 type LimitUse struct {
 	Resource      rule.Resource
 	Held, Waiting int
-	// Holders and Waiters are some of them. Tasks that wait longest come first.
+	// Holders and Waiters are some of these tasks. The tasks that have waited longest come first.
 	Holders []model.TaskRef
 	Waiters []gate.Waiter
-	// Keys is set if this is the sum of that many other keys, none of them named.
+	// If Keys is not 0, this LimitUse is the sum of so many keys that are not named.
 	Keys int
 }
 
@@ -61,7 +61,7 @@ type answer struct {
 }
 
 // Uses returns the uses of this node. The gate knows which tasks hold a limit and which groups wait
-// for it; the board knows how many tasks those groups have.
+// for it. The board knows how many tasks these groups have.
 func (k *BoardGate) Uses(tasks *queue.Board) (list []LimitUse) {
 	kept := tasks.CountKept(maxUses)
 	for _, s := range k.Limits() {
@@ -94,8 +94,8 @@ func (u *LimitUse) add(o *LimitUse) {
 	u.Holders, u.Waiters = u.Holders[:min(len(u.Holders), maxUses)], u.Waiters[:min(len(u.Waiters), maxUses)]
 }
 
-// askNodes asks all nodes which tasks hold what. It leaves out nodes that do not answer in time.
-// here is false if no node could be asked.
+// askNodes asks all nodes which tasks hold and which wait for limits. It leaves out nodes that do
+// not answer in time. here is false if no node could be asked.
 func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err error) {
 	self := f.participant()
 	if self != nil {
@@ -203,9 +203,9 @@ func nameKeys(uses []LimitUse) []LimitUse {
 }
 
 // question asks the other nodes and returns the number of the question. If several nodes ask at the
-// same moment, one question is enough. An older question is not, because it may already have been
-// answered. So question reads the earlier questions first. If another node then writes its question
-// before this one, that question is new enough.
+// same moment, one question is enough. An older question is not enough, because nodes may already
+// have answered it. So question first reads the earlier questions. If another node writes its
+// question after that read and before this node, that question is new enough.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {

@@ -85,8 +85,8 @@ func (s *deaf) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 	return s.shared.PutSetting(ctx, x, expected)
 }
 
-// A node that cannot store its answer about limits retries until it can. Otherwise the asking node
-// would wait and then leave it out.
+// A node that cannot store its answer about limits tries again until it can. Otherwise the asking
+// node would wait until its time-out and leave this node out.
 func TestAnswerThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	set, err := rule.NewSet(nil, nil)
@@ -112,8 +112,8 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	}
 }
 
-// A later question is asked again: answers to an earlier question are out of date. A process that
-// only reads has not followed the questions of others.
+// Each question needs new answers, because answers to an earlier question are out of date. This
+// also holds for a process that only reads and has not followed the questions of others.
 func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	t.Parallel()
 	st := &shared{Store: memory.New(memory.Options{})}

@@ -15,8 +15,8 @@ import (
 )
 
 // Collect takes what a gate reports and schedules its write: states of breakers, and messages to
-// shared limits and breakers. The board calls it with its lock held, after each change of the gate;
-// it never waits. It reports whether breakers have changed.
+// shared limits and breakers. The board calls Collect with its lock held, after each change of the
+// gate. Collect never waits. It reports whether breakers have changed.
 func (f *Flow) Collect(k *BoardGate) (breakers bool) {
 	rows, err := k.Dirty()
 	if err != nil {
@@ -66,14 +66,14 @@ func (f *Flow) ReadSoon() {
 	f.begin()
 }
 
-// begin starts saveAll unless it runs. The caller must hold the lock.
+// begin starts saveAll unless it is already running. The caller must hold the lock.
 func (f *Flow) begin() {
 	if f.again = true; !f.saving {
 		f.saving = f.node.Beside(f.saveAll)
 	}
 }
 
-// saveAll stores what must be stored until nothing is left.
+// saveAll stores everything that waits to be stored, until nothing is left.
 func (f *Flow) saveAll(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		f.mu.Lock()
@@ -109,7 +109,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 	}
 }
 
-// flush stores what must be stored now.
+// flush stores everything that waits to be stored now.
 func (f *Flow) flush(ctx context.Context) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -151,8 +151,8 @@ func compareBreakers(a, b rule.BreakerID) int {
 	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
 }
 
-// put writes a setting that nodes maintain, if no other node has changed it. Otherwise it reads and
-// applies the change, and returns landed = false. The caller must hold the turn.
+// put writes a setting that nodes maintain. If another node has changed the setting, put reads and
+// applies that change instead, and returns landed = false. The caller must hold the turn.
 func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error) {
 	f.mu.Lock()
 	version := f.all[s.SettingKey].Version
@@ -173,7 +173,7 @@ func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error
 	return true, nil
 }
 
-// End stores what is left when the node stops.
+// End stores everything that still waits to be stored when the node stops.
 func (f *Flow) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()

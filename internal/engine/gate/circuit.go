@@ -9,19 +9,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// circuit is a breaker as this node sees it: the breaker itself (owner), or a view of one that
-// nodes share. Exactly one of the two is set.
+// circuit is a breaker as this node sees it. If this node owns the breaker, it is the breaker
+// itself (owner). If nodes share the breaker, it is a view of the breaker. Exactly one of the two
+// is set.
 type circuit struct {
 	id    rule.BreakerID
 	owner *breaker.Breaker
 	view  *breaker.View
-	// groups were refused; the next change of the breaker wakes them.
+	// groups are the groups that the breaker has refused. The next change of the breaker wakes
+	// them.
 	groups []string
 	// listed says that the circuit is in Gate.dirty.
 	listed bool
 }
 
-// circuitOf returns the breaker of a plan and creates it if necessary; nil if the plan has none.
+// circuitOf returns the breaker of a plan and creates it if necessary. It returns nil if the plan
+// has no breaker.
 func (g *Gate) circuitOf(now model.Time, p *Plan) *circuit {
 	if p.breaker.IsZero() {
 		return nil
@@ -89,8 +92,9 @@ func (g *Gate) sharedBreaker(now model.Time, id rule.BreakerID) *breaker.Breaker
 	return b
 }
 
-// publish publishes the news of a circuit. It queues what a view reports to the shared breaker. For
-// a breaker of its own that has changed, it marks the row as dirty and wakes the refused groups.
+// publish passes on what has happened at a circuit. For a view, it queues the reports to the shared
+// breaker. If this node owns the breaker and it has changed, publish marks its row as dirty and
+// wakes the refused groups.
 func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
 		m, ok := c.view.Tell()
@@ -102,8 +106,8 @@ func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
 		g.unsent[c.id] = append(g.unsent[c.id], m)
 
-		// This node acts on its own observations at once: they will be stored unless another node
-		// writes first. Only the stored breaker grants probes.
+		// This node acts on its own observations immediately. They will be stored unless another
+		// node writes first. Only the stored breaker grants probes.
 		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
 			b := g.sharedBreaker(now, c.id)
 			b.Receive(now, &m)
@@ -132,7 +136,7 @@ func (g *Gate) wakeCircuit(c *circuit) {
 }
 
 // RetryAfter records that the callee asked for no calls before the given time. It applies to the
-// breaker that the task names; without one nothing happens.
+// breaker that the task names. If the task names none, nothing happens.
 func (g *Gate) RetryAfter(now model.Time, it *Task, until model.Time) {
 	c := g.circuitOf(now, g.planOf(it))
 	switch {

@@ -9,26 +9,30 @@
 // reports how calls ended and asks for probes (Asks), and learns the state of the breaker (Adopt,
 // Answer).
 //
-// A task passes in this order. First the breaker must not hold it back. Then the limits are tried
-// in their canonical order. Last, the breaker grants a permit. The task waits in line at the first
-// limit that refuses. While it waits, it keeps nothing that another task of this node could use. It
-// does keep other nodes from taking the limits it has already passed (see package limit on pins),
-// so two nodes cannot deadlock. A refusal consumes nothing, in particular no attempt.
+// A task passes in this order. First the gate asks the breaker, which must not hold the task back.
+// Then it tries the limits in their canonical order. Last, the breaker grants a permit. The task
+// waits in the line of the first limit that refuses. While it waits, it keeps nothing that another
+// task of this node could use. But other nodes cannot take the permits of limits that the task has
+// already passed (see package limit on pins), so two nodes cannot deadlock. A refusal consumes
+// nothing, in particular no attempt.
 //
 // The gate promises the following; tests refer to the numbers:
 //
 //	G1  All or nothing: a refused task holds nothing. An admitted task holds all of its
-//	    limits until it is given back, once.
-//	G2  A refusal has a reason that names what refuses and who holds it or until when,
-//	    and the time to ask again. A zero time means that TakeWoken returns the group.
-//	G3  A change wakes the tasks that it may let through: the first in line for each
-//	    permit that became free, and every waiting task when a breaker or the rules
-//	    change. The gate wakes groups, not tasks: the dispatcher tries tasks of a woken
-//	    group until one is refused, and then the whole group waits where that one does.
+//	    limits until the dispatcher gives it back, once.
+//	G2  A refusal has a reason. The reason names the limit or the breaker that refuses, and
+//	    either the tasks that hold the limit or the time until which the breaker is open.
+//	    A refusal also has a time to ask again. A zero time means that TakeWoken will
+//	    return the group.
+//	G3  A change wakes the tasks that it may let through. These are the first task in the
+//	    line for each permit that became free, and every waiting task when a breaker or
+//	    the rules change. The gate wakes groups, not tasks: the dispatcher tries tasks of
+//	    a woken group until one is refused. Then the whole group waits where that task
+//	    waits.
 //	G4  Rules may change at any time. A task keeps the limits that it holds. Later tasks
-//	    pass by the new rules. Admitted tasks count towards new limits once the
-//	    dispatcher calls Hold for them again.
+//	    must pass the new rules. Admitted tasks hold new limits once the dispatcher calls
+//	    Hold for them again.
 //
-// The dispatcher must also give back a task that has asked and will not be dispatched (it was
-// cancelled, or another node has it), so that the task leaves the line.
+// The dispatcher must also give back a task that it has asked for and will not start, because the
+// task was cancelled or another node has it. Otherwise the task would stay in the line.
 package gate

@@ -57,9 +57,9 @@ type admission struct {
 type taskGroup struct {
 	name    string
 	waiting int
-	// at is the limit that the group stands in line for. passed holds the limits before it, each
-	// pinned once per waiting task. If at is nil, the group stands in no line: the dispatcher is
-	// about to try it again, or its breaker holds it back.
+	// at is the limit in whose line the group waits. passed holds the limits that the group has
+	// passed before, each pinned once per waiting task. If at is nil, the group is in no line: the
+	// dispatcher is about to try the group again, or its breaker holds it back.
 	at     *resource
 	passed []*resource
 	// ready says that the dispatcher tries the group on its own as soon as it can; see Pass.
@@ -94,9 +94,9 @@ type Gate struct {
 	numbered int64
 }
 
-// New returns an empty gate. With a nil owns function the node owns all limits and breakers.
-// Otherwise nodes share them: the node is one place among others, owns says which limits it owns at
-// the moment, and the node has only views of the breakers.
+// New returns an empty gate. If owns is nil, the node owns all limits and breakers. Otherwise nodes
+// share them: the node is one place among others, owns says which limits it owns at the moment, and
+// the node has only views of the breakers.
 func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
 		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*admission{},
@@ -106,8 +106,8 @@ func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	return g
 }
 
-// Take lets a task through everything, or returns what refuses and when to ask again. An admitted
-// task keeps its limits until Give. Calling Take again for it changes nothing.
+// Take lets a task through its limits and its breaker, or returns what refuses it and when to ask
+// again. An admitted task keeps its limits until Give. Calling Take again for it changes nothing.
 func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again model.Time) {
 	e := g.entries[it.Ref]
 	if e != nil && e.holds {
@@ -123,7 +123,7 @@ func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again 
 	}
 
 	if e.queued != nil && (e.queued.name != p.group || p.missing != "") {
-		g.leave(now, e) // the rules have changed since it was refused
+		g.leave(now, e) // the rules have changed since the task was refused
 	}
 	if p.missing != "" {
 		return false, model.Reason{Code: model.WaitPermit, Name: p.missing, Detail: "no limit of that name is defined"}, 0
@@ -155,14 +155,14 @@ func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again 
 
 	e.holds = true
 	for _, r := range e.held {
-		r.local.Take(it.Ref) // cannot fail: reach pinned it in this same call
+		r.local.Take(it.Ref) // cannot fail, because reach has pinned the limit in this call
 		r.local.Pin(-1)
 		r.name(it.Ref)
 	}
 
 	g.leave(now, e)
 	if q := g.groups[p.group]; q != nil {
-		g.rouse(q.name) // the next task of the group may pass, or must wait in line
+		g.rouse(q.name) // the next task of the group may pass, or must wait in the line
 	}
 	for _, r := range e.held {
 		g.exchange(now, r)
@@ -171,9 +171,9 @@ func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again 
 	return true, why, 0
 }
 
-// Hold records a task that was admitted before: this node has just come to own the task and found
-// its claim, or new rules apply that the task did not have to pass at the time. The task keeps what
-// it already holds.
+// Hold records a task that was admitted earlier. There are two cases. Either this node has just
+// become the owner of the task and has found its claim. Or there are new rules, which the task did
+// not have to pass when it started. The task keeps what it already holds.
 func (g *Gate) Hold(now model.Time, it *Task) {
 	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {
@@ -232,8 +232,9 @@ func (g *Gate) Give(now model.Time, it *Task, how breaker.Outcome) {
 	g.sweep(now)
 }
 
-// Leave removes a task that was not admitted from its line. If no other task of its group stands in
-// line, Leave returns the name of the group: the dispatcher must then ask for another task of it.
+// Leave removes a task that was not admitted from its line. If no other task of its group is in the
+// line, Leave returns the name of the group, and the dispatcher must ask for another task of that
+// group.
 func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	e := g.entries[ref]
 	if e == nil || e.holds {
@@ -259,9 +260,9 @@ func (g *Gate) TakeWoken() []string {
 }
 
 // Pass says that the dispatcher could not try a woken group: no worker is free for its tasks, they
-// are paused, or they now wait under another name. The gate wakes the next group in line instead.
-// It does not wake this group again until a task of it was refused; the dispatcher tries it as soon
-// as it can.
+// are paused, or they now wait under another name. The gate wakes the next group in the line
+// instead. It does not wake this group again until it has refused a task of the group, because the
+// dispatcher tries the group as soon as it can.
 func (g *Gate) Pass(name string) {
 	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {
 		q.ready = true
@@ -325,7 +326,7 @@ func (g *Gate) planOf(it *Task) *Plan {
 		p = known
 	} else {
 		if len(g.plans) >= maxPlans {
-			clear(g.plans) // plans in use stay valid; equal ones are built again
+			clear(g.plans) // plans in use stay valid; the gate builds equal plans again
 		}
 		g.plans[p.group] = p
 	}
@@ -334,17 +335,17 @@ func (g *Gate) planOf(it *Task) *Plan {
 	return p
 }
 
-// reach walks along the limits of a task and pins each one that has room; they end up in e.held. If
-// a limit refuses, the group of the task waits there and reach returns that limit; otherwise it
+// reach walks along the limits of a task. It pins each limit that has room, and adds it to e.held.
+// If a limit refuses, the group of the task waits there, and reach returns that limit. Otherwise it
 // returns nil.
 func (g *Gate) reach(now model.Time, e *admission, p *Plan) *resource {
-	// Release what the group keeps, without a message to the owners: most likely the walk takes it
-	// up again at once.
+	// Release the pins of the group without a message to the owners, because the walk will probably
+	// pin the same limits again.
 	q := g.groups[p.group]
 	g.count(q, -1)
 	e.held = e.held[:0]
-	// The whole group asks at once. So the owner sees the same number each time, and usually there
-	// is no message to send.
+	// All tasks of the group ask together. So the owner sees the same number each time, and usually
+	// there is no message to send.
 	waiting := 1
 
 	if q != nil {
@@ -373,7 +374,7 @@ func (g *Gate) reach(now model.Time, e *admission, p *Plan) *resource {
 				for _, r := range e.held {
 					r.local.Pin(-1)
 				}
-				g.count(q, 1) // count as before: step continues from there
+				g.count(q, 1) // restore the old counts, because step starts from them
 				g.step(now, q, r, e.held)
 				e.held = e.held[:0]
 				return r
@@ -426,7 +427,7 @@ func (g *Gate) step(now model.Time, q *taskGroup, to *resource, passed []*resour
 
 	if was != nil && was != to {
 		g.exchange(now, was)
-		g.wake(was) // the group does not use the permit that it may have been woken for
+		g.wake(was) // the gate may have woken the group for a permit that it does not use now
 	}
 }
 

@@ -41,8 +41,8 @@ func open(t testing.TB, s *rule.Set) *gate.Gate {
 	return g
 }
 
-// G1, G2: a task that needs two limits gets both or none, and the refusal names who holds the
-// limit.
+// G1, G2: a task that needs two limits gets both or none, and the refusal names the task that holds
+// the limit.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{namedLimit("a", 2), namedLimit("b", 1)}))
@@ -89,7 +89,7 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// A woken task that another limit refuses passes the wake-up on.
+// The gate wakes a task, and another limit refuses it. The wake-up goes to the next task.
 func TestWakeUpIsPassedOn(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1), namedLimit("b", 1)}))
@@ -113,7 +113,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 		t.Fatal("no task holds a")
 	}
 
-	// A task that leaves the line passes it on, too.
+	// A task that leaves the line also passes the wake-up on.
 	third := item(5, model.TaskSpec{Limits: []string{"b"}})
 	g.Take(t0, third)
 	g.Give(t0, holdsB, breaker.Succeeded)
@@ -184,7 +184,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 	}
 }
 
-// G4: numbers change under holders and waiters.
+// G4: the numbers of a limit change while tasks hold it and wait for it.
 func TestRulesChange(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1)}))
@@ -222,8 +222,8 @@ func TestRulesChange(t *testing.T) {
 	g.Give(t0, items[3], breaker.Succeeded)
 }
 
-// An open breaker holds back the tasks that name it and no others. It lets one probe through. The
-// gate asks to store it whenever its state changes.
+// An open breaker holds back the tasks that name it and no others. It lets one probe through.
+// Whenever the state of the breaker changes, the gate asks to store it.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
@@ -416,9 +416,9 @@ func BenchmarkRefused(b *testing.B) {
 	}
 }
 
-// Two nodes have reached the same generation of a breaker, each with its own probe. When one adopts
-// the state of the other, its own call must not count as the probe of the other. Otherwise there
-// would be two probes (E35).
+// Two nodes have reached the same generation of a breaker, each with its own probe. When one node
+// adopts the state of the other, the breaker must not take the outcome of its own call for the
+// outcome of the other node's probe. Otherwise there would be two probes (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})
@@ -456,9 +456,9 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	}
 }
 
-// G3: a task waits because a shared breaker was asked for a probe. The answer wakes it even if it
-// grants no probe, and says until when to wait: the node with the probe may be dead, and no message
-// announces the end of its lease.
+// G3: a task waits because a shared breaker was asked for a probe. The answer wakes the task even
+// if it grants no probe, and says until when to wait. The task needs that time because the node
+// with the probe may be dead, and no message announces the end of its lease.
 func TestNoProbeIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 1, Probes: 1, Reset: time.Second, Lease: time.Minute}
@@ -482,7 +482,8 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 		}
 	}
 
-	// As this node knows it: it does not know yet that another node has the probe.
+	// The breaker as this node knows it. The node does not know yet that another node has the
+	// probe.
 	open := breaker.New(config, t0)
 	open.Trip(t0, "")
 	adopt(open, t0)

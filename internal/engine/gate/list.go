@@ -17,8 +17,8 @@ type LimitStatus struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
 	// Holders are the tasks of this node that hold the limit, sorted by name. Waiters are the tasks
-	// that it has refused, in the order of their arrival. Each waiter stands for its group: the
-	// gate was never asked about the other tasks of the group.
+	// that the limit has refused, in the order of their arrival. Each waiter represents its group,
+	// because the dispatcher has not asked the gate about the other tasks of the group.
 	Holders []model.TaskRef
 	Waiters []Waiter
 	Groups  []string // the groups of the waiters
@@ -63,15 +63,16 @@ func (g *Gate) Limits() []LimitStatus {
 	return list
 }
 
-// LimitLoad counts what this node has of a limit.
+// LimitLoad counts the permits of a limit that this node has.
 type LimitLoad struct {
 	Resource rule.Resource
 	Held     int      // permits that tasks hold
 	Block    int      // permits that this node may hand out
-	Groups   []string // the groups that wait for it
+	Groups   []string // the groups that wait for the limit
 }
 
-// Loads counts the limits that are in use on this node, in no order. It visits no task.
+// Loads returns the loads of the limits that are in use on this node, in no particular order. It
+// visits no task.
 func (g *Gate) Loads() []LimitLoad {
 	groups := map[*resource][]string{}
 	for name, q := range g.groups {
@@ -88,7 +89,7 @@ func (g *Gate) Loads() []LimitLoad {
 }
 
 // BreakerPermit returns the permit that a task has from its breaker. It is zero if the task has no
-// breaker, or if it was admitted before this node came to own it.
+// breaker, or if the task was admitted before this node owned it.
 func (g *Gate) BreakerPermit(ref model.TaskRef) breaker.Permit {
 	if e := g.entries[ref]; e != nil {
 		return e.permit

@@ -22,7 +22,7 @@ func (g *Gate) Out() []Message {
 	return m
 }
 
-// Receive applies a message from the owner of a limit to this place.
+// Receive applies a message that the owner of a limit has sent to this place.
 func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
 	r := g.resource(now, id, g.numbers(id))
 	if r.local.Receive(m) {
@@ -31,15 +31,16 @@ func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
 	g.exchange(now, r)
 }
 
-// Wants is what the owner of a limit believes that a place wants.
+// Wants is what a place wants of a limit, according to the owner of the limit.
 type Wants struct {
 	Permits int
 	Tokens  int64
 	Over    int // permits that the place has in use beyond its lease
 }
 
-// CompareWants compares what this place wants with what the owner of a limit believes. w is what
-// the owner believes after it has received everything that the place sent.
+// CompareWants compares what this place wants with what the owner of a limit believes that it
+// wants, and corrects the owner if they differ. w is what the owner believes after it has received
+// everything that the place sent.
 func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
 	r.local.CorrectBelief(w.Permits, w.Tokens, w.Over)
@@ -47,8 +48,8 @@ func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 }
 
 // Own makes this node the owner of the given limits, and of every other limit on this node for
-// which owns is now true. The gate already has all replies of the previous owners. told are the
-// messages that they have not received yet.
+// which owns is now true. The gate already has all replies of the previous owners. told are
+// messages of this node that the previous owners have not received yet.
 func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
 	for id, o := range owners {
 		g.resource(now, id, o.Numbers()).owner = o
@@ -71,11 +72,11 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 			continue
 		}
 		if n, ok := g.rules.Numbers(r.id); ok && n != r.owner.Numbers() {
-			g.deliver(r, r.owner.Configure(now, n)) // the rules changed in between
+			g.deliver(r, r.owner.Configure(now, n)) // the rules have changed in between
 		}
 		g.exchange(now, r)
 
-		// The gate tells a task when a token accrues only when it refuses the task. The waiting
+		// A task learns when the next token accrues only when the gate refuses it. The waiting
 		// tasks were refused before this node owned the limit, so they have to ask again.
 		if _, token := r.local.Shortage(); token {
 			g.wake(r)
@@ -83,8 +84,8 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 	}
 }
 
-// Disown ends the ownership of the chosen limits. It returns the owners that must live on
-// elsewhere: limits that are in use, or whose tokens have not all returned.
+// Disown ends the ownership of the chosen limits. It returns the owners whose state must not be
+// lost: owners of limits that are in use, or whose tokens have not all returned.
 func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.Resource]*limit.Owner {
 	owners := map[rule.Resource]*limit.Owner{}
 	for _, r := range g.sortedResources() {
@@ -126,9 +127,9 @@ type Row struct {
 }
 
 // Dirty returns the breakers whose state or probes have changed and must be stored. It returns each
-// change once. It matters only where this node owns the breakers because no other node uses the
-// store. Limits need no rows in that case: after a restart the dispatcher finds their holders again
-// (Hold).
+// change once. It matters only if this node owns the breakers, which means that no other node uses
+// the store. Limits need no rows in that case: after a restart the dispatcher finds their holders
+// again (Hold).
 func (g *Gate) Dirty() (list []Row, err error) {
 	for _, c := range g.dirty {
 		c.listed = false
@@ -155,8 +156,8 @@ func (g *Gate) Asks() []Ask {
 	return a
 }
 
-// Adopt replaces the state of a breaker by a stored row; nil resets the breaker. If this node owns
-// the breaker, the outcomes of calls in flight no longer count.
+// Adopt replaces the state of a breaker by a stored row. A nil row resets the breaker. If this node
+// owns the breaker, it ignores the outcomes of calls that are in flight.
 func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	b := breaker.New(g.rules.BreakerConfig(id), now)
 	if row != nil {
@@ -170,7 +171,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	}
 
 	if g.owns != nil {
-		for _, m := range g.unsent[id] { // not part of the stored row yet
+		for _, m := range g.unsent[id] { // these reports are not part of the stored row yet
 			m.Ask = false
 			b.Receive(now, &m)
 		}
@@ -186,7 +187,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	}
 
 	c.owner = b
-	for _, e := range g.entries { // the order does not matter: all get the same
+	for _, e := range g.entries { // the order does not matter, because all get the same
 		if e.breaker == c {
 			e.permit = breaker.Permit{} // another call may have the same number by now
 		}
@@ -219,6 +220,6 @@ func (g *Gate) updateView(now model.Time, id rule.BreakerID, probe breaker.Permi
 	n := g.sharedBreaker(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
 	c.view.Receive(now, n)
-	g.wakeCircuit(c) // also if it refuses: waiting groups learn until when
+	g.wakeCircuit(c) // even if the answer is a refusal: waiting groups learn until when they have to wait
 	g.publish(now, c, false)
 }

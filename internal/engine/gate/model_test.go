@@ -14,8 +14,8 @@ import (
 
 var names = []string{"a", "b", "c"}
 
-// The gate of one node against a simple model: a task passes exactly if all of its limits have a
-// permit left, and the gate has woken each task that could pass.
+// This test compares the gate of one node with a simple model. A task passes if and only if all of
+// its limits have a permit left, and the gate has woken each task that could pass.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -70,7 +70,7 @@ func checkOneNode(t *rapid.T) {
 		return ok
 	}
 
-	// Do as a dispatcher does: try woken groups until a task is refused.
+	// Do the same as a dispatcher: try tasks of woken groups until the gate refuses one.
 	dispatch := func() {
 		for n := 0; ; n++ {
 			woken := g.TakeWoken()
@@ -158,7 +158,7 @@ func checkOneNode(t *rapid.T) {
 	}
 }
 
-// Trying refused tasks again sends the owner nothing new, however many wait.
+// When refused tasks try again, the gate sends the owner no new message, however many tasks wait.
 func TestRefusalsAreSilent(t *testing.T) {
 	t.Parallel()
 	g := gate.New(1, func(rule.Resource) bool { return false })

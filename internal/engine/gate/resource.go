@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// minSweep is the number of resources below which sweep does not look for unused ones.
+// If there are fewer resources than minSweep, sweep does not look for unused ones.
 const minSweep = 1 << 14
 
 // maxNamed is the number of holders that a refusal names.
@@ -78,7 +78,7 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 	}
 }
 
-// deliver hands the messages of a local owner to this place, the only one that a local owner has.
+// deliver hands the messages of a local owner to this place. A local owner has no other place.
 func (g *Gate) deliver(r *resource, sends []limit.Send) {
 	for _, s := range sends {
 		if s.To == g.home && r.local.Receive(s.ToPlace) {
@@ -116,8 +116,8 @@ func (g *Gate) rouse(group string) {
 	}
 }
 
-// trim drops groups that no longer wait here: always at the head of the line, and everywhere else
-// once they outnumber the waiting ones.
+// trim drops groups that no longer wait here. At the head of the line it drops them every time.
+// Elsewhere it drops them once there are more of them than waiting groups.
 func (r *resource) trim() {
 	k := 0
 	for k < len(r.line) && r.line[k].at != r {
@@ -126,7 +126,7 @@ func (r *resource) trim() {
 	r.line = r.line[k:]
 
 	if len(r.line) > 2*r.local.WaiterCount()+16 {
-		// A group that left and came back stands in line twice; its first place counts.
+		// A group that left and came back is in the line twice. It keeps its first place.
 		seen := make(map[*taskGroup]bool, r.local.WaiterCount())
 		r.line = slices.DeleteFunc(r.line, func(q *taskGroup) bool {
 			if q.at != r || seen[q] {
@@ -154,7 +154,7 @@ func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) 
 	return why, again
 }
 
-// describeHolders describes who holds the permits, as far as this node knows.
+// describeHolders describes which tasks hold the permits, as far as this node knows.
 func (r *resource) describeHolders(of int) string {
 	if len(r.named) == 0 && r.local.HolderCount() > 0 {
 		r.named = holders(r)
@@ -213,7 +213,7 @@ func (g *Gate) sweep(now model.Time) {
 	for _, r := range g.resources {
 		switch {
 		case !r.local.Idle():
-		case r.owner != nil: // sends no message, so any order will do
+		case r.owner != nil: // sends no message, so the order does not matter
 			g.forget(now, r)
 		default:
 			distant = append(distant, r)

@@ -5,18 +5,19 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// acknowledgements collects remembered answers that the lane removes again.
+// acknowledgements collects the remembered answers that the lane can remove. A remembered answer is
+// a row: if a client repeats a request, it gets the same answer again.
 //
 // The engine draws an id for a request whose client gave none (model.Message.Drawn). Only the call
 // that drew the id can send the request again, and it does so only when it gets ErrNotOwner instead
-// of an answer. So the remembered answer is useful only until the caller has it. The lane notes
-// each answer that it gives to such a caller and removes the row with its next batch, so the
-// removal costs no commit of its own. An answer that the caller did not get, because the shard
-// moves or the lane died, stays as long as any other.
+// of an answer. So the row is useful only until the caller has the answer. The lane notes each
+// answer that it gives to such a caller and removes the row with its next batch, so the removal
+// costs no commit of its own. If the caller did not get its answer, because the shard moved or the
+// lane died, the row stays as long as the rows of other requests.
 type acknowledgements struct {
 	keys  []store.RequestKey
 	spare []store.RequestKey // memory of an earlier batch
-	tidy  bool               // remove them even if there is no other batch to join
+	tidy  bool               // remove the answers even if there is nothing else to commit
 }
 
 // add notes that the caller of a request has its answer.
@@ -32,5 +33,5 @@ func (a *acknowledgements) reuse(keys []store.RequestKey) {
 	}
 }
 
-// isDrawn reports whether the request id of a message is known to its caller alone.
+// isDrawn reports whether only the caller knows the request id of a message.
 func isDrawn(m *model.Message) bool { return m.Drawn && m.RequestID != "" }

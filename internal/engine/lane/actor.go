@@ -12,13 +12,13 @@ type actor struct {
 	entity  *core.Entity // nil before it has been read
 	durable model.Entity // its committed row, which views run on
 	jobs    []*job       // hand-overs that workers have
-	kept    []*core.Item // calls that exist only in memory, while the rest is read again
+	kept    []*core.Item // calls that exist only in memory, while the lane reads the rest again
 	counted int          // bytes of all waiting calls, as the lane has counted them
 	rest    *list.Element
-	bytes   int // bytes it takes while it rests
+	bytes   int // bytes that the actor takes while it rests
 	// items that cannot be read, until the lane moves them out of the mailbox
 	damaged []model.MailboxItem
-	until   model.Time // when it leaves memory, unless a call comes first
+	until   model.Time // when the actor leaves memory, unless a call comes first
 }
 
 // job is a hand-over of calls to a worker. The calls have no effect until the lane commits the
@@ -33,7 +33,7 @@ type job struct {
 	result  *model.Operated
 	// bytes of the result as the worker sent it, before the lane removes parts that are not allowed
 	size  int
-	since model.Time // when a worker got it
+	since model.Time // when a worker got the calls
 	until model.Time // when the worker reported
 }
 
@@ -68,7 +68,7 @@ func (a *actor) isStored() bool {
 		return false
 	}
 	for _, it := range a.entity.Mail() {
-		// A lane that reads a brief call from the store must assume that it may have run.
+		// A lane that reads a brief call from the store must assume that the call may have run.
 		if it.Seq == 0 || it.HasBegun() || it.Message.Brief {
 			return false
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// apply decides what an input does and puts it into the open batch, together with what follows from
-// its messages.
+// apply decides what an input does, and writes the decision into the open batch. If the decision
+// sends messages within the lane, apply also writes what these messages do.
 func (l *Lane) apply(now model.Time, e *entry, in input) {
 	l.applyOne(now, e, in)
 	l.passOn(now)
@@ -28,8 +28,8 @@ func (l *Lane) applyOne(now model.Time, e *entry, in input) {
 	l.applyWatched(now, e, in)
 }
 
-// applyWatched applies an input, also to a quarantined address. If the lane reports facts, it takes
-// a snapshot of the address before: the facts compare it with the decision.
+// applyWatched applies an input, also to a quarantined address. If the lane reports facts, it first
+// takes a snapshot of the address, because facts compare the state before and after the decision.
 func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
 	if l.cfg.Watched {
 		l.snapshot.take(e, in)
@@ -60,7 +60,8 @@ func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
 func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	l.addTrace(in.origin.message)
 
-	// A start whose address was not read is an assumption that its commit confirms or refutes.
+	// If the lane has not read the address, it assumes that the address has no run. The commit
+	// shows whether that is true.
 	assumed := !e.known
 	how := queue.Neither
 	if r := in.origin.message.Report; in.is(model.MessageReport) && e.x != nil && e.run() == r.Ref.Run {
@@ -96,7 +97,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	l.postChanges(now, e, &d, how)
 }
 
-// terminate takes a run that an operator ended from its worker.
+// terminate handles a run that an operator has ended: it takes the run from its worker.
 func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	why := "ended"
 	if o.Failure != nil {
@@ -106,11 +107,11 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	l.letGo(b, e, why)
 	l.stopReading(e)
 	l.workers.unstrand(e)
-	l.askAgain(e) // the commit makes the run closed, and a caller that asks again learns that
+	l.askAgain(e) // after the commit the run is closed, and a caller that asks again learns that
 }
 
-// giveWay takes the run that a reset ends from its worker, and gives the next run to a worker after
-// the commit.
+// giveWay handles a reset: it takes the run that the reset ends from its worker, and gives the next
+// run to a worker after the commit.
 func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
 	l.letGo(b, e, "reset")
@@ -120,8 +121,8 @@ func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
-// stopReading gives up reading a history for a worker. That run is over, and the next run of the
-// address has its own history.
+// stopReading gives up reading the history of a run that is over. The next run of the address has
+// its own history.
 func (l *Lane) stopReading(e *entry) {
 	if e.reading.history {
 		e.reading.endHistory()

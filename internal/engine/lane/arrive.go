@@ -4,16 +4,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Deliver hands in a message of a client. The lane answers it with the token. fresh says that the
-// request id has never been used before, so the lane does not look it up. After the answer
-// ErrNotOwner the caller may repeat the message with the same request id: either it had no effect,
-// or the repetition returns its answer.
+// Deliver hands in a message of a client. The answer of the lane carries the token. fresh says that
+// the request id has never been used before, so the lane does not look it up. After the answer
+// ErrNotOwner the caller may repeat the message with the same request id: either the first message
+// had no effect, or the repetition returns its answer.
 func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
 	l.receive(now, newMessageInput(m, fresh, token))
 }
 
-// Run hands in a start whose caller waits for the end of the execution. When the start begins a
-// run, the answer is its Result; otherwise the answer is that of the start. Forget ends the wait.
+// Run hands in a start whose caller waits for the end of the execution. If the start begins a run,
+// the caller gets the Result of the run. Otherwise it gets the answer to the start. Forget ends the
+// wait.
 func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
 	in := newMessageInput(m, fresh, token)
 	in.origin.awaits = true
@@ -36,7 +37,7 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 	}
 	e := l.entry(m.To)
 
-	// A shard that is being given up still takes data that claims write until it is free.
+	// While the lane gives up a shard, it still takes the data that claims write there.
 	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.isWaitingFor(e.shard.id)) {
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
@@ -63,17 +64,17 @@ func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	}
 }
 
-// Release hands in that a worker wants to let go of a parked run. The lane reads only Run,
-// Generation, Seen and Waits of the turn. A worker that does not know what the run waits for gives
-// no Waits; then the lane hands the run to another worker.
+// Release hands in that a worker wants to give up a parked run. The lane reads only Run,
+// Generation, Seen and Waits of the turn. If a worker does not know what the run waits for, it
+// gives no Waits, and the lane hands the run to another worker.
 func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {
 	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
 		l.take(now, e, &releaseInput{inputBase{address: e.address, run: t.Run}, t, w})
 	}
 }
 
-// findHeld finds the run that the worker holds in that generation. If there is none, it tells the
-// worker that it no longer holds the run.
+// findHeld finds the run that the worker holds in that generation. If the worker does not hold it,
+// findHeld tells the worker so.
 func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 	if l.dead == nil {
 		if e := l.runs[run]; e != nil && e.hold.by(w, gen) {
@@ -87,10 +88,11 @@ func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 // staleReport is why a worker loses a run that the lane has taken from it already.
 const staleReport = "stale: the worker no longer holds the run"
 
-// evictStale tells a worker that it no longer holds the run it is reporting on. If a batch that is
-// not committed takes the run from the worker, the worker learns it after the commit, because
-// answers come in the order of the turns and only when they are durable. The worker then loses the
-// run even if the store refuses the batch, because the lane has not taken this report.
+// evictStale tells a worker that it no longer holds the run it is reporting on. A batch that is not
+// committed yet may be about to take the run from the worker. In that case the worker learns that
+// it loses the run after the commit, because the lane answers turns in their order and only when
+// they are durable. Even if the store refuses that batch, the worker loses the run, because the
+// lane has dropped this report.
 func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {

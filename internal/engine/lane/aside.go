@@ -13,8 +13,8 @@ import (
 // inbox unchanged, in the commit that advances the cursor past it. So the message is neither lost
 // nor served twice:
 //
-//   - A message of a newer build is put off and tried again. It takes effect, once, when a node
-//     that can read it owns the shard.
+//   - The lane puts off a message of a newer build and tries it again. It takes effect, once, when
+//     a node that can read it owns the shard.
 //   - A damaged message becomes a dead letter, where operators find it with the reason.
 //
 // Only the order is lost: later messages of the same pair of shards take effect before it. See
@@ -36,8 +36,8 @@ func (l *Lane) canMoveAside() bool {
 }
 
 // moveAside sends a batch that only moves unreadable messages out of the way. If the store refuses
-// it, no other address suffers. The batch overtakes the open batch, so a channel whose cursor the
-// open batch advances waits for the next time.
+// it, no other address suffers. The batch overtakes the open batch, so it leaves out channels whose
+// cursor the open batch advances. They get their turn later.
 func (l *Lane) moveAside(now model.Time) {
 	a := &l.mail.aside
 	if !l.canMoveAside() || now < a.until {
@@ -81,9 +81,9 @@ func (l *Lane) setAsideMessage(now model.Time, b *building, p *pair) {
 	l.mail.consume(p, b, m.Seq)
 }
 
-// deferAside adds a message that cannot be read to the inbox. known says that the inbox has a row
-// of it already. A damaged message that is new to the inbox is rewritten, so that no build can read
-// it as a healthy one.
+// deferAside adds a message that cannot be read to the inbox. known says that the inbox already has
+// a row of the message. If not, the lane rewrites a damaged message, so that no build can read it
+// as a healthy one.
 func (l *Lane) deferAside(now model.Time, b *building, row store.InboxRow, known bool) {
 	d := row.Damaged
 	row.NotBefore = now.Add(l.cfg.QuarantineFor)
@@ -114,7 +114,7 @@ func (l *Lane) refuseAside(now model.Time, b *building) {
 	l.mail.aside.refuse(now.Add(l.cfg.QuarantineFor))
 }
 
-// nextAsideTry returns when the next try is due.
+// nextAsideTry returns when the lane tries again to move messages out of the way.
 func (l *Lane) nextAsideTry() model.Time {
 	if !l.canMoveAside() {
 		return 0

@@ -61,7 +61,7 @@ func newerSignal(a model.Address, name string) *model.Message {
 	return &model.Message{Kind: 250, To: a, Name: name}
 }
 
-// upgrade has the lane read messages of the newer kind as signals.
+// upgrade lets the lane read messages of the newer kind as signals.
 func (r *rig) upgrade() {
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind != lane.LoadMail {
@@ -159,8 +159,8 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	r.wantEvents(a, want...)
 }
 
-// A refused batch that sets something aside harms no other address: earlier and other messages
-// continue, and the lane tries it again.
+// The store refuses a batch that sets a message aside. This harms no other address: earlier
+// messages and other messages continue, and the lane tries the batch again.
 func TestSetAsideIsRefused(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -232,7 +232,7 @@ func TestDamagedRequestsAreSetAside(t *testing.T) {
 	r.wantEvents(a, "signal_received 1", "signal_received new")
 }
 
-// An item of a mailbox that cannot be read does not keep back the calls behind it.
+// An unreadable item of a mailbox does not hold up the calls behind it.
 func TestDamagedItemsAreSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -250,7 +250,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	key := store.EntityKey{Shard: shard, Address: a}
 	r.restart()
 
-	// The second of them is damaged, the third is of a newer build.
+	// The second item is damaged, and the third is of a newer build.
 	f := &store.Batch{Lane: r.cfg.Ref, Number: 1, At: r.now}
 	bad, late := items[1], items[2]
 	bad.Damaged = &model.Damaged{Raw: []byte{0xff}}
@@ -295,7 +295,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	r.wantState(a, "1;3;")
 }
 
-// A page that has passed over rows counts as read; one that is not whole is read again.
+// The lane accepts a page that skips unreadable rows. It reads a page that is not complete again.
 func TestPagesWithoutRowsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []lane.LoadKind{lane.LoadRunnable, lane.LoadTimers, lane.LoadMailboxes, lane.LoadMail} {
@@ -367,8 +367,8 @@ func TestMisplacedRows(t *testing.T) {
 	}
 }
 
-// A batch that sets several messages aside and is never done in time is sent again with one of
-// them.
+// A batch sets several messages aside, and the store never takes it in time. The lane sends it
+// again with only one of the messages.
 func TestSetAsideIsSplit(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -400,8 +400,8 @@ func TestSetAsideIsSplit(t *testing.T) {
 	}
 }
 
-// Messages that were refused together are set aside one by one. Later ones go
-// together again.
+// After the store has refused several messages in one batch, the lane sets them aside one by one.
+// Later messages share a batch again.
 func TestSetAsideTogetherAgain(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Await registers a caller that waits for the end of an execution; Forget takes that back. Unless
-// Await returns sure, the run is not in memory and may have ended before: the caller must then look
-// at the store.
+// Await registers a caller that waits for the end of an execution. Forget cancels the wait. If
+// Await returns sure == false, the run is not in memory and may have ended before, so the caller
+// must look at the store.
 func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, err error) {
 	if l.dead != nil {
 		return false, l.dead
@@ -30,7 +30,7 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	return sure, nil
 }
 
-// Forget takes back an Await, or the wait for an answer of the code.
+// Forget cancels an Await, or the wait for an answer of the code.
 func (l *Lane) Forget(a model.Address, token any) {
 	l.forgetWaiter(a, token)
 	if e := l.entries[a]; e != nil {
@@ -52,12 +52,12 @@ func (l *Lane) forgetWaiter(a model.Address, token any) {
 	}
 }
 
-// await turns a waiter whose start has started a run, or whose update was accepted, into one that
-// waits for the result. If the shard moves, the caller must ask the next owner.
+// await handles a caller whose start has begun a run, or whose update was accepted: from now on the
+// caller waits for the result. If the shard moves, the caller must ask the next owner.
 func (l *Lane) await(e *entry, token any, begun bool) {
 	w := l.waiters.find(e.address, token)
 	switch {
-	case w == nil: // the caller took the wait back before the commit
+	case w == nil: // the caller cancelled the wait before the commit
 	case e.shard.draining:
 		l.reply(e.address, true, Answer{Token: token, Begun: begun, Err: ErrNotOwner})
 	default:
@@ -71,15 +71,15 @@ func (l *Lane) expect(e *entry, from *source) {
 		l.await(e, from.token, false)
 		return
 	}
-	// A node that gets no notice asks again by itself, so a shard that is being given up need not
-	// send one.
+	// A node that gets no notice asks again by itself, so the lane need not send one while it gives
+	// up the shard.
 	if node := from.message.Node; !node.IsZero() && !e.shard.draining {
 		l.waiters.addNode(l.now, e.address, waiter{node: node, reply: from.message.RequestID})
 	}
 }
 
 // reachLimit tells the waiters of a run that it has reached a limit, after the commit of b. b is
-// nil when the run had reached the limit before.
+// nil if the run has reached the limit earlier.
 func (l *Lane) reachLimit(b *building, e *entry, why *model.Reason) {
 	err := core.LimitReached(e.address, why)
 	if b == nil {
@@ -103,7 +103,7 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 	l.watchers.fail(&l.out, l.now, pick)
 }
 
-// Watch answers the token when the next commit changes the address; Unwatch takes it back.
+// Watch answers the token when the next commit changes the address. Unwatch cancels that.
 func (l *Lane) Watch(a model.Address, token any) error {
 	if sh := l.shards[l.cfg.Layout.Shard(a)]; l.dead != nil || sh == nil || sh.draining {
 		return ErrNotOwner
@@ -112,5 +112,5 @@ func (l *Lane) Watch(a model.Address, token any) error {
 	return nil
 }
 
-// Unwatch takes a Watch back.
+// Unwatch cancels a Watch.
 func (l *Lane) Unwatch(a model.Address, token any) { l.watchers.remove(a, token) }

@@ -46,7 +46,7 @@ func TestAwait(t *testing.T) {
 	}
 
 	r.wantSilence("another run", "forgotten")
-	// A run that has ended, or that is not in memory: the caller must look.
+	// The run has ended, or is not in memory: the caller must look at the store.
 	await(model.RunID{}, "after", false)
 	r.l.Forget(a, "after")
 	if _, err := r.l.Await(a, model.RunID{}, "x"); err != nil {
@@ -54,7 +54,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// A start that is not committed yet: the caller cannot be sure.
+// While a start is not committed, Await cannot be sure.
 func TestAwaitBeforeTheStartIsDurable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -78,7 +78,8 @@ func (r *rig) runs(a model.Address, reuse model.ReusePolicy, token any) {
 	r.take()
 }
 
-// The caller of Run gets the end of the chain that its start began, not the start.
+// The caller of Run gets the end of the chain of runs that its start began, not the answer to the
+// start.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -112,8 +113,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A start assumes that its address is unused, and meets a run in the store. It is answered with
-// that run.
+// The lane assumes that the address of a start is unused, but the store has a run there. The caller
+// gets that run as the answer.
 func TestRunMeetsARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -130,8 +131,8 @@ func TestRunMeetsARun(t *testing.T) {
 	}
 }
 
-// A batch that is refused because of another address is applied in parts: each caller gets one
-// answer, and the wait stays.
+// The store refuses a batch because of another address, and the lane applies it in parts. Each
+// caller gets one answer, and waiting callers still wait.
 func TestRunBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -152,7 +153,7 @@ func TestRunBesidePoison(t *testing.T) {
 	}
 }
 
-// A wait that is taken back before its start is committed leaves nothing behind.
+// If the caller cancels its wait before the start is committed, nothing of the wait is left.
 func TestRunForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -167,8 +168,8 @@ func TestRunForgotten(t *testing.T) {
 	r.wantSilence("run")
 }
 
-// When the shard moves or the lane dies, each waiter gets one answer, before or after the commit of
-// the start, and asks the next owner.
+// When the shard moves or the lane dies, before or after the commit of the start, each waiter gets
+// one answer. It then asks the next owner.
 func TestRunWhoseOwnerGoes(t *testing.T) {
 	t.Parallel()
 	for _, committed := range []bool{false, true} {
@@ -198,7 +199,7 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 }
 
 // The callers of another node wait for an execution again and again, each for a moment. The lane
-// keeps that node once, and sends it one hint.
+// registers that node once, and sends it one hint.
 func TestNodeThatWaitsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -44,18 +44,18 @@ const (
 	effClosed
 	effEvict
 	effGone    // a run was removed by force
-	effBlocked // the worker has let go by itself
-	effTaken   // a turn that recorded no event is applied
+	effBlocked // the worker has given up the run by itself
+	effTaken   // the lane has applied a turn that recorded no event
 	effLimit   // a run has reached a limit
 	effHint
 	effWaits
 	effRetry
 	effBegins  // the start time of a run has been reached
 	effExpect  // the sender of an update waits for its answer
-	effReply   // the code has answered it
+	effReply   // the code has answered an update
 	effExecute // a claim can be handed to its worker
 	effStop    // the worker that executes a task must stop
-	effSettled // a worker learns whether its report counts
+	effSettled // a worker learns whether its report is accepted
 	effEntity  // the state of an entity is durable
 	effBegin   // a brief call of another process may run
 	effNoted   // suspects may run
@@ -71,7 +71,7 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends the wait of a caller
 	call    Call
-	moot    bool // the worker has reported more, so it loses the run even if the batch is refused
+	moot    bool // the lane has dropped a turn of the worker, so the worker loses the run even if the store refuses the batch
 	hint    Hint
 	turn    *model.Turn
 	// The id of a step, or a request id: for effReply the request that is answered, for effAnswer
@@ -205,6 +205,7 @@ func (b *building) dropFacts(run model.RunID) {
 }
 
 // reserve raises the token mark of a shard if the decision gives the entity a token above the mark.
+// The mark is a stored number; no entity of the shard has a token above it.
 func (b *building) reserve(sh *shard, row *model.Entity) {
 	t, token := &sh.tokens, row.Epoch
 	t.last = max(t.last, token)
@@ -225,7 +226,7 @@ const (
 	// reserveAhead is how far ahead of the clock the lane reserves tokens. While it grants locks,
 	// it writes one row per shard and minute.
 	reserveAhead = time.Minute
-	// reserveMore is how many tokens the lane reserves when they are ahead of the clock and count
-	// up by one.
+	// reserveMore is how many tokens the lane reserves when the tokens are ahead of the clock. In
+	// that case each token is the last one plus one.
 	reserveMore = 1 << 16
 )

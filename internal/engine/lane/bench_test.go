@@ -15,9 +15,9 @@ type bench struct {
 	*queue.Board
 	r       *rig
 	has     map[model.ClaimRef]bool
-	away    bool // workers that are not here belong to other live nodes
+	away    bool // workers that this board does not have belong to other live nodes
 	left    bool // the worker is not here
-	dropped bool // its node has said that it does not have the claim
+	dropped bool // the node of the worker has said that it does not have the claim
 
 	released    []model.ClaimRef // whose permits the lane has freed
 	quarantined []model.Address  // whose claims cannot end
@@ -64,7 +64,7 @@ func (b *bench) board(now model.Time, cfg queue.Config, slots int) {
 	b.Join(now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
 }
 
-// restart begins another life of the node, with another board. The worker has one slot.
+// restart starts the node again, with a new board. The worker has one slot.
 func (b *bench) restart() {
 	b.r.t.Helper()
 	b.board(b.r.now, queue.Config{}, 1)
@@ -126,7 +126,7 @@ func (b *bench) reportAnswers(c model.Claim) (errs []error) {
 	return errs
 }
 
-// wantSettled demands that the lane has answered the reports of a claim with errors of these kinds,
+// wantSettled checks that the lane has answered the reports of a claim with errors of these kinds,
 // in this order; "" means no error.
 func (b *bench) wantSettled(c model.Claim, kinds ...string) {
 	b.r.t.Helper()

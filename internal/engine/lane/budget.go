@@ -5,10 +5,10 @@ type budget struct {
 	used  int // of inputs that wait or are not committed
 	kept  int // of reports for quarantined runs, which are not in used
 	calls int // of calls that wait in memory only, for all entities
-	batch int // allowed per batch: fewer than configured while the store is slow
+	batch int // allowed per batch: less than configured while the store is slow
 }
 
-// hold counts an input. A second call counts the input again after it has changed.
+// hold counts an input. If the input has changed, a second call replaces the count of the first.
 func (g *budget) hold(in input) {
 	g.unhold(in)
 	b := in.base()
@@ -27,15 +27,15 @@ func (g *budget) unhold(in input) {
 	b.held, b.kept = 0, false
 }
 
-// keep moves an input from the budget of the lane to that of kept reports.
+// keep moves an input from the budget of the lane to the budget for kept reports.
 func (g *budget) keep(b *inputBase) {
 	g.used -= b.held
 	g.kept += b.held
 	b.kept = true
 }
 
-// weighMail counts the calls of an entity that exist only in memory. The mailbox bounds the calls
-// in the store, which take no room from other entities.
+// weighMail counts the calls of an entity that exist only in memory. Calls in the store are not
+// counted here: the mailbox of each entity has its own bound.
 func (g *budget) weighMail(e *entry) {
 	n, a := 0, e.actor
 	if a.entity != nil {
@@ -51,7 +51,7 @@ func (g *budget) weighMail(e *entry) {
 	a.counted = n
 }
 
-// narrow makes the next batches smaller, because the store did not take one of that many bytes in
+// narrow makes the next batches smaller, after the store did not take a batch of this many bytes in
 // time.
 func (g *budget) narrow(bytes int) {
 	g.batch = min(g.batch, max(fewestBytes, bytes/2))

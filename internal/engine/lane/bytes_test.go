@@ -15,7 +15,7 @@ import (
 // payload returns a value of n bytes.
 func payload(n int) model.Payload { return model.Payload{Data: bytes.Repeat([]byte{'x'}, n)} }
 
-// sizeOf is how many bytes of starts and events a batch has.
+// sizeOf returns how many bytes the starts and events of a batch have.
 func sizeOf(b *store.Batch) (n int) {
 	for i := range b.Starts {
 		n += b.Starts[i].Start.Input.Size()
@@ -35,8 +35,8 @@ func (r *rig) signalLarge(a model.Address, name string, n int, token any) {
 }
 
 // slowPath is a path to the store that moves a number of bytes per second. A commit that would take
-// longer than its limit ends without an answer and does not land. slowPath notes how large the
-// batches are that arrive.
+// longer than its limit ends without an answer and does not land. slowPath notes the sizes of the
+// batches that arrive.
 func slowPath(perSecond int, class store.Class, arrived *[]int) func(*store.Batch) error {
 	return func(b *store.Batch) error {
 		n := sizeOf(b)
@@ -49,7 +49,7 @@ func slowPath(perSecond int, class store.Class, arrived *[]int) func(*store.Batc
 	}
 }
 
-// No batch has more bytes than the limit and one input, whatever waits; inputs of one key keep
+// However much input waits, a batch exceeds the limit by at most one input. Inputs of one key keep
 // their order.
 func TestBatchIsCutByBytes(t *testing.T) {
 	t.Parallel()
@@ -102,8 +102,8 @@ func TestInputLargerThanABatch(t *testing.T) {
 	}
 }
 
-// A small input may cause large rows, which count too: here the signals that a run leaves to the
-// next one.
+// A small input may cause large rows, and the limit includes them. Here the large rows are signals
+// that a run passes on to the next run.
 func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchBytes = 1 << 20 })
@@ -128,7 +128,7 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 		return nil
 	}
 
-	// a turn of a few bytes, and the next run begins with a signal that was not taken
+	// a turn of a few bytes; the next run starts with a signal that this run has not read
 	for i := range n {
 		r.turn(key(fmt.Sprint("k", i)), model.Turn{Close: &model.Close{Status: model.Continued}, Seen: 1})
 	}
@@ -138,8 +138,9 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 	}
 }
 
-// The lane splits a batch that the store does not take in time, until the parts fit. Nothing is
-// lost, doubled or out of order. Without the split, the lane would send the same batch forever.
+// The lane splits a batch that the store does not take in time, until the parts fit. No input is
+// lost, applied twice or out of order. Without the split, the lane would send the same batch
+// forever.
 func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Unknown, store.Retryable} {
@@ -267,8 +268,8 @@ func TestOutageDoesNotSplit(t *testing.T) {
 	}
 }
 
-// A batch that was late before lands, and the lane gets no answer. It does not apply the batch
-// again, because it asks the fence first.
+// A batch that was late before lands, and the lane gets no answer. The lane reads its fence first,
+// so it does not apply the batch again.
 func TestLateBatchThatLanded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -34,8 +34,9 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	switch {
 	case len(first) == 0:
 	case len(first) == 1 && (freed || passed):
-		// Apply the input once more without freeing a shard and without passing messages on: the
-		// store may have refused the freeing, or what a passed message did to another address.
+		// Apply the input once more without freeing a shard and without passing messages on. The
+		// store may have refused the freeing, or a change that a passed message made at another
+		// address.
 		chunks = []chunk{first}
 	case len(first) == 1:
 		chunks = l.isolate(now, first[0], run, err)
@@ -46,9 +47,9 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// proposals counts inputs that the board proposed. When the lane drops a batch, it reports the
-// tasks of the batch to the board again, which makes the old proposals void. They have no effect
-// when the lane applies them again, and the board makes new ones.
+// proposals counts the inputs that are proposals of the board. When the lane drops a batch, it
+// reports the tasks of the batch to the board again, which makes the old proposals void. They have
+// no effect when the lane applies them again, and the board makes new ones.
 func proposals(inputs []input) (n int) {
 	for _, in := range inputs {
 		if in.proposal() {
@@ -60,16 +61,16 @@ func proposals(inputs []input) (n int) {
 
 // isApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
 // have no effect when the lane applies them again in halves, so the halves never show which of them
-// the store refuses. The board would propose all of them together again. So the lane applies the
-// next ones one per batch.
+// the store refuses. The board would propose all of them together again. So the lane puts each of
+// the next proposals into a batch of its own.
 func (l *Lane) isApart(in input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
-// isLone reports whether an input has to wait for the next batch, because it or an input of the
-// open batch gets a batch of its own. Such an input is a message of a refused batch that the lane
-// had to look up again. The lane applies it after all halves. If it shared a batch with another
-// input, the store would refuse both again, without end.
+// isLone reports whether an input has to wait for the next batch, because either this input or one
+// in the open batch needs a batch of its own. An input needs its own batch if it is a message of a
+// refused batch that the lane had to look up again. The lane applies such a message after all
+// halves. If it shared a batch with another input, the store would refuse both again and again.
 func (l *Lane) isLone(in input) bool {
 	if len(l.open.inputs) == 0 {
 		return false
@@ -84,7 +85,7 @@ func (l *Lane) isLone(in input) bool {
 
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
 // The lane applies its inputs again in halves, because each half needs less time. split returns
-// false when nothing can be taken out of the batch, so that it must be sent unchanged.
+// false if the batch cannot be made smaller. The lane must then send it unchanged.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	// The batch moves unreadable messages out of the way: the next batches move one row each.
@@ -103,7 +104,7 @@ func (l *Lane) split(now model.Time) bool {
 	l.budget.narrow(l.flight.bytes)
 	rest := l.undo(now)
 	if len(first) == 1 {
-		l.applyAgain([]chunk{first}, rest) // without the messages that the batch has passed on
+		l.applyAgain([]chunk{first}, rest) // this time without passing messages on
 		return true
 	}
 	l.apart = proposals(first) + proposals(rest)
@@ -127,7 +128,8 @@ func (l *Lane) undo(now model.Time) (rest chunk) {
 	return rest
 }
 
-// applyAgain queues inputs to be applied again, in front of inputs that are queued already.
+// applyAgain queues inputs that the lane applies again, in front of the inputs that are already
+// queued.
 func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
@@ -165,7 +167,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for _, e := range unheld {
-		l.dispatch(now, e) // does nothing if the worker that had it has it again
+		l.dispatch(now, e) // does nothing if the last worker has the run again
 	}
 
 	// The messages and answers are no longer in flight, and the cursors go back to their committed
@@ -185,11 +187,12 @@ func (l *Lane) rollback(now model.Time, b *building) {
 }
 
 // holdAgain gives a run back to the worker that was about to lose it. The worker has not noticed
-// anything. The lane applies its turn again.
+// anything. The lane applies the turn of the worker again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	s := e.eviction.seat.move()
 	e.eviction.cancel()
-	// The reason of the block is not stored. The turn, applied again, decides whether to block.
+	// The reason why the run is blocked is not stored. The lane applies the turn again, which
+	// decides whether the run is blocked.
 	l.workers.unstrand(e)
 
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
@@ -199,12 +202,12 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		e.hold.giveBack(c, s.move())
 		l.runs[c.Run] = e
 		// Until the lane has read the run again, it does not know whether the run is paused. But
-		// the events that the worker missed tell.
+		// the events that the worker missed show it.
 		if e.hold.withheld || l.mustLeave(e) || hasKind(e.eviction.missed, model.EventPaused) {
 			e.hold.withheld = true
 		} else {
 			l.tell(e, e.eviction.missed)
-			l.askAll(e) // queries that arrived after the worker had let go
+			l.askAll(e) // queries that arrived after the worker had given up the run
 		}
 	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"
@@ -244,8 +247,8 @@ func (l *Lane) isStarting(run model.RunID) bool {
 	return false
 }
 
-// isolate quarantines the address of the one input that the store refuses, and stores the reason
-// in the row of its run, where operators see it.
+// isolate quarantines the address of the one input that the store refuses. It stores the reason in
+// the row of the run, where operators see it.
 func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []chunk {
 	switch in.(type) {
 	case *quarantineInput:
@@ -267,13 +270,14 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
 	if m, ok := in.(*messageInput); ok {
-		// A quarantine lets a removal by force through. If this message is one, it is refused too,
-		// because the store would refuse it again.
+		// A quarantined address still accepts a removal by force. If this message is such a
+		// removal, the lane must refuse it, because the store would refuse it again.
 		m.barred = true
 	}
 
-	// The lane applies the input once more: the quarantine refuses it, or puts a message off by a
-	// write. A second input, the note, stores the reason.
+	// The lane applies the input once more. Because of the quarantine, this answers the input with
+	// an error or, for a message, writes a row that puts it off. A second input, the note, stores
+	// the reason.
 	chunks := []chunk{{in}}
 	if !run.IsZero() && !e.isEntity() { // for a timer of an entity, run is not the id of a run
 		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}
@@ -311,7 +315,7 @@ func (l *Lane) applyChunks(now model.Time) {
 			return
 		}
 		r.chunks = nil
-		l.MailWaits() // it reads the messages again that it dropped behind the refused batches
+		l.MailWaits() // the lane reads the messages again that came after the refused batches and that it dropped
 
 		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 			if e.isEntity() {
@@ -349,9 +353,12 @@ func (l *Lane) readForChunk(in input) bool {
 	return false
 }
 
-// applyChunk applies inputs of a refused batch again. Some of them first go back to their backlog:
-// a request that may have been served since, because the same request is among the inputs; a
-// request that is too early; and one about a dead task.
+// applyChunk applies inputs of a refused batch again. Three kinds of requests go back to the
+// backlog of their address instead:
+//   - A request whose id is also the id of another input: that input may have been applied in the
+//     meantime.
+//   - A request that is too early.
+//   - A request about a dead task. The lane must read the dead task again.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*messageInput
 	for _, in := range c {
@@ -379,7 +386,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		l.apply(now, e, in)
 	}
 
-	// They go to the front of the backlog, in their order.
+	// The requests go to the front of the backlog, in their order.
 	for _, in := range slices.Backward(unsure) {
 		e := l.entry(in.address)
 		e.backlog.inputs = slices.Insert(e.backlog.inputs, 0, input(in))
@@ -393,7 +400,7 @@ func (l *Lane) nextChunk() {
 	}
 }
 
-// failCareful gives up on the inputs of refused batches.
+// failCareful drops the inputs of refused batches, and calls fail for each of them.
 func (l *Lane) failCareful(fail func(input)) {
 	for _, c := range l.recovery.chunks {
 		for _, in := range c {

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// L3: one poison is among the inputs of a hundred other addresses, which do all kinds of things.
-// All others commit exactly once, and only the address of the poison is quarantined.
+// L3: one input is poison, which means that the store always refuses its rows. It is among inputs
+// of all kinds for a hundred other addresses. All other inputs commit exactly once, and only the
+// address of the poison is quarantined.
 func TestPoisonAmongNeighbours(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -125,7 +126,7 @@ func TestInputsDuringIsolation(t *testing.T) {
 
 	r.signal(a, "2", "a2")
 	r.start(key("new"), "new")
-	r.turn(b, steps("x")) // reported before its worker could know
+	r.turn(b, steps("x")) // the worker reports before it can know
 	r.settle()
 
 	for _, token := range []any{"a1", "b1", "a2", "new"} {
@@ -194,8 +195,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// A signal names no run. When the store refuses it, the row of the current run says so, until the
-// run has continued.
+// A signal names no run. When the store refuses a signal, the row of the current run says so until
+// the run continues.
 func TestRefusedSignalMarksItsRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -204,7 +205,7 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r.startRun(bad)
 	r.refuse = poison("poison")
 	r.signal(bad, "poison", "client")
-	r.start(fresh, "start") // it has no row that could say so
+	r.start(fresh, "start") // the new run has no row yet that could say so
 	r.settle()
 	r.wantAnswer("client", "blocked")
 	r.wantAnswer("start", "blocked")
@@ -222,8 +223,8 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r.wantEvents(bad, "step_completed x")
 }
 
-// besidePoison is a rig with a worker that holds two runs. Of one of them the store refuses a step
-// with the name poison.
+// besidePoison is a rig with a worker that holds two runs. The store refuses a step with the name
+// poison in one of them.
 func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -249,8 +250,8 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, and the next worker takes it up and ends it. Then the poison of another run
-// undoes all of that. The turns of the last worker count.
+// A run is blocked, and the next worker takes the run and ends it. Then the poison of another run
+// undoes all of that. The lane applies the turns of the last worker again.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -271,8 +272,8 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	}
 }
 
-// The same, but the block is stored, and all workers have left when the turns of the last one are
-// undone: the next one tries.
+// The same, but the block is stored, and all workers have left when the lane undoes the turns of
+// the last worker. The next worker that joins gets the run.
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -295,8 +296,8 @@ func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	r.wantHolder(a, 3)
 }
 
-// The block itself cannot be stored. The run is quarantined, and the lane tries it again after
-// that, even if no worker joins.
+// The block itself cannot be stored. The run is quarantined. After the quarantine the lane tries
+// again, even if no worker joins.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]model.Turn{
@@ -341,8 +342,8 @@ func TestBlockThatIsRefused(t *testing.T) {
 	}
 }
 
-// A blocked run is quarantined for another reason. Afterwards the lane tries it again, so that the
-// store has the right reason again.
+// A blocked run is quarantined for another reason. After the quarantine the lane tries the run
+// again, so that the store has the right reason again.
 func TestBlockedRunAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -517,7 +518,7 @@ func TestFreeingIsRefusedForEver(t *testing.T) {
 	}
 }
 
-// Several poisons in one batch.
+// One batch has several inputs that the store refuses.
 func TestManyPoisons(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -562,8 +563,8 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 		r.join(2)
 		r.settle()
 
-		// The result of the worker is committed or the step runs again: either way a worker has the
-		// run, or it is closed.
+		// Either the lane has committed the result of the worker, or the step runs again. So a
+		// worker has the run, or the run is closed.
 		row := r.current(a)
 		if row.Outcome.Status == model.Running && r.holder(a) != 2 {
 			t.Errorf("closing %v: the run is open and held by %d, want 2", closing, r.holder(a))
@@ -635,8 +636,8 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.wantEvents(a, "timer_fired t5")
 }
 
-// A message waits for its address when the batch before it is refused. The lane reads it from the
-// store once more, and it takes effect once.
+// A message waits for its address when the batch before it is refused. The lane reads the message
+// from the store a second time, and the message takes effect once.
 func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -651,7 +652,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
 	r.flush()
-	var held []lane.Load // the read of the slow one takes its time
+	var held []lane.Load // the read of the slow address is late
 
 	hold := func() {
 		for _, ld := range r.loads {

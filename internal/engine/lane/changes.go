@@ -12,7 +12,7 @@ import (
 type written struct {
 	address *model.Address
 	task    *model.TaskSpec // of a task without a workflow
-	run     model.RunID     // that received the input
+	run     model.RunID     // the run that received the input
 	removed []model.RunID
 	dead    *core.DeadTaskChange
 	// Indexes of rows; -1 for none.
@@ -49,7 +49,7 @@ func (b *building) noteWritten(w written, e *entry, run model.RunID, d *core.Dec
 	b.trail = append(b.trail, w)
 }
 
-// mark adds the mark of a run.
+// mark adds the mark of a run: a row that says why the run waits or is blocked.
 func (b *building) mark(e *entry, row store.MarkRow) {
 	b.batch.Marks = append(b.batch.Marks, row)
 	b.marked = append(b.marked, &e.address)
@@ -58,7 +58,7 @@ func (b *building) mark(e *entry, row store.MarkRow) {
 // reportChanges adds the changes of a batch that is durable to the output.
 func (l *Lane) reportChanges(b *building, res store.Committed) {
 	n := changer{to: &l.out.Changes, batch: &b.batch}
-	for _, x := range res.Existing { // the store has not written these
+	for _, x := range res.Existing { // these runs existed before, so the store has not written their starts
 		n.skip(b.batch.Starts[x.Index].Start.Run)
 	}
 
@@ -106,8 +106,8 @@ func (n *changer) addWritten(w *written) {
 		n.add(c)
 	}
 
-	// An imported run begins and ends at once. Any other run that ends does so before the next run
-	// of its address begins.
+	// An imported run begins and ends in one decision. Any other run that ends does so before the
+	// next run of its address begins.
 	ended := w.close >= 0
 	if w.start >= 0 && (!ended || n.batch.Closes[w.close].Run == n.batch.Starts[w.start].Start.Run) {
 		n.addStart(w)
@@ -180,8 +180,8 @@ func (n *changer) addClose(w *written) {
 	n.add(c)
 }
 
-// addEvents adds what the events of a decision mean. If no event means a change of the run itself,
-// and the run has not ended, it adds that the history has grown.
+// addEvents adds the changes that the events of a decision mean. If none of them is a change of the
+// run itself, and the run has not ended, addEvents reports that the history has grown.
 func (n *changer) addEvents(w *written, ended bool) {
 	if w.events[0] == w.events[1] {
 		return
@@ -209,7 +209,8 @@ func (n *changer) addEvents(w *written, ended bool) {
 	}
 }
 
-// meaning is the change that an event of a run stands for. Other events only mean progress.
+// meaning maps an event of a run to the change that watchers see. All other events are reported as
+// progress.
 var meaning = map[model.EventKind]model.ChangeKind{
 	model.EventPaused: model.ChangePaused, model.EventResumed: model.ChangeResumed, model.EventCancelRequest: model.ChangeCancelRequested,
 }
@@ -225,7 +226,7 @@ func (n *changer) addProgress(c model.Change) {
 	n.add(c)
 }
 
-// taskChange returns the change of a task that an event stands for.
+// taskChange returns the change of a task that watchers see for an event.
 func (w *written) taskChange(e *model.Event) (c model.Change, ok bool) {
 	kind, ok := taskMeaning[e.Kind]
 	switch {
@@ -236,7 +237,7 @@ func (w *written) taskChange(e *model.Event) (c model.Change, ok bool) {
 	case e.Kind == model.EventTaskScheduled && e.Worker != "":
 		kind = model.ChangeClaimed
 	case e.Worker == "" && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventAttemptFailed):
-		return c, false // of an inline step, which no worker has claimed
+		return c, false // the event of an inline step, which no worker has claimed
 	}
 
 	c = w.change(kind)
@@ -248,7 +249,7 @@ func (w *written) taskChange(e *model.Event) (c model.Change, ok bool) {
 		c.Name, c.Queue = e.Task.Kind, e.Task.Queue
 	}
 	switch {
-	case isStandalone(c.Address): // the end of its run tells its status
+	case isStandalone(c.Address): // the end of the run of the task reports the status
 	case kind == model.ChangeCompleted:
 		c.Status = model.Completed
 	case kind == model.ChangeFailed:
@@ -257,7 +258,7 @@ func (w *written) taskChange(e *model.Event) (c model.Change, ok bool) {
 	return c, true
 }
 
-// taskMeaning is the change of a task that an event stands for.
+// taskMeaning maps an event of a task to the change that watchers see.
 var taskMeaning = map[model.EventKind]model.ChangeKind{
 	model.EventTaskScheduled: model.ChangeScheduled, model.EventTaskClaimed: model.ChangeClaimed, model.EventTaskReturned: model.ChangeReturned,
 	model.EventTaskTimedOut: model.ChangeRetrying, model.EventAttemptFailed: model.ChangeRetrying,

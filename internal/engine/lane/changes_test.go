@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// checkChanges takes the changes that the lane reports, and checks each against the store: what it
-// says is durable, and it comes in order.
+// checkChanges takes the changes that the lane reports, and checks each against the store: the
+// change is durable, and the changes come in order.
 func (r *rig) checkChanges(changes []model.Change) {
 	r.t.Helper()
 	r.changes = append(r.changes, changes...)
@@ -150,7 +150,7 @@ func TestWatchBeginsDuringACommit(t *testing.T) {
 }
 
 // The lane reports a commit whose answer was lost, and a batch that it applies again in parts,
-// once. It does not report a start that met an existing run.
+// once. It does not report a start whose address already has a run.
 func TestChangesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

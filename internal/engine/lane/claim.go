@@ -12,13 +12,14 @@ func (in *claimInput) proposal() bool { return true }
 
 // Claim hands in the board's proposal that a worker gets a task.
 func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
-	// When a shard is given up, the board forgets its tasks as soon as the shard is gone.
+	// When the lane gives up a shard, the board forgets the tasks of the shard as soon as the shard
+	// is gone.
 	if e := l.taskEntry(&ref); e != nil && !e.shard.draining {
 		l.take(now, e, &claimInput{newTaskInput(&ref), id, name})
 	}
 }
 
-// taskEntry finds the entry that an input about a task is for; nil when the lane does not own it.
+// taskEntry finds the entry of the run of a task. It returns nil if the lane does not own the run.
 func (l *Lane) taskEntry(ref *model.TaskRef) *entry {
 	if l.dead != nil {
 		return nil
@@ -36,8 +37,8 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 		return
 	}
 
-	// The lane may have reported the task to the board again since. Then another worker may have
-	// the task, under the same limits that let this claim through.
+	// Since the proposal, the lane may have reported the task to the board again. In that case
+	// another worker may have the task, with the permits that were meant for this claim.
 	var d taskDecision
 	if l.cfg.Board.HasProposal(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {
 		var ok bool
@@ -53,7 +54,7 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 }
 
 // applyToEndedRun finishes an input about a task of a run that is not the current one. The lane
-// keeps the input until all its writes for the address are durable.
+// keeps the input until all writes for the address are durable.
 func (l *Lane) applyToEndedRun(now model.Time, e *entry, in input) {
 	l.record(e, in, &core.Decision{})
 	if r, ok := in.(*reportInput); ok {
@@ -67,7 +68,7 @@ func (l *Lane) applyToEndedRun(now model.Time, e *entry, in input) {
 // taskDecision is a decision about a task.
 type taskDecision struct {
 	core.Decision
-	// what the end of the claim says about the other side that the task calls, for its breaker
+	// what the end of the claim says about the outside system that the task calls, for the breaker
 	how queue.Outcome
 }
 
@@ -85,7 +86,8 @@ func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	l.maybeDrop(e)
 }
 
-// Report hands in how a claim ended. The lane tells the worker when that is durable.
+// Report hands in how a claim ended. The lane tells the worker when the end of the claim is
+// durable.
 func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
 	e := l.taskEntry(&r.Ref.TaskRef)
 	if e == nil {
@@ -99,7 +101,7 @@ func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() 
 
 func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
 
-// ready also reads the fate of the claim when the run no longer remembers it.
+// ready also reads the fate of the claim if the run no longer remembers the claim.
 func (in *reportInput) ready(l *Lane, e *entry) bool {
 	if e.quarantine.why != nil {
 		return true
@@ -117,8 +119,8 @@ func (in *reportInput) ready(l *Lane, e *entry) bool {
 }
 
 // applyPoisoned keeps the report until the quarantine is over, because no other party could repeat
-// it. The permits of the claim become free at once, because its worker is done: tasks of other runs
-// must not wait for the end of the quarantine.
+// it. The permits of the claim become free immediately, because its worker is done, and tasks of
+// other runs must not wait for the end of the quarantine.
 func (in *reportInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	if l.cfg.Board != nil {
 		l.cfg.Board.Release(now, in.worker, in.report)
@@ -153,8 +155,8 @@ func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 }
 
-// noteReport notes that the worker itself ends its claim, so that the lane does not stop it. It
-// returns what the report says about the other side that the task calls.
+// noteReport notes that the worker has ended its claim itself, so that the lane does not tell the
+// worker to stop. It returns what the report says about the outside system that the task calls.
 func (l *Lane) noteReport(now model.Time, e *entry, r *model.TaskReport) queue.Outcome {
 	p, ok := e.tasks.posted.get(r.Ref.ID)
 	if !ok || !p.held || p.claim != r.Ref.Claim || !e.isClaimOf(&r.Ref, r.By) {
@@ -170,8 +172,8 @@ func (l *Lane) noteReport(now model.Time, e *entry, r *model.TaskReport) queue.O
 	return how
 }
 
-// outcomeOf returns what a report says about the other side that the task calls. The failure of a
-// task that was cancelled says nothing about it.
+// outcomeOf returns what a report says about the outside system that the task calls. The failure of
+// a cancelled task says nothing about that system.
 func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 	switch {
 	case r.Returned || r.Failure != nil && x.Alone() && x.Canceling != 0:
@@ -184,17 +186,18 @@ func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 
 func (in *expiryInput) proposal() bool { return true }
 
-// Expire hands in that a deadline of a task has passed, as the board sees it. held says that the
-// board thought the task to be claimed; what names the deadline.
+// Expire hands in that a deadline of a task has passed, as the board sees it. held says whether the
+// task was claimed as far as the board knew. what names the deadline.
 func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &expiryInput{newTaskInput(&ref.TaskRef), held, ref.Claim, what})
 	}
 }
 
-// ready lets a time-out of an attempt wait until its claim is durable: no worker begins before
-// that. If the attempt timed out in memory, the board would propose the task again, and while the
-// store is away the task would spend all its attempts without a worker.
+// ready lets a time-out of an attempt wait until the claim of the attempt is durable, because no
+// worker begins before that. Otherwise the attempt would time out in memory, and the board would
+// propose the task again. During an outage of the store, the task would use up all its attempts
+// although no worker ever had it.
 func (in *expiryInput) ready(l *Lane, e *entry) bool {
 	early := e.dirty() && (in.what == model.TimeoutSilence || in.what == model.TimeoutToClose)
 	return !early && l.ensureKnown(e)
@@ -214,8 +217,8 @@ func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDecision) {
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: in.id}, Claim: in.claim}
 
-	// After a rollback the same claim number is used again, and the worker that has it now may have
-	// sent a heartbeat. So the lane asks the board once more.
+	// After a rollback the lane uses the same claim number again, and the worker of the new claim
+	// may have sent a heartbeat. So the lane asks the board once more.
 	if in.what == model.TimeoutSilence && !l.cfg.Board.Overdue(ref) {
 		return d
 	}
@@ -247,8 +250,8 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 	return d
 }
 
-// isHere reports whether the worker that has a claim is on the board. If the claim of a lost worker
-// was undone, another worker may have made it again under the same number.
+// isHere reports whether the worker that has a claim is on the board. If the lane has undone the
+// claim of a lost worker, another worker may have a new claim with the same number.
 func (l *Lane) isHere(e *entry, t *core.Task, ref model.ClaimRef) bool {
 	p, ok := e.tasks.posted.get(t.ID)
 	if !ok || !p.held || p.claim != t.Claim || p.worker == 0 {
@@ -258,8 +261,8 @@ func (l *Lane) isHere(e *entry, t *core.Task, ref model.ClaimRef) bool {
 	return id == p.worker
 }
 
-// outcomeOfExpiry is what a deadline says about the other side that the task calls: that it took
-// too long, if the worker was there all the time.
+// outcomeOfExpiry returns what a passed deadline says about the outside system that the task calls.
+// If the worker was there all the time, the system took too long.
 func outcomeOfExpiry(what string) queue.Outcome {
 	if what == model.TimeoutToClose || what == model.TimeoutTotal {
 		return queue.Failed
@@ -274,8 +277,8 @@ func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
 	l.skip(e, in)
 }
 
-// resumeDeadlines restarts the deadlines of a task after the board reported one that had no effect.
-// The board reports each deadline once.
+// resumeDeadlines restarts the deadlines of a task after the board reported a deadline that had no
+// effect. This is necessary because the board reports each deadline only once.
 func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	p, _ := e.tasks.posted.get(in.id)
 	if t := taskOf(e, in.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
@@ -285,15 +288,15 @@ func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	}
 }
 
-// Attach hands in that a worker that has just joined executes a claim. If the claim is no longer
-// the worker's, the lane tells the worker to stop. by is the name of a remote worker; see
+// Attach hands in that a worker that has just joined executes a claim. If the worker no longer has
+// the claim, the lane tells the worker to stop. by is the name of a remote worker; see
 // model.SpeaksFor.
 func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by, has: true})
 }
 
-// HandOverAgain hands in that a worker that has just joined does not know a claim which the history
-// says it has: the last owner died before the worker got it.
+// HandOverAgain hands in that a worker that has just joined does not know one of its claims in the
+// history. The last owner died before the worker got the claim.
 func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by})
 }
@@ -327,8 +330,9 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	l.skip(e, in)
 }
 
-// Detach hands in that the worker of a claim has left with it, and may come back. The lane does not
-// wait for the claim to end. If the worker does not come back in time, the claim is lost.
+// Detach hands in that the worker of a claim has left, still executes the claim, and may come back.
+// The lane does not wait for the claim to end. If the worker does not come back in time, the claim
+// is lost.
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	e := l.taskEntry(&ref.TaskRef)
 	if e == nil {
@@ -344,17 +348,19 @@ func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, 0, task.Worker)
 }
 
-// stopUnknown tells a worker to stop a claim that it does not have, or no longer has.
+// stopUnknown tells a worker to stop a claim that the worker does not have according to the
+// history.
 func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	if !e.hasPassed(in.run, in.claim) {
 		l.confirm(e)
 	}
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
-	l.record(e, in, &core.Decision{}) // so that a refused batch does not lose the stop
+	l.record(e, in, &core.Decision{}) // so that the stop is sent even if the store refuses the batch
 }
 
-// Progress hands in how far a claim is. The lane keeps the last one of each task beside the
-// history, and the next attempt begins with it. by is as in Attach.
+// Progress hands in a value that says how far the worker of a claim is. The lane stores the last
+// such value of each task next to the history, and the next attempt begins with it. by is as in
+// Attach.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, by, p})

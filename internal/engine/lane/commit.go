@@ -22,8 +22,8 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 	r.attempts++
 	switch store.ClassOf(err) {
 	case store.Retryable:
-		// The store also returns this class for a batch that takes too long, and such a batch would
-		// never get through.
+		// The store also returns this class for a batch that takes too long. Without a split, such
+		// a batch would fail every time.
 		if r.broken++; r.broken >= brokenTries {
 			r.addPatience()
 			if l.split(now) {
@@ -68,7 +68,7 @@ func (l *Lane) recover(now model.Time) {
 }
 
 // FinishRefence hands in the result of moving the fence. From now on an unknown commit can have no
-// effect; landed says whether it had one before (L4).
+// effect. landed is the last batch that had an effect before (L4).
 func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	if l.dead != nil || l.recovery.stage != stageRefencing {
 		return
@@ -79,9 +79,9 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		l.die(err)
 	case err != nil:
-		// The lane asks again, whether or not the fence has moved. Moving it only raises our own
-		// epoch. So after a request with an unknown outcome the lane may be fenced by itself, and
-		// then the node starts over.
+		// The lane asks again, whether or not the fence has moved. A move only raises our own
+		// epoch. If the first request has moved the fence although its answer was lost, the lane
+		// has fenced itself, and the node starts over.
 		r.attempts++
 		l.retryLater(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
@@ -158,8 +158,8 @@ func (l *Lane) finishBatch(now model.Time, res store.Committed) {
 	}
 }
 
-// startMetRun undoes a start that found its address in use. The store has not written the start.
-// The lane applies the input again, now that it knows that there is a run.
+// startMetRun undoes a start whose address already had a run. The store has not written the start.
+// Now that the lane knows about the run, it applies the input again.
 func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	run := b.batch.Starts[x.Index].Start.Run
 	e := l.entries[b.batch.Starts[x.Index].Start.Address]
@@ -180,7 +180,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	if x.Execution.Outcome.Status.Closed() {
 		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
 	} else if !x.Execution.Parked {
-		l.dispatch(now, e) // a dispatch was skipped while the entry waited for the commit
+		l.dispatch(now, e) // the lane skipped a dispatch while the entry waited for the commit
 	}
 }
 

@@ -18,8 +18,8 @@ func kindOf(err error) string {
 	return fault.KindOf(err).String()
 }
 
-// L1: at most one batch is in flight; the next one fills at the same time and is sealed after its
-// commit.
+// L1: at most one batch is in flight. The next batch fills at the same time, and the lane seals it
+// after the commit of the first.
 func TestOneBatchInFlight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -50,8 +50,8 @@ func TestOneBatchInFlight(t *testing.T) {
 	}
 }
 
-// L2: effects come only after the commit. The rig checks every call and answer against the store;
-// this test checks that nothing comes before.
+// L2: effects come only after the commit. The rig checks every call and answer against the store.
+// This test checks that no effect comes before the commit.
 func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -88,8 +88,8 @@ func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	}
 	reset()
 
-	// A turn sends a message to another shard. Its receiver does not get it before the commit
-	// either.
+	// A turn sends a message to another shard. The receiver does not get the message before the
+	// commit either.
 	if _, err := r.l.Await(a, model.RunID{}, "await"); err != nil {
 		t.Fatal(err)
 	}
@@ -125,13 +125,13 @@ func TestAnswersWaitForWhatTheyRestOn(t *testing.T) {
 	r.wantAnswer("second", "conflict")
 	r.wantAnswer("third", "conflict")
 
-	// Nothing is provisional now: an answer that writes nothing comes at once.
+	// All state is committed now, so an answer that writes nothing comes immediately.
 	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "fourth")
 	r.wantAnswer("fourth", "conflict")
 }
 
-// Retryable and Away: the lane sends the same batch again, at once or after a growing pause, and
-// every effect happens once.
+// Retryable and Away: the lane sends the same batch again, immediately or after a growing pause,
+// and every effect happens once.
 func TestFailedCommitIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Retryable, store.Away} {
@@ -174,8 +174,8 @@ func TestFailedCommitIsSentAgain(t *testing.T) {
 	}
 }
 
-// L4: after an unknown commit the fence is moved before anything else is done; then the batch is
-// sent again if it did not land.
+// L4: after an unknown commit the lane first moves its fence. After that it sends the batch again
+// if the batch did not land.
 func TestUnknownCommitThatDidNotLand(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -234,8 +234,8 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	}
 }
 
-// L4: it landed, and one of its starts met a run. The lane reads what the answer to the commit
-// would have said.
+// L4: the batch landed, and the address of one of its starts already had a run. The lane reads what
+// the answer to the commit would have said.
 func TestUnknownCommitWithStarts(t *testing.T) {
 	t.Parallel()
 	for _, lookFails := range []bool{false, true} {
@@ -312,7 +312,7 @@ func TestUnknownCommitOfAFencedLane(t *testing.T) {
 	r.deadLaneDoesNothing()
 }
 
-// L5: a lane that has been fenced does nothing more.
+// L5: a lane that has been fenced does nothing further.
 func TestFencedLaneIsDead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -367,8 +367,8 @@ func (r *rig) deadLaneDoesNothing() {
 	}
 }
 
-// The fence can only stand at the batch in flight or right before it. If it stands anywhere else,
-// the node starts over.
+// The number in the fence can only be that of the batch in flight or of the batch before it. If the
+// fence has any other number, the node starts over.
 func TestFenceThatStandsElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, off := range []int64{-2, 1, 5} {
@@ -386,7 +386,8 @@ func TestFenceThatStandsElsewhere(t *testing.T) {
 	}
 }
 
-// The fence cannot be moved for a while: the lane tries again, and does nothing else until then.
+// The lane cannot move its fence for a while. It tries again, and does nothing else until the fence
+// has moved.
 func TestFenceCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

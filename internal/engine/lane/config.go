@@ -10,19 +10,19 @@ import (
 
 // Config configures a lane. Zero fields have the defaults that their comments name.
 type Config struct {
-	// Ref is the fence of this lane: every batch carries it, and the store refuses a batch with an
-	// older one.
+	// Ref is the fence of this lane. Every batch carries it, and the store refuses a batch with an
+	// older fence.
 	Ref store.LaneRef
 	// Layout says which address belongs to which shard.
 	Layout model.Layout
-	// Lanes is the number of lanes of the node; 1. A lane uses only the generations whose
+	// Lanes is the number of lanes of the node. Default 1. A lane uses only the generations whose
 	// remainder, after division by Lanes, is its own number.
 	Lanes int
-	// Limits bound histories; core.DefaultLimits.
+	// Limits bound histories. Default core.DefaultLimits.
 	Limits core.Limits
 	// NewRun draws a fresh id. A simulation draws the same ids each time.
 	NewRun func() model.RunID
-	// Board proposes which worker executes a task. It is nil when no worker ever does.
+	// Board proposes which worker executes a task. It is nil if the node executes no tasks.
 	Board Board
 	// Watched makes the lane report facts, see Output.Facts.
 	Watched bool
@@ -32,71 +32,74 @@ type Config struct {
 	// NewTrace creates a trace for a run whose starter sent none; nil for no traces.
 	NewTrace func(model.Address) string
 
-	// Reunion is how long the lane keeps the runs of acquired shards for the workers that held them
-	// under the last owner; 0 gives them to any worker at once. See reunion.
+	// Reunion is how long the lane reserves the runs of acquired shards for the workers that held
+	// them under the last owner. With 0, any worker gets them immediately. See reunion.
 	Reunion time.Duration
-	// AskFor is how long the lane keeps them at most until the other nodes have said what their
-	// workers hold, see Lane.EndReunion; 0 if there are no other nodes.
+	// AskFor is how long the lane reserves these runs at most while it waits until the other nodes
+	// have said what their workers hold. See Lane.EndReunion. It is 0 if there are no other nodes.
 	AskFor time.Duration
 
-	// MaxBatchRows bounds the rows of a batch; 2,000.
+	// MaxBatchRows bounds the rows of a batch. Default 2,000.
 	MaxBatchRows int
-	// MaxBatchBytes bounds the bytes of a batch, which may exceed it by one input; 4 MiB. Batches
-	// get smaller while the store does not take them in time.
+	// MaxBatchBytes bounds the bytes of a batch. Default 4 MiB. A batch may exceed the bound by one
+	// input. Batches get smaller while the store does not take them in time.
 	MaxBatchBytes int
-	// MaxBytes bounds the bytes of inputs that wait or are not committed; 64 MiB. Above it the
-	// lane is Full.
+	// MaxBytes bounds the bytes of inputs that wait or are not committed. Default 64 MiB. Above it
+	// the lane is Full.
 	MaxBytes int
-	// MaxKeptBytes bounds the bytes of reports that wait for quarantined runs; 128 MiB. One run may
-	// have half of it.
+	// MaxKeptBytes bounds the bytes of reports that wait for quarantined runs. Default 128 MiB. The
+	// reports of one run may take half of it.
 	MaxKeptBytes int
-	// MaxMail bounds the bytes of messages of other shards that wait in memory, which may exceed it
-	// by one message; 16 MiB. A page of mail has a quarter of it.
+	// MaxMail bounds the bytes of messages of other shards that wait in memory. Default 16 MiB.
+	// They may exceed the bound by one message. A page of mail has at most a quarter of it.
 	MaxMail int
-	// MaxHeld bounds the bytes of histories that workers hold; 256 MiB, shared by the lanes of the
-	// node. A run without room waits.
+	// MaxHeld bounds the bytes of histories that workers hold. Default 256 MiB, shared by the lanes
+	// of the node. A run without room waits.
 	MaxHeld int
-	// KeepIdle is the size of a state in bytes above which a run leaves memory while no worker can
-	// continue it; 2 KiB.
+	// KeepIdle is a number of bytes. Default 2 KiB. A run whose state is larger leaves memory while
+	// no worker can continue it.
 	KeepIdle int
 
-	// MaxBacklog bounds the inputs that wait for one address; 10,000. The lane refuses further
-	// requests as fault.Exhausted.
+	// MaxBacklog bounds the inputs that wait for one address. Default 10,000. The lane refuses
+	// further requests as fault.Exhausted.
 	MaxBacklog int
-	// PerKey bounds the inputs of one address in a batch; 64.
+	// PerKey bounds the inputs of one address in a batch. Default 64.
 	PerKey int
-	// MaxWait is how long the first request for an address may wait; 5 s. Then the lane refuses
-	// further requests when more than PerKey wait.
+	// MaxWait is how long the first request for an address may wait. Default 5 s. After that, the
+	// lane refuses further requests if more than PerKey requests wait.
 	MaxWait time.Duration
-	// MaxLoads bounds the reads in flight; 64.
+	// MaxLoads bounds the reads in flight. Default 64.
 	MaxLoads int
 
-	// EraIDs is how many ids of clients the lane serves in an era, see eras; 16,384. The lane keeps
-	// eight bytes for each of them until the next era is over.
+	// EraIDs is how many ids of clients the lane serves in an era, see eras. Default 16,384. The
+	// lane keeps eight bytes for each of them until the next era is over.
 	EraIDs int
 
-	// TimerWindow bounds the timers in memory; 50,000.
+	// TimerWindow bounds the timers in memory. Default 50,000.
 	TimerWindow int
-	// TimerHorizon is how far ahead the lane reads timers; 30 s.
+	// TimerHorizon is how far ahead the lane reads timers. Default 30 s.
 	TimerHorizon time.Duration
-	// DrainWait is how long a shard that is being given up waits for running steps; 5 s.
+	// DrainWait is how long a shard that is being given up waits for running steps. Default 5 s.
 	DrainWait time.Duration
-	// QuarantineFor is how long an address stays quarantined before the lane tries it again; 1 min.
+	// QuarantineFor is how long an address stays quarantined before the lane tries it again.
+	// Default 1 min.
 	QuarantineFor time.Duration
-	// MaxPutOff is how many messages a lane puts off within QuarantineFor; 1,000. Further messages
-	// wait longer, by another QuarantineFor per MaxPutOff.
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor. Default 1,000. Further
+	// messages wait longer: by one more QuarantineFor for each MaxPutOff messages.
 	MaxPutOff int
 	// Retention is how long the lane keeps closed runs that have no retention time of their own. At
 	// 0 it removes no run.
 	Retention time.Duration
-	// TenantRetention is Retention for tenants that have their own. Lane.Retain changes it.
+	// TenantRetention replaces Retention for the tenants that it names. Lane.Retain changes it.
 	TenantRetention map[string]time.Duration
-	// RetainEvery is the time between two searches for runs to remove, minus up to a half; 1 min.
+	// RetainEvery is the time between two searches for runs to remove. Default 1 min. Each lane
+	// shortens this time by a part of its own, of up to a half, so that not all lanes search at the
+	// same time.
 	RetainEvery time.Duration
 }
 
-// withDefaults fills in the defaults. The lane gets its share of limits that the lanes of a node
-// share.
+// withDefaults fills in the defaults. If the lanes of a node share a limit, the lane gets its part
+// of it.
 func (c *Config) withDefaults() {
 	set := func(v *int, def int) {
 		if *v == 0 {

@@ -8,14 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// checkCrowd refuses a request of a client when too much waits for its address: too many requests,
-// too many bytes, or more requests than a batch takes while the first has waited too long. Only the
-// backlog of the lane counts: inputs that are not applied yet. An update that the code has not
-// answered has been applied, and may wait as long as its caller likes. For calls of entities see
-// whyStalled.
+// checkCrowd refuses a request of a client if too much waits for its address. There are three
+// limits: the number of requests, their bytes, and the time that the first has waited. The last
+// limit applies only if more requests wait than a batch takes. checkCrowd looks only at the backlog
+// of the lane: inputs that are not applied yet. An update that the code has not answered has been
+// applied, and may wait as long as its caller likes. For calls of entities see whyStalled.
 //
 // A few callers that wait during an outage of the store are not refused, however long it lasts. The
-// lane refuses requests only when the line grows and its address does not move.
+// lane refuses requests only if the line grows and the inputs in it do not move.
 func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	n := len(e.backlog.inputs)
 	if n == 0 || in.isForced() { // an operator can always remove an address
@@ -25,7 +25,7 @@ func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	switch {
 	case n >= l.cfg.MaxBacklog:
 	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.isWrite():
-		// Data that a claim writes is let in, because its report follows.
+		// The lane accepts data that a claim writes, because the report of the claim follows.
 	case n > l.cfg.PerKey && l.budget.used >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
 	default:
 		return nil
@@ -66,7 +66,8 @@ const maxLine = 30 * time.Second
 
 // whyStalled returns why an entity takes no further call of a client: more calls wait than a
 // hand-over takes, and the first of them has waited too long. It is empty when the call may wait.
-// Only the size of the mailbox bounds one-way calls and calls of workflows.
+// One-way calls and calls of workflows have no such bound. For them, only the size of the mailbox
+// counts.
 func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 	m, n := in.origin.message, e.actor.entity
 	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || in.origin.passed || n.MailCount() <= l.cfg.PerKey {

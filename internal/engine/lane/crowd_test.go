@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// wantCrowded demands that a request was refused because too many wait, and that the error says how
-// many, for how long, and why.
+// wantCrowded checks that the lane refused a request because too many requests wait. The error must
+// say how many wait, for how long, and why.
 func (r *rig) wantCrowded(token any, says ...string) {
 	r.t.Helper()
 	r.wantAnswer(token, "exhausted")
@@ -23,15 +23,15 @@ func (r *rig) wantCrowded(token any, says ...string) {
 	}
 }
 
-// line has requests wait for an address.
+// line sends n requests that wait for an address.
 func (r *rig) line(a model.Address, n int) {
 	for i := range n {
 		r.signal(a, fmt.Sprint("s", i), fmt.Sprint(a.Key, i))
 	}
 }
 
-// A line behind an execution that is being read for seconds grows no longer. The first requests are
-// served in the end.
+// The lane reads an execution for seconds. The line of requests behind the read stops growing. In
+// the end the lane serves the first requests.
 func TestLineIsRefusedByAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -45,7 +45,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	for i := range 3 {
 		r.send(request(calm, "s", fmt.Sprint("calm", i)), fmt.Sprint("calm", i))
 	}
-	r.flush() // the lane looks for answers to the first requests, and that read takes long
+	r.flush() // the lane looks up answers to the first requests, and that read takes long
 	r.now = r.now.Add(4 * time.Second)
 	r.signal(hot, "early", "early")
 	r.flush()
@@ -72,8 +72,8 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	}
 }
 
-// While the store takes no commit, a line is refused with that as the reason; so is one for a key
-// that is too busy.
+// While the store takes no commit, the lane refuses further requests and says so in the reason. It
+// also refuses requests for a key that is too busy.
 func TestLineIsRefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.PerKey = 4 })
@@ -112,8 +112,8 @@ func TestLineIsRefusedByBytes(t *testing.T) {
 	r.settle()
 }
 
-// Applied inputs may wait forever: an update that the code does not answer does not count in the
-// backlog of the lane.
+// Applied inputs may wait forever: an update that the code does not answer is not in the backlog of
+// the lane.
 func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -130,9 +130,8 @@ func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	r.wantSilence("u0", "one more")
 }
 
-// Behind a call of an entity that does not return, clients can no longer make the line longer.
-// One-way calls, views and other keys are not refused, and the calls in the line are served in the
-// end.
+// A call of an entity does not return. The lane refuses further calls of clients behind it, but not
+// one-way calls, views and calls of other keys. In the end the entity serves the calls in the line.
 func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -143,7 +142,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 		r.operation(hot, "add", "1", fmt.Sprint("hot", i))
 	}
 	r.operation(calm, "add", "1", "calm")
-	r.settle() // the worker has the first ones, and does not report
+	r.settle() // the worker has the first calls, and does not report
 	r.pass(29 * time.Second)
 	r.operation(hot, "add", "1", "early")
 	r.settle()
@@ -174,7 +173,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.wantAnswer("after", "")
 }
 
-// Calls of a service that are being made are no line: others begin beside them.
+// Calls of a service that are running form no line: other calls run at the same time.
 func TestCallsOfAServiceAreNoLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A requeue that shares a batch with a poison row is applied again, with the dead task read again;
-// the requeue behind it gets the run that the first one started.
+// A requeue shares a batch with a row that the store refuses. The lane reads the dead task again
+// and applies the requeue again. A second requeue behind it gets the run that the first one
+// started.
 func TestRequeueBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,7 +53,8 @@ func TestRequeueBesidePoison(t *testing.T) {
 	first, second := order, order
 	first.RequestID, second.RequestID = "1", "2"
 
-	// The dead task is read first, so the poison is sent when the requeue is about to be applied.
+	// The lane first reads the dead task. The test sends the poison when the lane is about to apply
+	// the requeue.
 	r.l.Deliver(r.now, &first, true, "first")
 	r.l.Deliver(r.now, &second, true, "second")
 	r.flush()
@@ -79,8 +81,8 @@ func TestRequeueBesidePoison(t *testing.T) {
 	}
 }
 
-// The shard is given up while the lane reads a dead task for a request. A fact that arrived behind
-// the request is not stranded: the shard would never be freed.
+// The lane gives up the shard while it reads a dead task for a request. It still handles a fact
+// that arrived behind the request. Otherwise it could never free the shard.
 func TestDrainWhileDeadTaskIsRead(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
@@ -109,8 +111,9 @@ func TestDrainWhileDeadTaskIsRead(t *testing.T) {
 	}
 }
 
-// An operator removes a dead task that cannot be read, by an address that only has its shard. The
-// lane refuses that for a dead task that it can read, and every other order for one that it cannot.
+// An operator removes an unreadable dead task with an address that names only the shard. The lane
+// accepts such a removal only for a dead task that it cannot read, and accepts no other order for
+// an unreadable dead task.
 func TestPurgeOfADamagedDeadTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -35,17 +35,17 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 }
 
 // Withdraw starts to take all runs from a worker that wants to leave. The worker gets no new runs,
-// and should release the ones it holds. If there is news for a run, the lane takes that run from
-// the worker at once.
+// and should release the runs that it holds. If there is an event for one of these runs, the lane
+// takes the run from the worker immediately.
 func (l *Lane) Withdraw(now model.Time, id WorkerID) {
 	l.workers.withdraw(id)
 	l.workers.leaving[id] = true
 	l.leaveLines(now)
 }
 
-// leaveLines ends the wait for a slot in kinds that no worker offers now. These runs and entities
-// wait for a worker instead. If the last worker of a tenant has left, workers that serve every
-// tenant get what has waited for it.
+// leaveLines ends the wait for a slot in kinds that no worker offers now. The runs and entities of
+// these kinds wait for a worker instead. If the last worker of a tenant has left, its waiting runs
+// and entities go to workers that serve every tenant.
 func (l *Lane) leaveLines(now model.Time) {
 	for _, e := range l.workers.unservedLines() {
 		l.dispatch(now, e)
@@ -59,7 +59,7 @@ func (l *Lane) leaveLines(now model.Time) {
 	}
 }
 
-// Leave removes a worker. Other workers get its runs, or the runs wait for one.
+// Leave removes a worker. Its runs go to other workers, or wait for a worker.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
 	l.reunion.leave(id)
@@ -71,7 +71,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.leaveLines(now)
 }
 
-// takeBack takes a run from its worker and finds another one.
+// takeBack takes a run from its worker and finds another worker for it.
 func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.letGoNow(e, why)
 	if !e.known || (e.x != nil && e.x.Open()) {
@@ -90,7 +90,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 
-	// The worker that has the run must first learn that it loses it.
+	// The worker that has the run must first learn that it loses the run.
 	if e.eviction.pending {
 		e.eviction.wanted = true
 		return
@@ -115,7 +115,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	s, ok := l.seatToRead(e)
 	if !ok {
 		if l.cfg.Board != nil && !e.known {
-			l.loadSoon(e) // its tasks continue without its code
+			l.loadSoon(e) // the tasks of the run continue even without its code
 		}
 		return
 	}
@@ -155,7 +155,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	}
 
 	if e.wait.slot {
-		return // an earlier run of the address has waited, and this one takes its place
+		return // an earlier run of the address waits in the line, and this run takes its place
 	}
 	s, ok := l.seatFor(e, e.x.Pin)
 	if !ok {
@@ -213,7 +213,8 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		return
 	}
 
-	// The worker gets the history that was read, and the events committed since.
+	// The worker gets the history that the lane has read, and the events that it has committed
+	// since.
 	all := slices.Concat(e.x.Start.Carried, events)
 	for _, t := range tail {
 		if t.Seq == int64(len(all))+1 {
@@ -221,8 +222,8 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		}
 	}
 	if int64(len(all)) < e.x.Next-1 {
-		// Outcomes of steps are in flight to the store. A worker that did not know them would run
-		// the steps again.
+		// Outcomes of steps are in flight to the store. A worker that did not know these outcomes
+		// would run the steps again.
 		e.reading.beginHistory(s)
 		e.reading.tail, e.reading.events = tail, &events
 		return
@@ -230,7 +231,7 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	l.activate(now, e, s, all)
 }
 
-// deliver brings committed events to the worker that holds the run, or finds one.
+// deliver sends committed events to the worker that holds the run, or finds a worker for the run.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
 	resumed := hasKind(events, model.EventResumed)
 	if resumed {
@@ -242,7 +243,8 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	case e.run() != run:
 	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
 		// The run stops here, between two steps. The lane sends the worker no further events, so
-		// the worker starts no step. The step that it runs may end (see noteTurn).
+		// the worker starts no step. The worker may finish the step that it is running (see
+		// noteTurn).
 		e.hold.withheld = true
 	case !e.hold.free() && e.shard.draining:
 		l.letGoNow(e, "the shard moves")
@@ -259,7 +261,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		}
 	case e.isTask() || !slices.ContainsFunc(events, isForCode):
 	case hasKind(events, model.EventSignalDropped):
-		l.workers.unstrand(e) // code that the signal blocked may continue now
+		l.workers.unstrand(e) // the dropped signal may be what blocked the code
 		l.dispatch(now, e)
 	case e.x.Blocked == nil || resumed:
 		// A worker that can continue a blocked run may have joined while the run was paused.
@@ -290,7 +292,7 @@ func (l *Lane) whyLeave(e *entry) string {
 	return "what it waits for came while it was paused"
 }
 
-// wakeForRetry has a worker run a step again, because the back-off of the step is over.
+// wakeForRetry lets a worker run a step again, because the back-off of the step is over.
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
@@ -308,7 +310,7 @@ func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step stri
 	}
 }
 
-// letGo takes the run from its worker once the batch is committed, or at once when there is no
+// letGo takes the run from its worker once the batch is committed, or immediately if there is no
 // batch.
 func (l *Lane) letGo(b *building, e *entry, why string) {
 	if e.hold.free() {
@@ -326,7 +328,7 @@ func (l *Lane) letGo(b *building, e *entry, why string) {
 
 func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
 
-// letGoQuietly takes the run from a worker that knows already.
+// letGoQuietly takes the run from a worker that already knows that it loses the run.
 func (l *Lane) letGoQuietly(e *entry) {
 	delete(l.runs, e.hold.run)
 	e.hold.take()
@@ -337,7 +339,7 @@ func (l *Lane) letGoQuietly(e *entry) {
 // only what the store knows.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
-	// A shard that is being given up may have another owner already.
+	// While the lane gives up a shard, the shard may already have another owner.
 	if e == nil || l.dead != nil || e.shard.draining {
 		return nil, false
 	}
@@ -351,7 +353,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	case e.wait.paused != nil:
 		return []model.Reason{*e.wait.paused}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker && !e.wait.slot:
-		// Otherwise the reasons that the worker gave say more.
+		// In all other cases the reasons that the worker gave say more than the stored one.
 		return []model.Reason{*e.x.Blocked}, true
 	}
 

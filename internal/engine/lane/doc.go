@@ -2,39 +2,40 @@
 // shards that it serves.
 //
 // The caller (a goroutine in production, an event heap in the simulator) hands in one input after
-// the other, each with the current time, then calls Flush, and then takes the Output: a batch to
-// commit, reads to make, answers to give, calls to workers. It reports the results of commits and
-// reads back as further inputs. Nothing here blocks, reads a clock or starts a goroutine.
+// the other, each with the current time. Then it calls Flush and takes the Output: a batch to
+// commit, reads to make, answers to give, and calls to workers. Later it hands in the results of
+// the commits and reads as further inputs. Nothing here blocks, reads a clock or starts a
+// goroutine.
 //
 // Rules, which tests and the simulator check:
 //
 //	L1  At most one batch is in flight; the next one fills at the same time. Batch n+1 is sealed
 //	    only after n has been committed.
-//	L2  Nothing leaves the lane before the commit of everything it depends on: answers,
+//	L2  Nothing leaves the lane before the commit of everything that it depends on. Answers,
 //	    deliveries to workers, messages to other lanes and results wait until their batch is
 //	    durable. Inside the lane, a message takes effect in the batch that sends it (see pass.go).
 //	L3  The lane keeps inputs until their commit. When the store refuses a batch, the lane drops
-//	    the state of every address in it and in the batch that fills, reads that again, and
-//	    applies the kept inputs again in their order, in halves, until the refused input is
-//	    alone: its address is quarantined, all others commit (see careful.go).
+//	    the state of every address in this batch and in the open batch, and reads it again. Then
+//	    it applies the kept inputs again in their order, in halves, until the refused input is
+//	    alone. The address of that input is quarantined; all others commit (see careful.go).
 //	L4  The lane never repeats or reads back an unknown commit before its fence has been moved
 //	    to a fresh epoch.
 //	L5  A lane that has been fenced, or that has given up on the store while its node stops,
 //	    does nothing further.
 //	L6  One address never starves the others: it takes at most a fixed number of inputs per
 //	    batch. Its other inputs wait in its own bounded backlog.
-//	L7  Bytes held are bounded: a full lane says so, and takes no input and fires no timer until
-//	    it has room.
+//	L7  The bytes in memory are bounded. A full lane says so, and takes no input and fires no
+//	    timer until it has room.
 //
 // # The way of an input
 //
-// Each kind of input is a struct that implements the interface input. The lane takes it (ready.go).
-// It lets the input wait in the backlog of its address while something has to be read or committed
-// first, and then applies it (apply.go): core decides, and record.go and write.go turn the decision
-// into rows of the open batch and into effects. pass.go delivers its messages to other addresses of
-// the lane, in the same batch. seal.go sends the batch. commit.go takes its result, and effects.go
-// runs the effects: only now callers and workers learn of the decision. careful.go handles a batch
-// that the store refuses.
+// Each kind of input is a struct that implements the interface input. The lane takes the input
+// (ready.go). While something has to be read or committed first, the input waits in the backlog of
+// its address. Then the lane applies it (apply.go): core decides, and record.go and write.go turn
+// the decision into rows of the open batch and into effects. If the decision sends messages to
+// other addresses of the lane, pass.go delivers them in the same batch. seal.go sends the batch.
+// commit.go takes the result of the commit, and effects.go runs the effects: only now do callers
+// and workers learn the decision. careful.go handles a batch that the store refuses.
 //
 // # The files
 //

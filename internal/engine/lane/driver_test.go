@@ -24,7 +24,7 @@ type rig struct {
 	l     *lane.Lane
 	now   model.Time
 	cfg   lane.Config
-	lease int64 // epoch of the registration; that of the fence may be a later one
+	lease int64 // epoch of the registration; the epoch of the fence may be higher
 	// crashed says that the last owner did not give up the shards that are acquired next.
 	crashed bool
 	inOrder bool // shards were handed over, see store.AcquiredShard
@@ -33,16 +33,16 @@ type rig struct {
 	lives int
 	spare lane.Output
 
-	// What the lane has asked for and has not got.
+	// What the lane has asked for and the rig has not done yet.
 	commit  *store.Batch
 	refence *store.LaneRef
 	verify  []store.StartRow
 	loads   []lane.Load
-	// What it has reported.
+	// What the lane has reported.
 	calls []lane.Call
 	told  []lane.TaskCall
-	// operations are calls of entities that workers have; handed is how often workers got one, by
-	// its input.
+	// operations are calls of entities that workers have. handed counts how often workers got a
+	// call, by its input.
 	operations []lane.OperateCall
 	interrupts []lane.InterruptCall
 	handed     map[string]int
@@ -59,26 +59,26 @@ type rig struct {
 	slots map[lane.WorkerID]*slots
 	limit int
 
-	// held is what workers hold, as they know it.
+	// held is what the workers themselves believe that they hold.
 	held map[model.RunID]*holding
 	// refuse tells which batches the store refuses.
 	refuse func(b *store.Batch) error
 	// reads, when set, replaces a read.
 	reads func(ld *lane.Load) *lane.LoadResult
-	// commits counts batches that were committed; turnedDown are the answers of the store itself to
-	// others.
+	// commits counts the committed batches. turnedDown has the errors of the store itself for other
+	// batches.
 	commits    int
 	turnedDown []error
 	// removed are runs that batches have deleted.
 	removed map[model.RunID]bool
-	// facts counts the facts that the lane reported, landed the facts that it should have
-	// reported; see facts_test.go.
+	// facts counts the facts that the lane reported. landed counts the facts that it should have
+	// reported. See facts_test.go.
 	facts, landed map[string]int
 	messages      int
 	entityFacts   []string
 	ended         []lane.Outcome // of attempts
 
-	// seen has the status of every run according to the reported changes, and stands has it
+	// seen has the status of every run according to the reported changes. stands has the status
 	// according to the store; see changes_test.go. changes are all reported changes.
 	seen, stands map[model.RunID]model.Status
 	changes      []model.Change
@@ -124,7 +124,7 @@ func newRig(t tb, change ...func(*lane.Config)) *rig {
 	return r
 }
 
-// register begins a new life of the node.
+// register starts a new incarnation of the node.
 func (r *rig) register(id model.NodeID) {
 	r.t.Helper()
 	reg, err := r.st.Register(r.t.Context(), store.NodeInfo{ID: id}, 1, time.Hour)
@@ -241,7 +241,7 @@ func (r *rig) take() {
 	r.spare = out
 }
 
-// call is what a worker does when it is called.
+// call does what a worker does when the lane calls it.
 func (r *rig) call(c lane.Call) {
 	r.t.Helper()
 	r.calls = append(r.calls, c)
@@ -290,7 +290,7 @@ func (r *rig) call(c lane.Call) {
 	}
 }
 
-// feed hands events to the code: they follow without a gap, and are durable.
+// feed hands events to the code. It checks that the events are durable and follow without a gap.
 func (r *rig) feed(h *holding, events []model.Event) {
 	r.t.Helper()
 	for _, e := range events {
@@ -310,7 +310,7 @@ func (r *rig) answer(a lane.Answer) {
 		r.t.Fatalf("%v is answered twice: %+v, then %+v", a.Token, old, a)
 	}
 	r.answers[a.Token] = a
-	// an answer may be remembered for longer than its run is
+	// the store may remember an answer for longer than it keeps the run
 	if run := a.Answer.Run; a.Err == nil && !run.IsZero() && r.row(run) == nil && (a.Answer.Existing || !r.removed[run]) {
 		r.t.Fatalf("L2: %v is told of %s, which is not durable", a.Token, run)
 	}
@@ -371,7 +371,7 @@ func (r *rig) land() (store.Committed, error) {
 	return res, err
 }
 
-// landUnheard does the commit, and its result is lost.
+// landUnheard does the commit, and the lane gets no answer.
 func (r *rig) landUnheard() {
 	r.t.Helper()
 	if _, err := r.land(); err != nil {
@@ -498,7 +498,7 @@ func (r *rig) current(a model.Address) *store.Execution {
 	return row
 }
 
-// runsOf is how many runs an address has had.
+// runsOf returns how many runs an address has had.
 func (r *rig) runsOf(a model.Address) int {
 	r.t.Helper()
 	page, err := r.st.List(r.t.Context(), store.Query{Tenant: a.Tenant, Workflows: []string{a.Type}, Key: a.Key, AllRuns: true, Limit: 1000})
@@ -571,11 +571,11 @@ func (r *rig) timers(a model.Address) int {
 	return len(ts)
 }
 
-// Inputs. Their immediate effects are carried out.
+// Inputs. Each of these methods also lets the immediate effects of the input happen.
 
 func key(k string) model.Address { return model.Address{Tenant: "default", Type: "wf", Key: k} }
 
-// in is an address of the type wf in the given shard; n tells several apart.
+// in returns an address of the type wf in the given shard. Different n give different addresses.
 func in(s model.ShardID, n int) model.Address {
 	for i := 0; ; i++ {
 		a := key(fmt.Sprintf("s%d-%d", s, i))
@@ -725,7 +725,7 @@ func (r *rig) wantEvents(a model.Address, want ...string) {
 	}
 }
 
-// wantHolder demands that the worker holds the current run of the address; 0 means no worker.
+// wantHolder checks that the worker holds the current run of the address; 0 means no worker.
 func (r *rig) wantHolder(a model.Address, w lane.WorkerID) {
 	r.t.Helper()
 	if got := r.holder(a); got != w {

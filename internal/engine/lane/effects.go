@@ -46,7 +46,7 @@ func (l *Lane) publish(now model.Time, b *building) {
 		l.MailWaits()
 	}
 
-	// Now callers and workers learn about it.
+	// Now callers and workers learn the results.
 	for _, e := range b.entries {
 		e.pending.flight = false
 		l.finishRemoval(e)
@@ -143,7 +143,7 @@ func (l *Lane) run(now model.Time, b *building) {
 	}
 }
 
-// letInputsGo lets go of the inputs of a batch that is finished.
+// letInputsGo forgets the inputs of a batch that is finished.
 func (l *Lane) letInputsGo(b *building) {
 	for _, in := range b.inputs {
 		l.budget.unhold(in)

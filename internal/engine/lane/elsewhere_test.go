@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The next owner of a shard waits for a claim whose worker is with another node. When that node
-// says that it does not have the claim, another worker gets the same attempt.
+// The next owner of a shard waits for the end of a claim whose worker belongs to another node. When
+// that node says that it does not have the claim, another worker gets the same attempt.
 func TestClaimThatItsNodeDoesNotHave(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -21,7 +21,7 @@ func TestClaimThatItsNodeDoesNotHave(t *testing.T) {
 	wait := func() {
 		t.Helper()
 		r.now = r.now.Add(5 * time.Minute)
-		for range 3 { // the lane gives the claim up, and then the board proposes the task
+		for range 3 { // the lane gives up the claim, and then the board proposes the task
 			b.propose()
 			r.settle()
 		}

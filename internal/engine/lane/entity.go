@@ -16,7 +16,7 @@ const (
 	mailboxPage       = 1000
 )
 
-// acceptEntity takes an entity that has been read into memory.
+// acceptEntity handles the result of reading an entity: the entity is in memory from now on.
 func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
@@ -77,8 +77,8 @@ func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 	l.endEarly(now)
 }
 
-// JoinEntities adds a worker that has the code of entities. It gets calls that waited for such a
-// worker.
+// JoinEntities adds a worker that has the code of entities. The worker gets calls that waited for
+// this code.
 func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer, s Capacity) {
 	l.workers.add(id, s)
 	for i := range o.Types {
@@ -89,7 +89,8 @@ func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer, s 
 	l.HandOut(now, id)
 }
 
-// entityType returns how the workers here define the type of an entry; nil when none has its code.
+// entityType returns how the workers here define the type of an entry. It returns nil if no worker
+// has its code.
 func (l *Lane) entityType(e *entry) *model.EntityType {
 	if offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type}); len(offers) > 0 {
 		return offers[len(offers)-1].entity // the last worker to join: its code is the newest
@@ -97,9 +98,10 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 	return nil
 }
 
-// viewTest returns a function that reports which calls of an entry change nothing. All builds that
-// are here must agree, because any of them may get the call: if one of them runs it as an
-// operation, a hand-over as a view would lose the change.
+// viewTest returns a function that reports which calls of an entry are views, which change nothing.
+// A call is a view only if all builds of the connected workers say so, because any of them may get
+// the call. If a build runs the call as an operation, and the lane hands it over as a view, the
+// change would be lost.
 func (l *Lane) viewTest(e *entry) func(name string) bool {
 	offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type})
 	return func(name string) bool {
@@ -121,14 +123,14 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 
 	// Decide how safe the call must be: whether it is stored, and which commit it waits for.
 	if e.address.Stateless() && !m.Brief && !remote {
-		// The call runs at least once, so it starts after its row is stored. A remote call is in
-		// the store already.
+		// The call runs at least once, so it starts after its row is stored. A remote call is
+		// already in the store.
 		a.Stored, a.Held = true, true
 	}
 	if m.Brief && remote {
 		if a.View {
 			view := *m
-			view.Brief = false // the next owner may run it too
+			view.Brief = false // the next owner may run the view too
 			m = &view
 		}
 		// The call runs at most once, so it starts after the row that brought it is gone.
@@ -138,7 +140,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		a.Held, a.Early = true, true
 	}
 
-	// Refuse a call without room.
+	// Refuse a call for which there is no room.
 	if !a.View {
 		a.Stalled = l.whyStalled(now, e, in)
 	}
@@ -153,7 +155,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	row := &e.actor.entity.Row
 	wasLocked, epoch := row.Locked(), row.Epoch
 	d := e.actor.entity.Deliver(m, a, now)
-	// The lock may have gone to the next section in line, whose release may come in the same batch.
+	// The lock may have gone to the next section in the line, and that section may release it in
+	// the same batch.
 	isFreed := wasLocked && (!row.Locked() || row.Epoch != epoch) && !in.origin.remote()
 	if in.drops != nil && d.Answer.Failure == nil {
 		defer l.tellDropped(e, in.drops)
@@ -163,8 +166,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	}
 
 	if d.Pending && !d.HasWrites() && !remote {
-		// The call waits in memory, and so does its caller. It is not an input of a batch: if a
-		// batch is refused, the call is still there.
+		// The call waits in memory, and so does its caller. The call is not an input of a batch, so
+		// it is still there when the store refuses a batch.
 		l.expect(e, &in.origin)
 		l.finishInput(in)
 	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
@@ -184,7 +187,8 @@ func (l *Lane) endFreeing(now model.Time, e *entry, b *building) {
 }
 
 // beginCall starts a call whose row is stored: a brief call of another process, or a call that runs
-// at least once. If the lane has given up the entity since, its next owner finds the row.
+// at least once. If the lane has given up the entity since, the next owner of the entity finds the
+// row.
 func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Begin(m)
@@ -192,9 +196,9 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	}
 }
 
-// settleEntity gives the lock to the next in line when neither a message nor a result does. That
-// happens when the call in front existed only in memory and is gone. It also answers calls that no
-// worker may run.
+// settleEntity gives the lock to the next section in the line if no message and no result does so.
+// That happens when the call in front existed only in memory and is gone. settleEntity also answers
+// calls that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
 	if !e.shard.draining && e.actor.entity.NeedsSettle() { // the next owner of the shard does it
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
@@ -207,12 +211,12 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// operate hands calls to workers, as far as they may run and workers have slots for them.
+// operate hands calls to workers, if the calls may run and workers have free slots.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.handOutCalls(now, e)
 	l.endClaim(e)
 	if e.known {
-		e.reading.seat.leave() // no call needs it
+		e.reading.seat.leave() // no call needs the slot
 	}
 }
 
@@ -223,7 +227,7 @@ func (l *Lane) handOutCalls(now model.Time, e *entry) {
 	}
 	if !e.known {
 		if l.workers.freed.worker != 0 {
-			e.reading.seat = l.workers.freed.move() // for the calls that are read now
+			e.reading.seat = l.workers.freed.move() // for the calls that the lane reads now
 		}
 		l.loadSoon(e)
 		return
@@ -245,7 +249,7 @@ func (l *Lane) handOutCalls(now model.Time, e *entry) {
 		return
 	}
 
-	// Views run on the committed state, beside operations.
+	// Views run on the committed state, at the same time as operations.
 	if !l.isLanding(e) && a.entity.HasViews(l.viewTest(e)) {
 		s, ok := l.seatForCalls(e, &a.durable)
 		if !ok {
@@ -277,8 +281,8 @@ func (l *Lane) handOutCalls(now model.Time, e *entry) {
 }
 
 // isLanding reports whether a change of the entity is in flight to the store. Other callers may
-// have read it there already, and a later view must not show an older state. So views wait until
-// the result of the commit is known.
+// have read the change in the store already, and a later view must not show an older state. So
+// views wait until the result of the commit is known.
 func (l *Lane) isLanding(e *entry) bool {
 	if l.flight == nil {
 		return false
@@ -302,7 +306,7 @@ func (l *Lane) handOverCalls(now model.Time, s seat, e *entry, items []*core.Ite
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	if e.wait.worker {
-		l.workers.unstrand(e) // it waited for code that knows an earlier state
+		l.workers.unstrand(e) // the entity waited for code that knows an earlier state
 	}
 	state, exists := on.State, on.Exists && !on.Expired(now)
 	if !exists {
@@ -332,7 +336,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	for _, j := range slices.Clone(a.jobs) {
 		l.forgetJob(j)
 	}
-	l.dropResults(e, nil) // they ran on the forgotten state
+	l.dropResults(e, nil) // the calls of these results ran on the forgotten state
 
 	if a.entity == nil {
 		return
@@ -341,7 +345,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
 		switch {
-		case it.Seq != 0: // the lane reads it again
+		case it.Seq != 0: // the lane reads the call again
 		case it.HasBegun() && it.Once():
 			lost = append(lost, it)
 		default:
@@ -354,8 +358,8 @@ func (l *Lane) forgetEntity(e *entry) {
 	l.budget.weighMail(e)
 }
 
-// abandon gives up calls of an entity that exist only in memory. Their callers get an error, and
-// can ask another owner for calls that have not started.
+// abandon gives up calls of an entity that exist only in memory. Their callers get an error. If a
+// call has not started, its caller can ask another owner.
 func (l *Lane) abandon(e *entry, why error) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
@@ -385,7 +389,8 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.budget.weighMail(e)
 }
 
-// refuseCall tells the caller of a call that exists only in memory that it does not run.
+// refuseCall handles a call that exists only in memory. It tells the caller that the call does not
+// run.
 func (l *Lane) refuseCall(it *core.Item, to model.Address, why error, begun bool) {
 	if it.Seq != 0 {
 		return

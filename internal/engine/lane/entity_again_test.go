@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Every caller whose call exists only in memory gets an answer when the entity moves, also callers
-// that wait behind others.
+// When the entity moves, every caller whose call exists only in memory gets an answer. This
+// includes callers that wait behind others.
 func TestEntityMovesWithBriefCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -36,8 +36,9 @@ func TestEntityMovesWithBriefCalls(t *testing.T) {
 	}
 }
 
-// A request that comes through another process while the same call waits only in memory is stored:
-// its row in the inbox is gone, so no process would ask again.
+// A call waits only in memory when the same request arrives through another process. The lane
+// stores the call, because the row of the request in the inbox is gone, and no process would ask
+// again.
 func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -61,8 +62,8 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// A call of another process that is kept only in memory runs once: no worker starts it before its
-// row in the inbox is gone.
+// A call of another process that the lane keeps only in memory runs once: no worker starts the call
+// before its row in the inbox is gone.
 func TestBriefCallOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -91,7 +92,7 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	}
 	r.post(model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("2"), Brief: true}, "lost")
 	r.settle()
-	r.crashFenced() // while it runs: no worker runs it again
+	r.crashFenced() // while the call runs: no worker runs it again
 	r.operations = nil
 	r.settle()
 	r.joinEntities(1)
@@ -99,8 +100,8 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// A message that an operation sends under a request id that was served before changes nothing. It
-// does not delay the messages behind it on the same channel.
+// An operation sends a message with a request id that was served before. The message changes
+// nothing, and does not delay the messages behind it on the same channel.
 func TestEntitySendsARequestAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -159,8 +160,8 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	}
 }
 
-// When a shard is given up, the lane refuses the inputs that wait for its entity and drops all
-// notes about them, also while a lock waits for its turn.
+// When the lane gives up a shard, it refuses the inputs that wait for an entity of the shard and
+// drops all notes about them. It also does so while a lock waits for its turn.
 func TestEntityMovesWhileALockWaits(t *testing.T) {
 	t.Parallel()
 	for _, repeated := range []string{"another", "first"} {
@@ -177,8 +178,8 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 		ask("first", "in memory")
 		r.settle()
 		r.lock("run", a)
-		// The request may have been served: the lane looks for its answer, and the call waits for
-		// that.
+		// The request may have been served before. The call waits until the lane has looked for an
+		// answer.
 		ask(repeated, "waits")
 		r.giveUp(0, 1, 2, 3)
 		r.settle()
@@ -197,8 +198,8 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 	}
 }
 
-// The lane gives the bytes of a report back as it has counted them, even if it removes parts of the
-// report that are not allowed.
+// When a report is finished, the lane subtracts as many bytes as it had added, even if it has
+// removed parts of the report that are not allowed.
 func TestImproperReportLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

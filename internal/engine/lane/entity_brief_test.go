@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A brief one-way call is answered once, when the lane takes it.
+// The caller of a brief one-way call gets one answer, when the lane takes the call. A brief call is
+// a call that the lane does not store.
 func TestBriefOneWayIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -50,7 +51,7 @@ func TestBriefCallIsNotMadeAgainWhenItsWorkerLeaves(t *testing.T) {
 	r.wantOutput("three", "three")
 }
 
-// Nor is it made again when something else of its service could not be stored.
+// A brief call does not run again if the store refuses something else of its service either.
 func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -81,8 +82,8 @@ func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
 	}
 }
 
-// A waiter gets one error when the node is fenced, also when the result has arrived and is not
-// applied.
+// A waiter gets one error when the node is fenced, even if the result has arrived and is not
+// applied yet.
 func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -99,8 +100,8 @@ func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	}
 }
 
-// Another process that sends a brief call also gets an error when it is unknown whether the call
-// ran, whatever happened to its owner. No later owner would answer it.
+// Another process sends a brief call, and it is unknown whether the call ran. The process gets an
+// error, whatever happened to the owner, because no later owner would answer the call.
 func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
@@ -109,7 +110,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 	begun := func(r *rig) { r.settle() }
 	for name, c := range map[string]struct {
 		first, then func(r *rig)
-		made        bool // it runs in the end, because no worker can have started it
+		made        bool // the call runs in the end, because no worker can have started it before
 	}{
 		"dies while it is made": {begun, func(r *rig) { r.crashFenced(); r.operations = nil }, false},
 		"dies with its row in the inbox": {
@@ -183,7 +184,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 	}
 }
 
-// A view of another process changes nothing: it is made again.
+// A view that another process calls changes nothing, so it may run again.
 func TestViewOfAnotherProcessIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

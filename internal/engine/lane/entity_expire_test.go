@@ -17,8 +17,8 @@ func (r *rig) joinMortals(w lane.WorkerID) {
 	r.take()
 }
 
-// The timer removes a state that no caller needs, without a worker. It costs one write per hour,
-// however often the state is prolonged.
+// The timer removes an expired state without a worker. However often operations prolong the life of
+// the state, the timer costs one write per hour.
 func TestTimerRemovesExpiredState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -50,8 +50,8 @@ func TestTimerRemovesExpiredState(t *testing.T) {
 	r.wantState(a, "")
 }
 
-// A call that is handed over after the state has expired gets no state, also if the timer has not
-// fired.
+// A call that the lane hands over after the state has expired gets no state, even if the timer has
+// not fired.
 func TestWaitingCallFindsNoExpiredState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -70,9 +70,9 @@ func TestWaitingCallFindsNoExpiredState(t *testing.T) {
 	r.wantState(a, "2;")
 }
 
-// The store refuses to remove an expired state. The entity is quarantined, and nothing is stored
-// about a run with the id of its timer, because there is none. Other entities go on, and the state
-// leaves the store later.
+// The store refuses to remove an expired state. The lane quarantines the entity. It stores no
+// reason in a row of a run, because the id of the timer is not the id of a run. Other entities
+// continue, and the lane removes the state later.
 func TestExpiryThatIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A call of a service that is not brief is stored before a worker runs it, also when it comes from
-// a caller of this process. Its row is removed with its answer.
+// The lane stores a call of a service before a worker runs it, unless the call is brief. This holds
+// for callers of this process too. The commit of the answer removes the row.
 func TestServiceCallIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
@@ -61,8 +61,8 @@ func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// A call is refused because its request id belongs to another call. The refusal does not start the
-// other call before the row of that call is stored.
+// The lane refuses a call because its request id belongs to another call. The refusal does not
+// start that other call before its row is stored.
 func TestRefusedServiceCallBeginsNothing(t *testing.T) {
 	t.Parallel()
 	a := echo("a")

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ledger is an entity whose state is the list of the calls that were made on it.
+// ledger is an entity whose state is the list of the calls that it has run.
 func ledger(k string) model.Address {
 	return model.Address{Tenant: "default", Type: "entity:ledger", Key: k}
 }
@@ -58,8 +58,9 @@ func (r *rig) serve(most int) {
 	}
 }
 
-// operateResult returns what the code of the entities answers to calls. "add" adds its input,
-// "fail" fails, "delete" ends the state, "pass to" sends one way, "read" is a view.
+// operateResult returns what the code of the entities answers to calls. "add" adds its input to the
+// state, "fail" fails, "delete" deletes the state, "pass to" makes a one-way call, and "read" is a
+// view.
 func operateResult(o *model.Operations) model.Operated {
 	res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 	for _, c := range o.Calls {
@@ -101,7 +102,7 @@ func (r *rig) work() {
 	r.t.Fatal("calls come without end")
 }
 
-// storedState is the state of a ledger.
+// storedState returns the state of a ledger in the store.
 func (r *rig) storedState(a model.Address) string {
 	r.t.Helper()
 	got, err := r.st.LoadEntity(r.t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 10_000, 1<<30)
@@ -130,8 +131,8 @@ func (r *rig) wantState(a model.Address, want string) {
 	}
 }
 
-// Calls run in order. Calls that wait at the same time are handed over together, and each is
-// answered when its effect is durable.
+// Calls run in order. The lane hands over calls that wait at the same time together. Each caller
+// gets its answer when the effect of its call is durable.
 func TestEntityCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -183,7 +184,7 @@ func TestEntityCalls(t *testing.T) {
 	r.wantOutput("seven", "6;7;")
 }
 
-// The same request is the same call, whenever it comes.
+// A request that is repeated with the same id is the same call, whenever it comes.
 func TestEntityRequestRepeated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -234,14 +235,15 @@ func TestEntityWithoutWorker(t *testing.T) {
 	r.wantState(a, "1;2;")
 	r.operation(a, "add", "3", "three")
 	r.settle()
-	r.leave(1) // without a report of its calls
+	r.leave(1) // without a report about its calls
 	r.operations = nil
 	r.joinEntities(2)
 	r.work()
 	r.wantOutput("three", "1;2;3;")
 }
 
-// A one-way call is answered when it is stored, and runs on the owner of the entity at that time.
+// The caller of a one-way call gets its answer when the call is stored. The call runs at the node
+// that owns the entity at that time.
 func TestEntityOneWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -259,7 +261,7 @@ func TestEntityOneWay(t *testing.T) {
 	r.settle()
 	r.serve(1)
 	r.flush()
-	r.landUnheard() // its messages are durable, and no lane knows that
+	r.landUnheard() // the messages are durable, and no lane knows that
 	r.crashFenced()
 	r.operations = nil
 	r.settle()
@@ -305,8 +307,9 @@ func TestEntityViews(t *testing.T) {
 	r.wantOutput("durable", "1;2;")
 }
 
-// A landed commit can be read in the store before the lane learns of it. A view that is asked for
-// then runs on the new state, not on the old one: no caller sees the entity go back (L10).
+// A landed commit can be read in the store before the lane learns of it. A view that a caller
+// requests at this time runs on the new state, not on the old one. So no caller sees the entity go
+// back (L10).
 func TestEntityViewsDoNotGoBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -332,7 +335,7 @@ func TestEntityViewsDoNotGoBack(t *testing.T) {
 	r.wantOutput("landed", "1;2;3;")
 }
 
-// Calls of a service overlap, as many as its type allows, and write nothing when they are brief.
+// As many calls of a service run at the same time as its type allows. Brief calls write nothing.
 func TestServiceCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -365,8 +368,8 @@ func TestServiceCalls(t *testing.T) {
 	}
 }
 
-// A lane that no longer owns the entity runs none of its calls. Waiting callers get an error; a
-// call that may have run at most once does not run again.
+// A lane that no longer owns the entity runs none of its calls. Waiting callers get an error. A
+// call that must run at most once and may have started does not run again.
 func TestEntityMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -17,7 +17,7 @@ func (r *rig) joinStates(w lane.WorkerID, version int) {
 	r.take()
 }
 
-// serveVersion makes the first hand-over, and leaves a state of a version.
+// serveVersion answers the first hand-over with a state of the given version.
 func (r *rig) serveVersion(version int) (by lane.WorkerID) {
 	r.t.Helper()
 	if len(r.operations) == 0 {
@@ -33,8 +33,8 @@ func (r *rig) serveVersion(version int) (by lane.WorkerID) {
 	return o.Worker
 }
 
-// During a rolling deploy, calls go to workers that know the version of the state. Without one they
-// wait, say so, and run as soon as such a worker joins.
+// During a rolling deploy, calls go to workers that know the version of the state. If there is no
+// such worker, the calls wait and say so. They run as soon as such a worker joins.
 func TestCallsWaitForStateVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -79,7 +79,7 @@ func TestCallsWaitForStateVersion(t *testing.T) {
 	}
 }
 
-// An edit and a deletion end the wait, if the worker knows the state that they leave.
+// An edit or a deletion ends the wait if the worker knows the version of the state after it.
 func TestEditKeepsStateVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -102,8 +102,8 @@ func TestEditKeepsStateVersion(t *testing.T) {
 	}
 }
 
-// The lane tells the workers that have calls of the entity, and names the call only if the operator
-// does.
+// The lane passes an interrupt on to the workers that have calls of the entity. It names a call
+// only if the operator has named one.
 func TestInterruptGoesToWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -130,7 +130,7 @@ func TestInterruptGoesToWorkers(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// The calls end by the report of the worker, as always.
+	// The calls end with the report of the worker, as always.
 	r.work()
 	r.wantState(a, "1;2;")
 	r.interrupts = nil

@@ -75,8 +75,8 @@ func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 	})
 }
 
-// A view that is called as an operation is answered when its result is stored. A lane that no
-// longer owns the entity cannot store it, and so does not return an old state.
+// If a caller calls a view as an operation, it gets the answer when the result is stored. A lane
+// that no longer owns the entity cannot store the result, so it cannot return an old state.
 func TestViewCalledAsAnOperationProvesOwnership(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -86,7 +86,7 @@ func TestViewCalledAsAnOperationProvesOwnership(t *testing.T) {
 	r.work()
 	r.operation(a, "read", "", "two")
 	r.settle()
-	r.fence() // and another node changes it
+	r.fence() // and another node changes the state
 	r.serve(1)
 	r.settle()
 	if r.answers["two"].Err == nil {

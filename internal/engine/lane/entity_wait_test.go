@@ -33,8 +33,8 @@ func TestEntityRequestSharedByTwo(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// A call without waiting callers does not run, also if the last one to give up is not the first
-// that asked.
+// A call without waiting callers does not run, even if the last caller that gives up is not the
+// first that asked.
 func TestEntityRequestForgottenByBoth(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -51,7 +51,7 @@ func TestEntityRequestForgottenByBoth(t *testing.T) {
 	r.wantState(a, "")
 }
 
-// An entity without waiting calls leaves memory, also when the caller of the last one gave up.
+// An entity without waiting calls leaves memory, even if the caller of the last call gave up.
 func TestForgottenEntityLeavesMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

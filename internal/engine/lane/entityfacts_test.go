@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// factLine is a fact about an entity as a line.
+// factLine returns a fact about an entity as a line of text.
 func factLine(f *lane.Fact) string {
 	took := f.Took().Round(time.Second)
 	switch f.Kind {
@@ -43,7 +43,7 @@ func (r *rig) wantEntityFacts(want ...string) {
 	}
 }
 
-// lock has a run ask for the lock of an entity, and unlocks ends its section.
+// lock lets a run ask for the lock of an entity. unlock ends the section of the run.
 func (r *rig) lock(run string, a model.Address) {
 	r.turn(key(run), model.Turn{Commands: []model.Command{{Kind: model.CommandLock, Event: model.Event{Kind: model.EventLockAsked, ID: "section", Locks: []model.Address{a}}}}})
 	r.settle()
@@ -54,8 +54,8 @@ func (r *rig) unlock(run string) {
 	r.settle()
 }
 
-// Calls are counted when what they did is durable, each once: by operation and outcome, with the
-// time that they waited and that a worker had them.
+// The lane reports each call once, when its effect is durable: by operation and outcome, with the
+// time that the call waited and the time that a worker had it.
 func TestFactsOfCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -85,7 +85,7 @@ func TestFactsOfCalls(t *testing.T) {
 	r.settle()
 	r.wantEntityFacts("add 1 after 3s, handed over after 0s", "1 made in 3s", "fail 3 after 3s, handed over after 0s", "1 made in 3s")
 	r.pass(time.Second)
-	r.serve(2) // the first hand-over ran on a refused state: its result does not count
+	r.serve(2) // the first hand-over ran on a state that the store refused, so the lane drops its result
 	r.flush()
 	r.landUnheard()
 
@@ -100,8 +100,8 @@ func TestFactsOfCalls(t *testing.T) {
 	r.wantEntityFacts("add refused: conflict")
 }
 
-// The facts about a lock say how long its section has waited for it, how long the section has had
-// it, and what has ended that.
+// The facts about a lock say how long a section waited for the lock, how long it had the lock, and
+// why it lost the lock.
 func TestFactsOfLocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -133,7 +133,7 @@ func TestFactsOfLocks(t *testing.T) {
 	r.take()
 	r.settle()
 	r.wantEntityFacts("taken after 1s", "locked after 2s")
-	r.unlock("two") // which has lost it
+	r.unlock("two") // section two has already lost the lock
 	r.wantEntityFacts()
 
 	r.turn(key("three"), model.Turn{Close: &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "no"}}})

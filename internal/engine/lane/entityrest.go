@@ -8,8 +8,8 @@ func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {
 		if !l.unrest(now, l.resting.first()) {
-			// The oldest entity has to stay, and is now last in line. The next entity that comes to
-			// rest tries the one that is first then.
+			// The oldest entity has to stay, and is now last in the line. The next entity that
+			// comes to rest tries the entity that is first in the line by then.
 			return
 		}
 	}
@@ -24,8 +24,8 @@ func (l *Lane) rest(now model.Time, e *entry) {
 	l.resting.add(e, now.Add(idle))
 }
 
-// unrest lets an entity leave memory. It returns false, and the entity keeps resting, when work of
-// it is still in flight.
+// unrest lets an entity leave memory. If work of the entity is still in flight, unrest returns
+// false, and the entity continues to rest.
 func (l *Lane) unrest(now model.Time, e *entry) bool {
 	l.resting.remove(e)
 	l.maybeDrop(e)

@@ -22,8 +22,8 @@ func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
 }
 
-// forgetJob gives up a hand-over without telling the worker. So the slot of the worker stays taken
-// until it reports.
+// forgetJob gives up a hand-over without telling the worker. So the slot stays taken until the
+// worker reports.
 func (l *Lane) forgetJob(j *job) {
 	if s := j.seat.move(); s.slots != nil {
 		l.forgotten[j.gen] = s
@@ -31,8 +31,8 @@ func (l *Lane) forgetJob(j *job) {
 	l.removeJob(j)
 }
 
-// finishForgotten frees the slot of a hand-over that was given up, and that the worker has
-// reported.
+// finishForgotten handles the report of a worker about a hand-over that the lane has given up: it
+// frees the slot.
 func (l *Lane) finishForgotten(gen uint64, w WorkerID) {
 	if s := l.forgotten[gen]; s.worker == w {
 		delete(l.forgotten, gen)
@@ -66,15 +66,15 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	j := in.job
 	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
 	if !ok {
-		// The calls ran on a state that was rolled back since. They run again.
+		// The calls ran on a state that the lane has rolled back since. They run again.
 		l.keepUnstored(e, j)
 		l.finishInput(in)
 		l.operate(now, e)
 		return
 	}
 	if e.actor.entity.Idle() {
-		// The entity comes to rest before the decision is recorded: an entry without a write would
-		// leave memory at once.
+		// The entity starts to rest before the lane records the decision. Otherwise an entry
+		// without a write would leave memory immediately.
 		l.restUntil(now, e)
 	}
 
@@ -98,7 +98,7 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
-			case it.Message.RequestID != "" || a.Token == nil: // it is answered like a request
+			case it.Message.RequestID != "" || a.Token == nil: // the caller gets its answer like the caller of a request
 			case b == nil:
 				l.answer(a)
 			default:

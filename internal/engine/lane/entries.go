@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entry finds or creates the entry of an address; nil when this lane does not own its shard.
+// entry finds or creates the entry of an address. It returns nil if this lane does not own the
+// shard.
 func (l *Lane) entry(a model.Address) *entry {
 	if e, ok := l.entries[a]; ok {
 		return e
@@ -44,10 +45,11 @@ func (l *Lane) forget(e *entry) {
 	}
 }
 
-// maybeDrop drops an idle entry, unless kept inputs may be about to be applied to it.
+// maybeDrop drops an idle entry. During the recovery of a refused batch it drops nothing, because
+// the lane may be about to apply an input to the entry again.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
-		e.pending.resuming > 0 || // a worker gets it after that commit
+		e.pending.resuming > 0 || // a worker gets the run after that commit
 		e.tasks.posted.len() > 0 || e.hasRecall() {
 		return
 	}
@@ -58,7 +60,7 @@ func (l *Lane) maybeDrop(e *entry) {
 	if e.isEntity() && e.actor.mustStay() {
 		return
 	}
-	l.askAgain(e) // no worker would answer them
+	l.askAgain(e) // no worker would answer these questions
 	l.drop(e)
 }
 
@@ -97,8 +99,8 @@ func (l *Lane) HasShard(s model.ShardID) bool {
 	return ok && !sh.draining
 }
 
-// isWaitingFor reports whether the shard is being given up and waits for claims to end. Until then
-// the lane still takes data that they write.
+// isWaitingFor reports whether the shard is being given up and waits for claims to end. Until these
+// claims end, the lane still takes data that they write.
 func (l *Lane) isWaitingFor(s model.ShardID) bool {
 	sh, ok := l.shards[s]
 	return ok && sh.draining && !sh.freeing
@@ -116,7 +118,7 @@ func (l *Lane) shardIDs(want func(*shard) bool) []model.ShardID {
 	return ids
 }
 
-// servedShards lists the shards that are served.
+// servedShards lists the shards that the lane serves.
 func (l *Lane) servedShards() []model.ShardID {
 	return l.shardIDs(func(s *shard) bool { return !s.draining })
 }

@@ -16,9 +16,9 @@ import (
 type entry struct {
 	address model.Address
 	shard   *shard
-	gone    bool // it has left memory: a late result for it changes nothing
+	gone    bool // the entry has left memory: a late result for it changes nothing
 	known   bool // x is valid, even if it is nil
-	listed  bool // the lane has read that the last owner left it
+	listed  bool // a page of the last owner's runs or entities has named the address
 
 	x *core.Execution // the current run; nil when there is none, or before it has been read
 	// version counts how often the lane dropped the state or read it for a worker. A read that
@@ -30,16 +30,17 @@ type entry struct {
 	pending    pending    // what is not committed yet
 	reading    reading    // what is being read
 	hold       holding    // which worker holds the run
-	eviction   eviction   // how the worker loses it
+	eviction   eviction   // how the worker loses the run
 	wait       stall      // why the run does not move
 	tasks      taskBook   // what the board and the workers know about its tasks
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
 	remembered int        // requests that were served
-	// the run that the lane has started or given out itself, see reunion
+	// the run that this lane itself has started or given to a worker, see reunion
 	ours model.RunID
 	// claimed says that the worker that held the run or the entity under the last owner has come
-	// back in time. That worker gets it, even if the reunion ends before.
+	// back in time. That worker gets the run or the entity, even if the reunion ends before the
+	// lane can hand it over.
 	claimed bool
 }
 
@@ -74,7 +75,7 @@ func (e *entry) requeueReports() {
 	e.backlog.inputs, e.quarantine.reports = append(all, e.backlog.inputs...), nil
 }
 
-// refusal says that the address is quarantined.
+// refusal returns an error that says that the address is quarantined.
 func (e *entry) refusal() *fault.Error {
 	return fault.New(fault.Blocked, "execution %s %s", e.address, e.quarantine.why)
 }
@@ -123,13 +124,13 @@ func (r *ring) take() []*entry {
 // writes for the first time. A task that writes nothing has none.
 type taskData struct {
 	core.Written
-	err error // why it cannot be read: then the lane refuses further writes
+	err error // why the lane cannot read the data; if it is set, the lane refuses further writes
 }
 
 // shard is a slice of the address space that this lane owns.
 type shard struct {
 	id model.ShardID
-	// changes with each acquisition: results of reads from an earlier tenure are out of date
+	// a new number for each acquisition: results of reads with an older number are out of date
 	tenure   int
 	since    model.Time              // when the lane acquired it
 	received map[model.ShardID]int64 // committed cursors, by sender
@@ -138,22 +139,22 @@ type shard struct {
 	entries  map[*entry]struct{}
 	tokens   tokens
 
-	draining bool       // it is being given up and takes no new work
+	draining bool       // the lane is giving up the shard and takes no new work for it
 	until    model.Time // when the lane stops waiting for running steps
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // another lane owns it now
-	crashed  bool       // its last owner died: one of the calls that it left may be the cause
+	crashed  bool       // the last owner died; one of the calls that it was running may be the cause
 	// calls that ran alone although no dead owner had marked them, see suspect
 	lone   int
-	listed bool // its runnable runs are known
-	// likewise its entities with calls
+	listed bool // the lane has listed its runnable runs
+	// the lane has listed its entities with calls
 	mailListed bool
 	foreign    bool // another process owned it last
 	handed     bool // see store.AcquiredShard
 
-	alone    bool       // a batch that was to free it was refused: the next one does only that
+	alone    bool       // the store refused a batch that frees it: the next such batch does nothing else
 	refusals int        // of such batches
-	again    model.Time // when the next one is tried
+	again    model.Time // when the lane sends the next such batch
 }
 
 // sortedEntries lists the entries of the shard in a deterministic order.
@@ -168,8 +169,8 @@ func (s *shard) sortedEntries() []*entry {
 
 // tokens are the fencing tokens of the entities of a shard. They come from the clock, in µs. When
 // the row of an entity is deleted, its last token is lost, and the clock of the next owner may be
-// behind. So the shard has a stored mark. A commit that gives out a token above the mark raises it,
-// well ahead, and the next owner starts above the mark.
+// behind. So the shard has a stored mark. A commit that gives out a token above the mark raises the
+// mark well above that token, and the next owner starts above the mark.
 type tokens struct {
 	last     int64 // the highest token given out, or the mark that was found
 	reserved int64 // the stored mark

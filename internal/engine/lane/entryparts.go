@@ -16,22 +16,22 @@ type backlog struct {
 // pending is what an address has in batches that are not committed yet, and what has to wait for
 // those commits.
 type pending struct {
-	open, flight bool       // it has rows or answers in that batch
+	open, flight bool       // the address has rows or answers in that batch
 	served       int        // inputs that were applied in the open batch
 	mark         *core.Mark // the last mark of the open batch
 
-	// starting is set while a start that assumed the address to be unused waits for its commit.
-	// Other inputs wait behind it.
+	// starting is set while a start waits for its commit and the lane has only assumed that the
+	// address is unused. Other inputs wait behind the start.
 	starting bool
 	// removing is set while the lane removes an entity, or runs of an address whose current run it
-	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
+	// does not know. Inputs wait for the commit. Only the end of the batch clears removing.
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 	// freed is the batch that releases the lock of the entity. Calls that had to wait for the lock
-	// begin after its commit. It is nil when there is none.
+	// begin after the commit of this batch. freed is nil if there is no such batch.
 	freed *building
-	// how many resumes of the run are not committed, counting its start time as one: until they
-	// are, no worker continues the run
+	// how many resumes of the run are not committed; a reached start time is a resume too. While
+	// there are any, no worker continues the run
 	resuming int
 }
 
@@ -54,7 +54,7 @@ func (p *pending) forget() {
 // reading says what the lane reads for an address.
 type reading struct {
 	active  bool // a read is in flight that inputs have to wait for
-	due     bool // the run must be read after that
+	due     bool // the lane must read the run after that read
 	bare    bool // the run has been read before, and has no tasks
 	history bool // the history is being read for a worker
 
@@ -75,13 +75,13 @@ func (r *reading) endHistory() {
 // holding says which worker holds the run of an address, and what the worker knows.
 type holding struct {
 	worker   WorkerID    // 0 when no worker holds the run
-	run      model.RunID // the run that it holds, even while the state is read again
+	run      model.RunID // the run that the worker holds, even while the lane reads the state again
 	gen      uint64      // generation: each hand-over has its own
 	busy     bool        // the worker may be running a step, or may be about to run one
-	withheld bool        // the lane keeps events from it, because the run must leave it
+	withheld bool        // the lane sends the worker no events, because the run must leave the worker
 	told     int64       // position of the last event that the worker got
-	news     int64       // position of the last event that it has to answer with a turn
-	retrying []string    // steps that it has to repeat, until it reports on them
+	news     int64       // position of the last event that the worker has to answer with a turn
+	retrying []string    // steps that the worker has to repeat, until it reports on them
 	weight   int         // bytes of room that the run takes
 	seat     seat        // the slot of the worker, while it is busy with the run
 }
@@ -98,14 +98,14 @@ func (h *holding) give(s seat, gen uint64, run model.RunID, events int) {
 	*h = holding{worker: s.worker, run: run, gen: gen, busy: true, told: told, news: told, weight: h.weight, seat: s}
 }
 
-// giveBack notes that a worker keeps the run that it was about to lose. The worker does not know
-// that.
+// giveBack notes that a worker keeps the run that it was about to lose. The worker does not learn
+// that it was about to lose the run.
 func (h *holding) giveBack(c *Call, s seat) {
 	h.worker, h.gen, h.busy, h.run, h.seat = c.Worker, c.Generation, true, c.Run, s
 }
 
 // take notes that no worker holds the run. The record of what the last worker knew stays, in case
-// it gets the run back.
+// that worker gets the run back.
 func (h *holding) take() {
 	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
 	h.seat.leave()
@@ -146,14 +146,14 @@ func (h *holding) hear(t *model.Turn) {
 	h.busy = t.Running || t.Seen+int64(t.Ahead) < h.news || len(h.retrying) > 0
 }
 
-// eviction is a run that its worker is about to lose, until the batch that takes it away is
-// committed. If the batch is refused, the worker keeps the run.
+// eviction is a run that its worker is about to lose. The worker loses it when the batch that takes
+// the run away is committed. If the store refuses the batch, the worker keeps the run.
 type eviction struct {
-	pending bool          // the worker learns it after the commit of the batch
+	pending bool          // the worker learns that it loses the run after the commit of the batch
 	wanted  bool          // another worker must get the run afterwards
 	run     model.RunID   // the run that the worker loses
 	missed  []model.Event // events of the run since then
-	seat    seat          // the slot that the run takes until the worker learns it
+	seat    seat          // the slot that the run takes until the worker learns that it loses the run
 }
 
 // begin notes that a worker loses the run when the batch is committed.
@@ -162,7 +162,7 @@ func (v *eviction) begin(run model.RunID, s seat) {
 	v.pending, v.run, v.missed, v.seat = true, run, nil, s
 }
 
-// cancel notes that the batch was refused, or that the worker has let go by itself.
+// cancel notes that the store refused the batch, or that the worker has given up the run by itself.
 func (v *eviction) cancel() {
 	v.pending, v.wanted = false, false
 	v.seat.leave()
@@ -189,19 +189,19 @@ func (v *eviction) miss(run model.RunID, events []model.Event) {
 
 // stall says why the run of an address does not move.
 type stall struct {
-	// it waits for a worker that offers its workflow, see workers.unserved
+	// the run waits for a worker that offers its workflow, see workers.unserved
 	worker     bool
-	room       bool           // it waits for room in memory, see room.line
-	slot       bool           // it waits for a slot of a worker, see workers.lines
+	room       bool           // the run waits for room in memory, see room.line
+	slot       bool           // the run waits for a slot of a worker, see workers.lines
 	overlooked bool           // a page of runnable runs named another run than the current one
 	reasons    []model.Reason // what the code waits for, or why it cannot run
-	paused     *model.Reason  // why it was paused when the lane dropped its state
+	paused     *model.Reason  // why the run was paused when the lane dropped its state
 	refused    []WorkerID     // workers whose turns, one after the other, could not be applied
 }
 
 // taskBook records what the board and the workers know about the tasks of a run.
 type taskBook struct {
-	run      model.RunID // whose tasks these are
+	run      model.RunID // the run of these tasks
 	posted   postings    // what the lane has told the board
 	complete bool        // the board knows the state of each task of the run
 	// claims to hand over once their progress has been read
@@ -226,8 +226,8 @@ func (b *taskBook) isExecuting() bool {
 // stays.
 func (b *taskBook) forget() { b.complete, b.written = false, nil }
 
-// unwarn notes that no worker knows about the cancellation of its task: the batch with it was
-// refused.
+// unwarn notes that no worker knows about the cancellation of its task, because the store refused
+// the batch with the cancellation.
 func (b *taskBook) unwarn() {
 	for _, id := range b.posted.ids(nil) {
 		p, _ := b.posted.get(id)

@@ -15,8 +15,8 @@ import (
 // lane has not noted it, it has never been served.
 //
 // This holds because only the lane serves requests to its shards. When the lane acquires shards,
-// another owner may have served requests to them. Then all earlier eras end, and the lane looks
-// their ids up.
+// another owner may have served requests to them. So the acquisition ends all earlier eras, and the
+// lane looks up ids of these eras in the store.
 
 // eras knows the ids that clients have drawn in the last two eras. The zero value has no era and
 // knows nothing.
@@ -68,9 +68,9 @@ func (x *eras) isNew(id string) bool {
 
 var digestSeed = maphash.MakeSeed()
 
-// digest shortens an id. If two ids have the same digest, the lane looks the second one up in the
-// store, although it need not.
+// digest shortens an id. If two ids have the same digest, the lane looks up the second one in the
+// store without need, which does no harm.
 func digest(id string) uint64 { return maphash.String(digestSeed, id) }
 
-// Era returns the name of the current era, in which clients of a server draw ids.
+// Era returns the name of the current era. Clients of a server put it into the ids that they draw.
 func (l *Lane) Era() string { return l.eras.current() }

@@ -34,7 +34,7 @@ func (r *rig) sendOften(m model.Message, times int) {
 }
 
 // The lane does not read the store for an id that a client has drawn in the current era. Copies of
-// the request change nothing, while the first one is being committed and later.
+// the request change nothing, neither during the commit of the first one nor later.
 func TestDrawnIDIsServedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -103,8 +103,8 @@ func TestAcquiredShardEndsEras(t *testing.T) {
 	}
 }
 
-// A lane keeps a bounded number of ids. The ids of the last two eras are new if it has not served
-// them, and older ones are looked up.
+// A lane keeps a bounded number of ids. An id of the last two eras is new if the lane has not
+// served it. The lane looks up older ids in the store.
 func TestErasHaveABound(t *testing.T) {
 	t.Parallel()
 	const most = 100

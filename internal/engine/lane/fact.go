@@ -18,7 +18,7 @@ const (
 	FactClosed
 	// a run stopped until a person changes something: Word is the reason
 	FactBlocked
-	FactStep // an attempt of step Name beside its workflow ended: Outcome
+	FactStep // an attempt of step Name, which ran in the process of its workflow, ended: Outcome
 	// a task was created: Name and Queue, as in all facts about tasks
 	FactSubmitted
 	FactClaimed // a worker has an attempt: Since is when it could have started
@@ -29,8 +29,8 @@ const (
 	FactRequeued // a dead task was requeued
 	FactPurged   // a dead task was purged
 	FactTimer    // a timer fired: Since is when it was due
-	// a message was decided: Message, Refused; Name and Trace are its own, Of is the trace of the
-	// run
+	// the lane decided about a message: Message, Refused; Name and Trace are of the message, Of is
+	// the trace of the run
 	FactMessage
 	FactRemoved // N closed runs were removed
 	// operation Name of an entity was called: Outcome, Failure, Trace; Since is when the call
@@ -38,9 +38,10 @@ const (
 	FactCall
 	// a worker has run N calls of an entity: Since is when it got them
 	FactHandOver
-	// a section has locked an entity: Since is when it asked for it
+	// a section has locked an entity: Since is when the section asked for the lock
 	FactLocked
-	// a section has lost the lock of an entity: Since is when it got it, Word is released or taken
+	// a section has lost the lock of an entity: Since is when it got the lock, Word is released or
+	// taken
 	FactUnlocked
 )
 
@@ -54,13 +55,13 @@ const (
 	Failed            // failed, and is not repeated
 	TimedOut
 	Lost     // its worker went away
-	Returned // without consuming an attempt
+	Returned // given back; this uses up no attempt
 	Canceled
 	Refused // the call did not run
 )
 
 // Fact is something that has become durable, for metrics and traces. The lane that decided it
-// reports it once, after the commit. Kind says what it is about.
+// reports it once, after the commit. Kind says what the fact is about.
 type Fact struct {
 	Kind    FactKind
 	Outcome Outcome

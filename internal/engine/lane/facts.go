@@ -58,8 +58,8 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// reportFacts adds the facts of a batch to the output, once it is durable or has nothing to wait
-// for.
+// reportFacts adds the facts of a batch to the output. The lane calls it when the batch is durable
+// or has nothing to wait for.
 func (l *Lane) reportFacts(b *building, committed bool) {
 	if !l.cfg.Watched {
 		return
@@ -78,7 +78,7 @@ func (l *Lane) reportQuarantine(e *entry, why *model.Reason) {
 }
 
 // addTrace creates a trace for a start whose sender sent none, if the lane traces. The requeue of a
-// task without a workflow is such a start; the requeue of a step brings its trace.
+// task without a workflow is such a start. The requeue of a step has a trace.
 func (l *Lane) addTrace(m *model.Message) {
 	if l.cfg.NewTrace == nil || m.Trace != "" {
 		return

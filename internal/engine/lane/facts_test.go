@@ -53,7 +53,7 @@ func (r *rig) count(facts []lane.Fact) {
 	}
 }
 
-// counts adds up what the store has taken.
+// counts adds up the facts of the rows that the store has accepted.
 func (r *rig) counts(b *store.Batch, res store.Committed) {
 	add := func(what string, n int) {
 		if n > 0 {
@@ -98,8 +98,8 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 	add("removed", len(b.Deletes))
 }
 
-// wantFacts compares the reported facts with what has landed: each fact once, whatever was refused,
-// repeated or unknown in between.
+// wantFacts checks that the lane has reported each fact that landed exactly once, whatever was
+// refused, repeated or unknown in between.
 func (r *rig) wantFacts() {
 	r.t.Helper()
 	if !r.cfg.Watched {
@@ -112,8 +112,8 @@ func (r *rig) wantFacts() {
 	r.wantChanges()
 }
 
-// A batch that is refused as a whole is applied again in parts; a commit whose answer was lost is
-// looked up. Either counts once.
+// The lane applies a refused batch again in parts, and looks up a commit whose answer was lost. In
+// both cases it reports each fact once.
 func TestFactsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -147,8 +147,8 @@ func TestFactsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A start that finds its address taken when it is committed has started nothing, and the message
-// counts once.
+// The commit of a start shows that the address already has a run. The lane reports no start, and
+// reports the message once.
 func TestFactsOfAStartThatWasNone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -158,7 +158,7 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	r.messages = 0
-	r.start(a, "again") // no lane remembers the run, so the start assumes that there is none
+	r.start(a, "again") // the lane does not remember the run, so it assumes that the address has none
 	r.settle()
 	if got := r.answers["again"]; got.Err != nil || !got.Answer.Existing {
 		t.Fatalf("the start that was repeated is answered by %+v", got)
@@ -170,8 +170,9 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	}
 }
 
-// An activity returns the failure of another task that was lost or timed out. Its own attempt has
-// failed then. Only a failure that the engine has decided counts as a loss or a time-out.
+// An activity returns the failure of another task that was lost or timed out. The attempt of the
+// activity itself has failed. The lane reports a loss or a time-out only if the engine itself has
+// decided it.
 func TestOutcomesOfAttempts(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Watched = true })

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// L6: a hot key takes a fixed number of inputs per batch; others get their share of every batch.
+// L6: a hot key takes a fixed number of inputs per batch; other keys get their share of every
+// batch.
 func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.PerKey = 4 })
@@ -37,7 +38,7 @@ func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 	}
 
 	for n := 4; n <= 20; n += 4 {
-		// joins the next batch, however long the line of the hot key is
+		// this signal joins the next batch, however long the line of the hot key is
 		r.signal(cold, "s", fmt.Sprint("cold ", n))
 		r.commitNow()
 		r.wantAnswer(n-1, "")
@@ -57,7 +58,8 @@ func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 	r.wantEvents(hot, want...)
 }
 
-// L6: the backlog of an address is bounded; what does not fit is refused and takes no effect.
+// L6: the backlog of an address is bounded. The lane refuses inputs that do not fit, and they have
+// no effect.
 func TestBacklogIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBacklog, c.PerKey = 5, 2 })

@@ -20,11 +20,11 @@ const unstoredNames = 3
 // ErrStoreAway ends a lane whose store accepted nothing while the node stopped.
 var ErrStoreAway = errors.New("the store takes nothing while the node stops")
 
-// Hurry tells the lane that its node is about to stop. A store that accepts nothing, for example
-// because its disk is full, then gets a few more attempts, starting now. After that the lane ends,
-// because waiting for the store would only delay the end of the process. Nothing acknowledged is
-// lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose outcomes
-// are not stored.
+// Hurry tells the lane that its node is about to stop. If the store accepts nothing, for example
+// because its disk is full, the lane makes a few more attempts, starting now. After them the lane
+// ends, because waiting for the store would only delay the end of the process. Nothing acknowledged
+// is lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose
+// outcomes are not stored.
 func (l *Lane) Hurry() {
 	if l.hurried || l.dead != nil {
 		return
@@ -62,7 +62,7 @@ type Unstored struct {
 	Requests int
 	// Outcomes are reports of steps, tasks and entity calls. Their bodies run again.
 	Outcomes int
-	// Names are the first addresses among them.
+	// Names are the first addresses of these requests and outcomes.
 	Names []string
 }
 
@@ -78,7 +78,7 @@ func (u *Unstored) add(in input) {
 		}
 	case *turnInput, *reportInput, *resultInput:
 		u.Outcome(in.base().address)
-	default: // the next owner finds it in the store
+	default: // the next owner finds the input in the store
 	}
 }
 

@@ -13,10 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A report whose answer was lost is answered as the first one was, also when its run has ended and
-// left memory, when another run has the key, and when the run remembers so many later claims that
-// it has forgotten this one; also through another node. Reports of a claim that was taken away, or
-// that never existed, stay refused. Nothing is written (E17, E18).
+// The answer to a report was lost, and the worker repeats the report. It gets the same answer
+// again, directly or through another node. This also holds when the run has ended and left memory,
+// when another run has the key, and when so many later claims followed that the run has forgotten
+// this one. The lane still refuses reports of claims that it took away, or that never existed. It
+// writes nothing (E17, E18).
 func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 100)
@@ -94,9 +95,10 @@ func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	again("remembered by an open run", cs[89], true)
 }
 
-// A lane that was fenced and does not know it refuses no report of a claim that the next owner has
-// made, and does not stop its worker. It commits first, and the commit fails. The worker keeps the
-// report for the next owner. A lane that still owns the shard refuses a claim that does not exist.
+// A lane was fenced and does not know it. It gets a report of a claim that the next owner has made.
+// The lane commits before it answers, and the commit fails. So it neither refuses the report nor
+// stops the worker, and the worker keeps the report for the next owner. A lane that still owns the
+// shard refuses a claim that does not exist.
 func TestReportOfAClaimOfTheNextOwner(t *testing.T) {
 	t.Parallel()
 	known := func(r *rig, b *bench) model.ClaimRef {
@@ -157,7 +159,8 @@ func TestReportOfAClaimOfTheNextOwner(t *testing.T) {
 }
 
 // takenOver fences the lane without its knowledge. The next owner appends events to the run of the
-// claim. If there are none, it closes the run and starts another, which takenOver returns.
+// claim. If there are no events, the next owner closes the run and starts another run, which
+// takenOver returns.
 func (r *rig) takenOver(ref model.ClaimRef, events []model.Event) (next model.RunID) {
 	r.t.Helper()
 	r.fence()

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The lane forgets other nodes that have waited for a long time when further nodes come: it cannot
-// know whether their callers still wait.
+// When further nodes come, the lane forgets nodes that have waited for a long time, because it
+// cannot know whether their callers still wait.
 func TestWaitingNodesAreForgotten(t *testing.T) {
 	t.Parallel()
 	const n = 1200
@@ -31,7 +31,7 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 	}
 	r.pass(11 * time.Minute)
 
-	for i := range n + 1 { // nodes that say so again are remembered
+	for i := range n + 1 { // the lane remembers nodes that say again that they wait
 		if i%100 == 0 {
 			watch(i)
 		}
@@ -50,7 +50,8 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 	}
 }
 
-// A question whose caller gives up before it has been put to the code is dropped.
+// If a caller gives up before the lane has put its question to the code, the lane drops the
+// question.
 func TestForgottenQueryThatWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -59,7 +60,7 @@ func TestForgottenQueryThatWaits(t *testing.T) {
 	r.startRun(a)
 	r.release(a, "nothing")
 	r.settle()
-	// the run has left memory, and is read
+	// the run has left memory, and the lane reads it
 	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query")
 	r.flush()
 	r.signal(a, "s", "signal")

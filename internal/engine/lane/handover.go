@@ -19,10 +19,10 @@ func (l *Lane) afterCommit(e *entry, f effect) {
 	l.tellTask(&f)
 }
 
-// confirm makes what the lane says about the entry wait for a commit, even if there is nothing to
-// write. The lane calls it when it is about to deny a claim that it has never seen. Such a claim
-// may come from a node that has fenced this one and owns the shard now. Then the commit fails, and
-// the worker keeps its report for that node.
+// confirm lets the answers about an entry wait for a commit, even if there is nothing to write. The
+// lane calls it when it is about to deny a claim that it has never seen. Another node may have
+// fenced this one, may own the shard now, and may have made the claim. In that case the commit
+// fails, and the worker keeps its report for that node.
 func (l *Lane) confirm(e *entry) {
 	l.touch(l.open, e)
 	l.open.confirms = true
@@ -40,7 +40,7 @@ func (l *Lane) tellTask(f *effect) {
 	}
 }
 
-// settle tells a worker that its report counts, or why it does not.
+// settle tells a worker that its report is accepted, or why it is not.
 func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
 }
@@ -78,9 +78,9 @@ func (l *Lane) handOver(e *entry, f *effect) {
 	l.execute(e, f.run, f.task)
 }
 
-// acceptProgress gives a task to its worker after its progress was read. If the lane has dropped
-// the state of the run since, it first reads the run again: no other event would hand the task
-// over.
+// acceptProgress gives a task to its worker after the lane has read the progress of the task. If
+// the lane has dropped the state of the run since, it first reads the run again, because nothing
+// else would hand over the task.
 func (l *Lane) acceptProgress(ld *Load, r LoadResult) {
 	e := ld.entry
 	ld.task.progress = progressOf(r.Data)
@@ -114,8 +114,8 @@ func progressOf(data []store.TaskDatum) model.Payload {
 	return model.Payload{}
 }
 
-// execute gives the claim to the worker, unless the claim ended before it started; then the board
-// knows that.
+// execute gives the claim to the worker. If the claim ended before it started, execute does
+// nothing, because the board knows that.
 func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if e.x == nil || e.run() != run {
 		return
@@ -154,7 +154,8 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: claim.worker, Ref: c.Ref, Claim: &c})
 }
 
-// isLate reports whether a time-out that began at the given time has passed; zero is none.
+// isLate reports whether a time-out that began at the given time has passed. A zero time-out never
+// passes.
 func (l *Lane) isLate(since model.Time, timeout time.Duration) bool {
 	return timeout > 0 && l.now > since.Add(timeout)
 }

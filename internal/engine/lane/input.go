@@ -9,27 +9,29 @@ import (
 
 // input is something that the lane applies to one address. Each kind of input is a struct of its
 // own that embeds inputBase and overrides what is special about it. The lane keeps an input until
-// the batch that carries it is committed, because a refused batch is applied again from its inputs.
+// its batch is committed. If the store refuses the batch, the lane applies the inputs again.
 type input interface {
 	// base returns the part that all inputs have.
 	base() *inputBase
-	// source returns where a message came from; nil for inputs that carry no message.
+	// source returns where a message came from. It is nil for inputs that carry no message.
 	source() *source
-	// task returns the id of the task that the input is about; empty when it is about none.
+	// task returns the id of the task that the input is about. It returns "" if the input is about
+	// no task.
 	task() string
-	// size is roughly the number of bytes that the input takes in memory.
+	// size returns roughly how many bytes the input takes in memory.
 	size() int
 
 	// ready reports whether the lane knows enough to apply the input. If the lane first has to
 	// read something, ready asks for that read.
 	ready(l *Lane, e *entry) bool
-	// apply decides what the input does and puts that into the open batch.
+	// apply decides what the input does and writes the decision into the open batch.
 	apply(l *Lane, now model.Time, e *entry)
 	// applyPoisoned handles the input while its address is quarantined.
 	applyPoisoned(l *Lane, now model.Time, e *entry)
 	// proposal reports whether the board has asked for the input: a claim, or a deadline.
 	proposal() bool
-	// refuse tells the caller or worker that waits for the input that the lane does not apply it.
+	// refuse tells the caller or worker that waits for an answer that the lane does not apply the
+	// input.
 	refuse(l *Lane, err error)
 }
 
@@ -38,8 +40,8 @@ type inputBase struct {
 	address model.Address
 	run     model.RunID // the run that the input is about; zero when it is about the address
 	since   model.Time  // when the lane took it
-	held    int         // bytes counted for it in budget.used
-	kept    bool        // they are counted in budget.kept instead
+	held    int         // bytes that budget.used includes for it
+	kept    bool        // budget.kept includes these bytes instead
 }
 
 func (b *inputBase) base() *inputBase { return b }
@@ -52,21 +54,21 @@ func (b *inputBase) size() int { return inputBytes }
 
 func (b *inputBase) proposal() bool { return false }
 
-// source is where a message came from and who waits for its answer.
+// source says where a message came from and which caller waits for its answer.
 type source struct {
 	message *model.Message
 	pair    *pair       // the channel that brought it, when another shard sent it
 	seq     int64       // its position in that channel
 	inbox   model.RunID // its inbox row, when another process sent it
 	passed  bool        // the open batch sends it, see passOn
-	token   any         // the caller of this process to answer
-	// awaits is set when that caller does not want the answer of the message itself: it waits for
-	// the end of the run that the message starts, or for the answer of the code.
+	token   any         // the caller in this process that gets the answer
+	// awaits says that the caller does not want the answer to the message itself. It waits for the
+	// end of the run that the message starts, or for the answer of the code.
 	awaits bool
 }
 
-// isRelied reports whether another shard or process relies on this lane to keep the message: the
-// sender no longer has it when it has arrived here.
+// isRelied reports whether another shard or process relies on this lane to keep the message,
+// because the sender drops its copy once the message has arrived here.
 func (s *source) isRelied() bool { return s.remote() || s.passed }
 
 // remote reports whether the message came from another shard or another process. Consuming it is
@@ -83,10 +85,10 @@ type messageInput struct {
 	origin source
 	lookup lookup
 
-	deadTask *deadTaskRead // the dead task that the message is about; nil before it has been read
-	fate     *core.Fate    // the fate of the claim of a report; nil when the store was not asked
+	deadTask *deadTaskRead // the dead task that the message is about; nil before the lane has read it
+	fate     *core.Fate    // what became of the claim of a report; nil if the lane has not asked the store
 	drops    *core.Item    // the call that the message drops, see manage.go
-	erased   erasure       // of a removal by force: what was read of the entity
+	erased   erasure       // of a removal by force: what the lane has read of the entity
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once
@@ -141,26 +143,26 @@ func (in *messageInput) once() bool {
 	return !in.origin.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting
 }
 
-// early reports whether the input must wait until the run has started: a batch never starts and
-// ends the same run, and a worker gets a new run with all signals that the run starts with, so none
-// of them may be dropped before.
+// early reports whether the input must wait until the start of the run is committed. There are two
+// reasons to wait. A batch never starts and ends the same run. And a worker gets a new run with all
+// signals that the run starts with, so an operator must not drop one of them before.
 func (in *messageInput) early(e *entry) bool {
 	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused() || in.is(model.MessageMailbox))
 }
 
-// sure reports whether the lane knows that the request has not been served. A lookup that is older
-// than another served request of the address proves nothing.
+// sure reports whether the lane knows that the request has not been served. If the lane has served
+// another request of the address since the lookup, the lookup proves nothing.
 func (in *messageInput) sure(l *Lane, e *entry) bool {
 	return in.lookup.fresh || in.lookup.checked && in.lookup.served == e.remembered ||
 		!in.lookup.seen && l.eras.isNew(in.origin.message.RequestID)
 }
 
-// isWrite reports whether the message is data that a claim writes beside the history.
+// isWrite reports whether the message is data that a claim writes next to the history.
 func (in *messageInput) isWrite() bool { return in.is(model.MessageWrite) }
 
-// isForced reports whether the input removes runs or an entity whatever their rows contain. It
-// returns false after the store has refused the removal: then the address is quarantined like any
-// other, because the lane would otherwise repeat the removal without end.
+// isForced reports whether the input removes runs or an entity by force, even if their rows cannot
+// be read. After the store has refused the removal, isForced returns false, and the quarantine
+// applies to the removal as well. Otherwise the lane would repeat the removal forever.
 func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
@@ -173,9 +175,9 @@ func (in *messageInput) isOrder() bool {
 	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep
 }
 
-// isRequest reports whether the message is a signal or another request that only adds to a run. Its
-// refusal is not remembered under its request id: the same request may succeed when the quarantine
-// is over.
+// isRequest reports whether the message is a signal or another request that only adds to a run. The
+// lane does not remember the refusal of such a request under its id, because the same request may
+// succeed when the quarantine is over.
 func (in *messageInput) isRequest() bool {
 	switch in.origin.message.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessagePause, model.MessageResume:
@@ -186,18 +188,18 @@ func (in *messageInput) isRequest() bool {
 }
 
 // isDeadTaskOrder reports whether the input is about a dead task. Only such inputs change dead
-// tasks. The lane applies them one by one, each after the commit of the one before, so that it
-// always reads the current state.
+// tasks. The lane applies them one by one. Each of them waits for the commit of the one before, so
+// that the lane always reads the current state.
 func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
-// needsDeadTask reports whether the lane needs the dead task to decide. An undo may end a run at
-// another address than that of the dead task.
+// needsDeadTask reports whether the lane needs the dead task to decide. An undo that goes to
+// another address than that of the dead task does not need it, because it only ends a run there.
 func (in *messageInput) needsDeadTask() bool {
 	m := in.origin.message
 	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
 }
 
-// report returns the claim that the message reports on; nil when it is no report.
+// report returns the claim that the message reports on. It returns nil if the message is no report.
 func (in *messageInput) report() *model.ClaimRef {
 	if in.is(model.MessageReport) {
 		return &in.origin.message.Report.Ref
@@ -217,8 +219,8 @@ func (in *messageInput) mustRemember(d *core.Decision) bool {
 	return in.once() && !d.Pending && !d.Misused && !isTemporary(d.Answer.Failure)
 }
 
-// acknowledgedID returns the id of the request whose remembered answer is useless once its caller
-// has the answer; empty when the lane has to keep it.
+// acknowledgedID returns the request id if the remembered answer is useless once the caller has the
+// answer. It returns "" if the lane has to keep the remembered answer.
 func (in *messageInput) acknowledgedID(d *core.Decision) string {
 	o := &in.origin
 	if !o.message.Drawn || o.token == nil || !o.inbox.IsZero() || !in.mustRemember(d) {
@@ -272,7 +274,7 @@ type reportInput struct {
 // expiryInput says that a deadline of a task has passed, as the board sees it.
 type expiryInput struct {
 	taskInput
-	held  bool // the board thought that the task was claimed
+	held  bool // the task was claimed, as far as the board knew
 	claim int64
 	what  string // which deadline
 }
@@ -283,14 +285,14 @@ type attachInput struct {
 	claim  int64
 	worker queue.WorkerID
 	by     string // the name of a remote worker, which must be in the history
-	has    bool   // otherwise the claim never reached it
+	has    bool   // the worker has the claim; if false, the claim never reached the worker
 }
 
 // progressInput is the progress of a claim, as its worker reports it.
 type progressInput struct {
 	taskInput
 	claim    int64
-	by       string // the remote worker that says so
+	by       string // the name of a remote worker
 	progress model.Payload
 }
 
@@ -301,7 +303,7 @@ type turnInput struct {
 	worker WorkerID
 }
 
-// releaseInput says that a worker wants to let go of a parked run.
+// releaseInput says that a worker wants to give up a parked run.
 type releaseInput struct {
 	inputBase
 	turn   *model.Turn // only Run, Generation, Seen and Waits
@@ -322,9 +324,10 @@ type handover struct {
 	progress model.Payload // the last progress of the attempt before
 }
 
-// The lane answers a repeated report in the same way, because its first answer may have been lost
-// (E18). A run remembers its last claims. For older claims, and for runs that have ended and left
-// memory, the lane reads the history in the store.
+// The fate of a claim says whether and how the claim has ended. When a worker repeats a report, the
+// lane answers as it did the first time, because that answer may have been lost (E18). So the lane
+// must know the fate of the claim. A run remembers its last claims. For older claims, and for runs
+// that have ended and left memory, the lane reads the history in the store.
 
 // claimReport is an input that reports on a claim.
 type claimReport interface {
@@ -342,7 +345,7 @@ func isTemporary(f *model.Failure) bool {
 // deadTaskRead is what the store has about a dead task.
 type deadTaskRead struct {
 	row *core.StoredDeadTask // nil when there is none
-	err error                // why it cannot be understood
+	err error                // why the lane cannot read it
 }
 
 // resultInput has the results of calls of an entity that a worker ran.
@@ -351,13 +354,15 @@ type resultInput struct {
 	job *job
 }
 
-// settleInput answers lost calls of an entity, and gives its lock to the next in line.
+// settleInput answers lost calls of an entity, and gives the lock of the entity to the next section
+// in the line.
 type settleInput struct{ inputBase }
 
 // asideInput moves unreadable items of a mailbox to the inbox. Other items of the entity continue.
 type asideInput struct{ inputBase }
 
-// suspectInput records that suspects are about to run, or sets them aside.
+// suspectInput records that suspects are about to run, or sets them aside. A suspect is a call that
+// may have killed the last owner of the shard.
 type suspectInput struct{ inputBase }
 
 // quarantineInput stores why an address is quarantined.
@@ -366,8 +371,8 @@ type quarantineInput struct {
 	why *model.Reason
 }
 
-// timerInput is a timer that is due: one of the code, the back-off of a step, the start time of the
-// run, or the time-out of its execution.
+// timerInput is a timer that is due: a timer of the code, the back-off of a step, the start time of
+// the run, or the time-out of the execution.
 type timerInput struct {
 	inputBase
 	id string

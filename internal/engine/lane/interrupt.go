@@ -15,8 +15,8 @@ type InterruptCall struct {
 }
 
 // interrupt tells the workers that have calls of an entity to interrupt the calls that an operator
-// has chosen. A call ends as always, by the report of its worker. If the report is on its way, the
-// worker ignores the interruption.
+// has chosen. As always, a call ends with the report of its worker. If the worker has already sent
+// the report, it ignores the interruption.
 func (l *Lane) interrupt(e *entry, m *model.Message) {
 	n := e.actor.entity
 	for _, j := range e.actor.jobs {
@@ -31,8 +31,9 @@ func (l *Lane) interrupt(e *entry, m *model.Message) {
 	}
 }
 
-// statePin returns the version that the code of an entity must know to read its state, in the form
-// of the version that a run is pinned to. It is empty if all code can read the state.
+// statePin returns the version of the state of an entity: only code that knows this version can
+// read the state. The result has the form of the version that a run is pinned to. It is empty if
+// all code can read the state.
 func statePin(n *model.Entity) string {
 	if !n.Exists || n.State.Encoding == "" {
 		return ""

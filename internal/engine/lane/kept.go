@@ -3,12 +3,12 @@ package lane
 // maxKept is how many reports the lane keeps for one quarantined run.
 const maxKept = 1000
 
-// keep holds a report back until the quarantine of its run is over. No other party could repeat the
-// report, so the lane must not drop it. The report moves from the budget of the lane to a budget
-// for kept reports, so that other addresses keep theirs; the worker holds the same bytes until its
-// report is settled. keep returns false when there is no room.
+// keep stores a report in memory until the quarantine of its run is over. No other party could
+// repeat the report, so the lane must not drop it. The report moves from the budget of the lane to
+// a budget for kept reports, so that it takes no room from other addresses. The worker also holds
+// these bytes until the lane has answered its report. keep returns false if there is no room.
 func (l *Lane) keep(e *entry, in *reportInput) bool {
-	if !in.kept { // otherwise it is counted already, and a try after a quarantine has failed
+	if !in.kept { // a kept report is already counted; this is a second quarantine
 		mine := 0
 		for _, other := range e.quarantine.reports {
 			mine += other.held

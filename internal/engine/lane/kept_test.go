@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// quarantinedWithTasks is a lane with a run that executes tasks and is quarantined.
+// quarantinedWithTasks returns a lane with a quarantined run, the worker of its tasks, the address
+// of the run, and the claims of the tasks.
 func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config)) (*rig, *bench, model.Address, []model.Claim) {
 	t.Helper()
 	r, b := newBench(t, tasks, change...)
@@ -37,8 +38,8 @@ func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config))
 	return r, b, bad, claims
 }
 
-// takeAnswered returns the claims whose reports were answered since the last call: the ones that
-// the worker must report again later, and the settled ones.
+// takeAnswered returns the claims whose reports the lane has answered since the last call: first
+// the claims that the worker must report again later, then the settled claims.
 func (b *bench) takeAnswered() (later, settled []model.ClaimRef) {
 	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
 		if c.Kind != lane.TaskSettled {
@@ -55,7 +56,8 @@ func (b *bench) takeAnswered() (later, settled []model.ClaimRef) {
 }
 
 // Large reports for a quarantined run do not take the room of other addresses, however many there
-// are: the lane takes inputs, and timers fire. When the quarantine is over, every report counts.
+// are: the lane takes inputs, and timers fire. When the quarantine is over, the lane records every
+// report.
 func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const tasks, size = 48, 64 << 10
@@ -120,12 +122,12 @@ func TestKeptReportsAreShared(t *testing.T) {
 	}
 }
 
-// A report that is kept for the next attempt to store it is not lost, and does not count twice,
-// when the poison stays.
+// The lane keeps a report until the next attempt to store it. If the store still refuses the run
+// then, the report is neither lost nor recorded twice.
 func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
 	t.Parallel()
 	r, b, bad, claims := quarantinedWithTasks(t, 3)
-	r.refuse = poison("t1") // what t1 reports is the poison now
+	r.refuse = poison("t1") // now the store refuses the report of t1
 	for _, c := range claims {
 		b.report(c, func(rep *model.TaskReport) { rep.Output = payload(100) })
 	}
@@ -155,9 +157,9 @@ func (b *bench) Release(_ model.Time, _ queue.WorkerID, r *model.TaskReport) {
 
 func (b *bench) Quarantine(_ model.Time, a model.Address) { b.quarantined = append(b.quarantined, a) }
 
-// A report for a quarantined run frees the permits of its claim at once, whether the lane has room
-// for the report or not: the worker is done, and other runs may wait for the permits. A claim whose
-// worker has not reported keeps them.
+// A report for a quarantined run frees the permits of its claim immediately, whether the lane has
+// room for the report or not. The worker is done, and other runs may wait for the permits. A claim
+// whose worker has not reported keeps its permits.
 func TestReportsToQuarantinedFreePermits(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]int{"it is kept": 1 << 20, "there is no room for it": 1} {
@@ -176,9 +178,9 @@ func TestReportsToQuarantinedFreePermits(t *testing.T) {
 	}
 }
 
-// A time-out of a claim may be what the store refuses, while the report of the claim is with
-// another node or in the store. Then the lane gets no report whose permits it could release. So the
-// lane tells the board about each quarantine, whatever input caused it.
+// The store may refuse the time-out of a claim while the report of the claim is with another node
+// or in the store. In that case the lane gets no report, so it cannot tell which permits to free.
+// So the lane tells the board about each quarantine, whatever input caused it.
 func TestBoardLearnsOfQuarantines(t *testing.T) {
 	t.Parallel()
 	_, b, bad, _ := quarantinedWithTasks(t, 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// hideRunnable makes the lane read everything but the list of runs that the last owner left.
+// hideRunnable lets the lane read everything except the list of runs that the last owner left.
 func hideRunnable(r *rig) {
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind != lane.LoadRunnable {
@@ -19,9 +19,9 @@ func hideRunnable(r *rig) {
 	}
 }
 
-// A worker runs a step when its server dies. The next server keeps the run for it, whatever makes
-// the lane read the run first. The worker gets it back when it joins. If it does not come back in
-// time, another worker gets the run.
+// A server dies while a worker runs a step. The next server reserves the run for this worker,
+// whatever makes the lane read the run first. The worker gets the run back when it joins. If the
+// worker does not come back in time, another worker gets the run.
 func TestRunIsKeptForItsWorker(t *testing.T) {
 	t.Parallel()
 	a := key("a")

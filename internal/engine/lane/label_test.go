@@ -33,8 +33,8 @@ func (r *rig) wantLabels(a model.Address, want ...string) {
 	}
 }
 
-// A batch has one write per label: of several changes the last one counts. What a refused batch
-// would have changed is applied again.
+// A batch has one write per label: the last of several changes wins. After a refused batch, the
+// lane applies the label changes again.
 func TestLabelsOfABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Lane is the state machine: it composes the types of this package, and its methods are the rules
-// between them. It is not safe for concurrent use.
+// Lane is the state machine. It is composed of the smaller types of this package, and its methods
+// connect them. It is not safe for concurrent use.
 type Lane struct {
 	cfg  Config
 	now  model.Time // of the last Flush, commit or read
@@ -32,7 +32,7 @@ type Lane struct {
 	flight    *building // nil when no batch is in flight
 	spare     *building // memory of an earlier batch
 	recovery  recovery
-	apart     int    // this many proposals of the board go one per batch, see isApart
+	apart     int    // the next so many proposals of the board get a batch each, see isApart
 	delays    delays // of messages for quarantined addresses
 	hurried   bool   // the node stops, see Hurry
 	farewells int    // failed attempts since then
@@ -43,7 +43,7 @@ type Lane struct {
 	lost     lostLinks
 	eras     eras // of the ids that clients draw
 
-	// What is read from the store.
+	// What the lane reads from the store.
 	loads     loads
 	timers    window
 	mail      mailroom
@@ -58,7 +58,7 @@ type Lane struct {
 	watchers  watchers
 	questions questions
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
-	forgotten map[uint64]seat // likewise: hand-overs that were given up and that workers still have
+	forgotten map[uint64]seat // by generation: hand-overs that the lane has given up and that workers still have
 	resting   resting
 	solo      solo
 

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A request of another process that finds no room is refused, and may be sent again under the same
-// id: the refusal is no outcome.
+// The lane refuses a request of another process because it has no room. The process may send the
+// request again with the same id, because the lane does not remember the refusal.
 func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
@@ -36,8 +36,8 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received s")
 }
 
-// A message without a waiting caller does not become a dead letter when it finds no room: the lane
-// tries it again until it does.
+// A message without a waiting caller finds no room. It does not become a dead letter: the lane
+// tries it again until there is room.
 func TestMessageThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })

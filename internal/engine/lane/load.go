@@ -15,7 +15,7 @@ func (l *Lane) issueReads() {
 }
 
 // issueWaiting hands out waiting reads. The lane does not read a run for a worker while there is no
-// room for it.
+// room for the run.
 func (l *Lane) issueWaiting() {
 	q := &l.loads
 	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {
@@ -46,7 +46,7 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	}
 	delete(l.loads.flying, id)
 	if e := ld.entry; e != nil && ld.Kind == LoadRun {
-		l.room.weigh(e) // returns the room that was reserved for it
+		l.room.weigh(e) // returns the room that was reserved for the run
 	}
 	if ld.entry != nil && ld.entry.gone {
 		return
@@ -90,7 +90,8 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	}
 }
 
-// acceptRun takes a run that was read into memory, and gives it to a worker if it was read for one.
+// acceptRun puts a run that the lane has read into memory. If the lane has read it for a worker,
+// the worker gets the run.
 func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
@@ -124,8 +125,8 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
 		l.activateLoaded(now, e, r.Events)
 	default:
-		// There is no open run, or another lane has continued it, and this lane will learn that it
-		// is fenced.
+		// There is no open run, or another lane has continued it. In the second case this lane will
+		// soon learn that it is fenced.
 		e.reading.endHistory()
 		l.askAgain(e)
 	}
@@ -137,8 +138,8 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// recoverRun builds the state of a run from its rows; nil when the address has no run. A closed run
-// needs only the start and the outcome.
+// recoverRun builds the state of a run from its rows. It returns nil if the address has no run. A
+// closed run needs only the start and the outcome.
 func recoverRun(r LoadResult) (*core.Execution, error) {
 	row := r.Execution
 	if row == nil {
@@ -164,14 +165,15 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 	return x, nil
 }
 
-// acceptReply answers a repeated request with the remembered answer, or lets the request pass.
+// acceptReply answers a repeated request with the remembered answer. If there is no such answer,
+// the lane applies the request.
 func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
 
 	in := ld.message
-	// Two reads may look for the same answer, and the older result proves less.
+	// Two reads may look for the same answer. The result of the older read proves less.
 	in.lookup.checked, in.lookup.served = true, ld.served
 
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen
@@ -184,10 +186,10 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	case none || len(e.backlog.inputs) == 0 || e.backlog.inputs[0] != input(in):
 	case misused != nil && in.origin.token == nil:
 		e.backlog.inputs[0] = l.answerWith(in, &model.Answer{Failure: misused}, true)
-	case in.origin.message.From.ID != "": // a step waits for the answer, which the lane sends to it
+	case in.origin.message.From.ID != "": // a step waits for the answer, and the lane sends it the answer
 		e.backlog.inputs[0] = l.answerWith(in, repeatedAnswer(r), false)
 	case in.origin.remote():
-		// Only its row, or its position in the channel, remains to be consumed.
+		// The lane only has to consume the row of the request, or its position in the channel.
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address}
 		l.budget.hold(in)
 	default:
@@ -212,7 +214,8 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	}
 }
 
-// misuseOf returns why a request may not use the id of a remembered answer; nil when it may.
+// misuseOf returns why a request may not use the id of a remembered answer. It returns nil if the
+// request may use the id.
 func misuseOf(m *model.Message, r *store.Reply) *model.Failure {
 	a, err := model.DecodeAnswer(r.Body)
 	if err != nil {
@@ -233,7 +236,7 @@ func (l *Lane) answerWith(in *messageInput, a *model.Answer, misused bool) *answ
 func repeatedAnswer(r LoadResult) *model.Answer {
 	err := r.Err
 	if err == nil && r.Reply == nil {
-		return &model.Answer{} // it was served, and the answer was removed since
+		return &model.Answer{} // the lane served the request, and has removed the answer since
 	}
 	if err == nil {
 		a := RememberedAnswer(r.Reply)
@@ -265,7 +268,8 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
-				// without a batch in flight, the current run has replaced it already
+				// if the address has nothing in a batch, the current run has already replaced the
+				// run of the page
 				if e.wait.overlooked = e.dirty(); e.wait.overlooked {
 					l.keepForHolder(e, h.Run)
 				}
@@ -276,7 +280,7 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 			} else if e.known {
 				l.maybeDrop(e)
 			} else {
-				l.loadSoon(e) // its tasks go on without its code
+				l.loadSoon(e) // the tasks of the run continue even without its code
 			}
 		}
 	}

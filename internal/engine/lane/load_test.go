@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Reads that fail are repeated with a pause, and nothing is lost.
+// The lane repeats failed reads after a pause, and nothing is lost.
 func TestReadsFail(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []lane.LoadKind{lane.LoadRun, lane.LoadReply, lane.LoadRunnable, lane.LoadTimers, lane.LoadMail} {
@@ -87,7 +87,7 @@ func TestCorruptRun(t *testing.T) {
 		t.Errorf("explained as %v, held by %d", why, r.holder(bad))
 	}
 
-	// It is repaired: the lane finds out by itself.
+	// The data is repaired, and the lane finds that out by itself.
 	r.reads = nil
 	r.pass(61 * time.Second)
 	r.wantEvents(bad, "timer_fired t10")
@@ -96,8 +96,9 @@ func TestCorruptRun(t *testing.T) {
 	}
 }
 
-// A start that meets a run with an unreadable row is refused with the reason. No other input of its
-// batch is affected, whether the commit or the verification found it.
+// The address of a start already has a run with an unreadable row. The lane refuses the start with
+// this reason. No other input of the batch is affected, whether the commit or the verification
+// finds the row.
 func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	t.Parallel()
 	for _, unseen := range []bool{false, true} {
@@ -116,7 +117,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 		r.start(good, "good")
 		r.flush()
 
-		// It is the first of the two that meets a run, which is not in the store of this test.
+		// The first of the two starts finds an existing run. The store of this test does not have
+		// that run, so the test reports it itself.
 		batch := *r.commit
 		if len(batch.Starts) != 2 || batch.Starts[0].Start.Address != bad {
 			t.Fatalf("the batch starts %+v", batch.Starts)
@@ -148,8 +150,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// A caller that repeats a request whose remembered answer cannot be decoded gets an error; the
-// request is not served a second time.
+// A caller repeats a request, and the remembered answer cannot be decoded. The caller gets an
+// error, and the lane does not serve the request a second time.
 func TestCorruptReply(t *testing.T) {
 	t.Parallel()
 	for _, c := range []lane.LoadResult{
@@ -209,21 +211,22 @@ func TestHistoryWithAHole(t *testing.T) {
 	}
 }
 
-// A read that was made before the state was dropped is out of date: it is made again.
+// If the lane drops the state of a run after the read of the run, the result of the read is out of
+// date. The lane reads again.
 func TestReadIsOutOfDate(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
 	run := r.current(a).Start.Run
 	r.leave(1)
 	r.settle()
-	r.join(2) // reads the history of both for the new worker
+	r.join(2) // the lane reads both histories for the new worker
 	r.flush()
 	var old []lane.Load
 
 	var results []lane.LoadResult
 	for _, ld := range r.loads {
 		old = append(old, ld)
-		// read now, slow to arrive
+		// the test reads now, and hands in the results later
 		results = append(results, lane.LoadResult{Execution: r.current(ld.Address)})
 	}
 
@@ -232,7 +235,7 @@ func TestReadIsOutOfDate(t *testing.T) {
 	r.flush()
 	r.commitNow()
 
-	// Then a batch with both is refused, so that their states are dropped.
+	// Then the store refuses a batch with both runs, so that the lane drops their states.
 	r.signal(a, "t", "signal 2")
 	r.signal(bad, "poison", "poison")
 	r.flush()
@@ -267,8 +270,8 @@ func TestUnknownReads(t *testing.T) {
 	r.wantAnswer("signal", "not_found")
 }
 
-// A read that was sent for an input comes after the one that was sent, later, to hand the run to a
-// worker: it does not take its place.
+// The lane reads a run for an input. Later it reads the same run for a worker. The first result
+// arrives after the second, and does not replace it.
 func TestReadsComeInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -278,7 +281,8 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	r.restart()
 	r.join(1)
 
-	// hold makes the last read of the run that was asked for, and hands in all the other ones.
+	// hold does the last read of the run but keeps its result. It hands in the results of all other
+	// reads.
 	hold := func() (lane.Load, lane.LoadResult) {
 		t.Helper()
 		last := len(r.loads) - 1
@@ -295,9 +299,9 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	}
 
 	r.flush()
-	r.read() // which runs there are: this one is read to be handed over
+	r.read() // this reads the list of runs; then the lane reads the run to hand it over
 	r.flush()
-	r.signal(a, "one", "one") // and read once more, because the signal waits
+	r.signal(a, "one", "one") // the lane reads the run once more, because the signal waits
 	r.flush()
 	early, stale := hold()
 	r.settle()
@@ -321,8 +325,9 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	}
 }
 
-// A run may be read twice at the same time: because it is runnable, and for an input. The slower
-// read does not discard what was read for the next worker since, of the same run or of the next.
+// A run may be read twice at the same time: because it is runnable, and for an input. In between,
+// the lane has read the run, or the next run, for the next worker. The slower read does not discard
+// that.
 func TestReadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, continued := range []bool{false, true} {
@@ -391,9 +396,10 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	r.wantHolder(a, 2)
 }
 
-// A start assumes that its address is unused. Its run is in memory while a page of runnable runs
-// shows the one that is in the store. The store refuses the batch because of another row, so it
-// does not say that the start has met a run. The lane has to remember what the page has shown.
+// The lane assumes that the address of a start is unused. The new run is in memory when a page of
+// runnable runs names another run of the address, which is in the store. The store refuses the
+// batch because of another row, so it does not say that the address was in use. The lane has to
+// remember that the page named the other run.
 func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
@@ -408,7 +414,7 @@ func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	slow := r.loads[page]
 	r.loads = slices.Delete(r.loads, page, page+1)
 
-	r.startRun(large) // takes all room: no input has a run read for a worker
+	r.startRun(large) // takes all room, so that the lane reads no run for a worker
 	r.start(a, "again")
 	r.start(key("other"), "other")
 	r.flush()

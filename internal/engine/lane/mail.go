@@ -19,7 +19,7 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 }
 
 // Messages hands in messages for shards of this lane. The lane ignores messages that it knows, that
-// leave a gap, or that it has no room for: the store has them.
+// leave a gap, or that it has no room for. It can read them from the store later.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.HasShard(row.To) || l.dead != nil {
@@ -37,8 +37,8 @@ func (l *Lane) Messages(rows []store.MessageRow) {
 	}
 }
 
-// feed gives the first message of each channel to its address. The next one follows after that has
-// been applied.
+// feed gives the first message of each channel to its address. The next message of a channel
+// follows after the first has been applied.
 func (l *Lane) feed(now model.Time) {
 	for !l.recovery.careful() {
 		p := l.mail.nextHungry()
@@ -65,8 +65,8 @@ func (l *Lane) feed(now model.Time) {
 	}
 }
 
-// post passes on messages that have just been committed: directly to shards of this lane, as a hint
-// to other lanes.
+// post passes on messages that have just been committed. Shards of this lane get them directly.
+// Other lanes get them as a hint.
 func (l *Lane) post(out []store.MessageRow) {
 	for _, row := range out {
 		if l.HasShard(row.To) {
@@ -77,15 +77,16 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits says that the store has mail for shards of this lane. The lane reads it when it has
-// room.
+// MailWaits says that the store has mail (messages of other shards, and requests of other
+// processes) for shards of this lane. The lane reads the mail when it has room.
 func (l *Lane) MailWaits() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {
 		l.mail.again = true
 		return
 	}
 	shards := l.servedShards()
-	// Shards that are being given up wait for data that claims write.
+	// A shard that the lane is giving up still needs data that claims write, so the lane reads its
+	// mail too.
 	leaving := l.shardIDs(func(s *shard) bool { return s.draining && !s.freeing })
 	if len(shards)+len(leaving) == 0 {
 		return
@@ -102,8 +103,8 @@ func (l *Lane) MailWaits() {
 // mailBytes returns how many bytes a page of messages, or of requests, may have.
 func (l *Lane) mailBytes() int { return l.cfg.MaxMail / 4 }
 
-// mailFull reports whether the lane has no room for mail. The mail in memory takes effect without
-// further mail, so there is room again later.
+// mailFull reports whether the lane has no room for mail. The mail in memory takes effect even if
+// the lane reads no further mail, so there is room again later.
 func (l *Lane) mailFull() bool {
 	return l.mail.bytes >= l.cfg.MaxMail || l.budget.used >= l.cfg.MaxBytes
 }
@@ -126,7 +127,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 	for i := range r.Inbox {
 		row := &r.Inbox[i]
 		switch sh := l.shards[row.Shard]; {
-		case sh == nil || sh.tenure > ld.tenure: // read for an earlier owner, perhaps this lane
+		case sh == nil || sh.tenure > ld.tenure: // the lane has lost or acquired the shard since the read began
 		case row.Damaged != nil:
 			l.setAsideRequest(row)
 		default:
@@ -161,7 +162,7 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		lookup:    lookup{seen: row.Seen},
 	}
 	if _, answered := l.mail.answered[store.RequestKey{Shard: row.Shard, Address: e.address, ID: row.Message.RequestID}]; !row.Seen && !answered {
-		// The read that brought the row has looked for a remembered answer.
+		// The read of this row has also looked for a remembered answer.
 		in.lookup.checked, in.lookup.served = true, e.remembered
 	}
 	// Otherwise the lane looks up the remembered answer, which may belong to another request with
@@ -172,8 +173,8 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	l.take(now, e, in)
 }
 
-// writeInbox consumes a request of another process and remembers the answer under its id. That
-// process finds it there.
+// writeInbox consumes a request of another process and stores the answer under the request id,
+// where the other process finds it.
 func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	m := from.message
@@ -188,17 +189,16 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	query := m.Kind == model.MessageQuery // its id is used once
 	again := known && !query              // it is remembered already
 
-	// A signal for a quarantined run is refused. What counts is whether the run is quarantined now:
-	// an earlier refusal may have been undone since, and then the signal takes effect like any
-	// other.
+	// The lane refuses a signal for a quarantined run. It checks whether the run is quarantined
+	// now: if an earlier quarantine has ended, the signal takes effect like any other.
 	quarantined := isMessage && sent.isRequest() && e.quarantine.why != nil
 
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
-	// The id belongs to another request, so its answer stays. The sender of this one gets the
-	// refusal too.
+	// The id belongs to another request, so the answer of that request stays. The sender of this
+	// request gets a refusal.
 	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):
-		if !m.Keep { // otherwise no caller waits
+		if !m.Keep { // with Keep, no caller waits
 			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))
 		}
 	case !again:
@@ -222,8 +222,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// keepRefused keeps a refused request as a dead letter: an inbox row that is never due. A request
-// that found no room is tried again.
+// keepRefused keeps a refused request as a dead letter: an inbox row that is never due. If a
+// request found no room, the lane tries it again instead.
 func (l *Lane) keepRefused(b *building, e *entry, refused *model.Message, why *model.Failure) {
 	row := store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: *refused, NotBefore: model.MaxTime}
 	if isTemporary(why) {

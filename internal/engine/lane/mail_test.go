@@ -20,7 +20,7 @@ type foreignQueries struct {
 	batch int64
 }
 
-// foreignRig is a rig that owns all shards but the last.
+// foreignRig returns a rig that owns all shards except the last, and the node that owns the last.
 func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreignQueries) {
 	t.Helper()
 	r := newRig(t, change...)
@@ -83,8 +83,8 @@ func (r *rig) cursor(to, from model.ShardID) int64 {
 	return -1 // nothing is behind it
 }
 
-// Messages take effect in the order of their channel, each once, whatever the hints look like:
-// lost, doubled, in another order.
+// Messages take effect in the order of their channel, each once, even if hints are lost, doubled or
+// out of order.
 func TestHintsOfMessages(t *testing.T) {
 	t.Parallel()
 	hints := map[string]func(r *rig, rows []store.MessageRow){
@@ -123,8 +123,8 @@ func TestHintsOfMessages(t *testing.T) {
 	}
 }
 
-// The cursor advances in the commit that consumes: nothing is applied twice after a restart in
-// between.
+// The cursor advances in the commit that consumes a message. So no message takes effect twice if
+// the process restarts before or after the commit.
 func TestCursorTravelsWithTheCommit(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -166,7 +166,7 @@ func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	r.l.Messages(f.send(slices.Concat(signals(slow, 1, 1), signals(quick, 1, 1))...))
 	r.turn(own, commandTurn(signalTo(quick, "m", "2")))
 	r.flush()
-	held := r.loads // the read of the slow one takes its time
+	held := r.loads // the read of the slow address is late
 	r.loads = nil
 	if len(held) == 0 {
 		t.Fatal("the slow one is not read")
@@ -214,7 +214,7 @@ func TestMoreMailThanAPage(t *testing.T) {
 	}
 }
 
-// Messages to an address that does not exist, and to a run that is over, are consumed.
+// The lane consumes messages to an address that does not exist, and to a run that is over.
 func TestMessagesThatTakeNoEffect(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -241,8 +241,8 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 	}
 }
 
-// Requests of other processes are served once, the answer is remembered, and the waiting process
-// gets a hint.
+// The lane serves a request of another process once, remembers the answer, and sends the waiting
+// process a hint.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -287,7 +287,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("hints = %+v, want five for the node that asked", r.hints)
 	}
 
-	// The watcher learns of the end.
+	// The watcher learns that the run has ended.
 	r.hints = nil
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()
@@ -295,7 +295,8 @@ func TestInbox(t *testing.T) {
 		t.Errorf("hints after the end = %+v, want one for the node that waits", r.hints)
 	}
 
-	// It is put again. The lane sees that it was served, and only removes its row.
+	// The other process sends the same request again. The lane sees that it has served the request,
+	// and only removes the row.
 	r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1")
 	r.l.MailWaits()
 	r.settle()
@@ -304,7 +305,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// A row that is read again before its commit is served once.
+// The lane reads a row again before its request is committed, and serves the request once.
 func TestInboxReadTwice(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -322,7 +323,7 @@ func TestInboxReadTwice(t *testing.T) {
 	r.flush()
 	late := r.loads
 	r.loads = nil
-	read := lane.LoadResult{Inbox: []store.InboxRow{row}} // what it saw before the commit
+	read := lane.LoadResult{Inbox: []store.InboxRow{row}} // what the read saw before the commit
 	r.commitNow()
 	r.settle()
 	for _, ld := range late {
@@ -332,8 +333,8 @@ func TestInboxReadTwice(t *testing.T) {
 	r.wantEvents(a, "signal_received s")
 }
 
-// A shard for which messages come faster than the lane can take them does not keep those for
-// the other shards from being read.
+// Messages for one shard come faster than the lane can take them. The lane still reads the messages
+// for its other shards.
 func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

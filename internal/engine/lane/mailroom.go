@@ -18,11 +18,11 @@ type mailroom struct {
 	bytes  int                        // of the messages in all channels
 
 	inbox map[model.RunID]struct{} // requests taken from the inbox that are not committed
-	// requests that were committed while the inbox was read: the read may still show them
+	// requests that were committed while the lane read the inbox: the read may still return them
 	served []model.RunID
 
 	// answered are the requests whose answers were not in the store when the last read began, so
-	// that it may not have seen them. It is nil when the lane has taken what was read.
+	// the read may have missed these answers. It is nil if no read is in flight.
 	answered map[store.RequestKey]struct{}
 
 	reading bool
@@ -41,18 +41,18 @@ func newMailroom() mailroom {
 type pair struct {
 	to, from  model.ShardID
 	committed int64 // cursor in the store
-	applied   int64 // cursor with all batches that are not committed yet
+	applied   int64 // cursor after all batches, including those not committed yet
 	sealed    int64 // cursor in the batch in flight
 	prev      int64 // cursor before the open batch
 	inOpen    bool  // the open batch advances the cursor
-	feeding   bool  // the first message has been given to its address and is not applied yet
+	feeding   bool  // the address has got the first message, which is not applied yet
 	queue     []queuedMessage
 }
 
 // queuedMessage is a message that waits in its channel.
 type queuedMessage struct {
 	store.MessageRow
-	bytes int // counted for it in mailroom.bytes
+	bytes int // that mailroom.bytes includes for the message
 }
 
 // isDamaged reports whether the next message of the channel cannot be read.
@@ -61,7 +61,7 @@ func (p *pair) isDamaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged 
 // nextSeq returns the position of the message that the channel takes next.
 func (p *pair) nextSeq() int64 { return p.applied + int64(len(p.queue)) + 1 }
 
-// seal returns how far the cursor advances in a batch that is being sealed.
+// seal returns the row that advances the cursor, for a batch that the lane is sealing.
 func (p *pair) seal() store.CursorRow {
 	p.inOpen, p.sealed = false, p.applied
 	return store.CursorRow{To: p.to, From: p.from, Prev: p.prev, Next: p.applied}
@@ -85,7 +85,7 @@ func (m *mailroom) pop(p *pair) {
 	p.queue = p.queue[1:]
 }
 
-// clear drops all messages of a channel, which are in the store.
+// clear drops all messages of a channel from memory. The store still has them.
 func (m *mailroom) clear(p *pair) {
 	for len(p.queue) > 0 {
 		m.pop(p)
@@ -103,7 +103,7 @@ func (m *mailroom) consume(p *pair, b *building, seq int64) {
 	m.release(p)
 }
 
-// release lets the channel give its next message to its address.
+// release allows the channel to give its next message to the address of that message.
 func (m *mailroom) release(p *pair) {
 	p.feeding = false
 	for len(p.queue) > 0 && p.queue[0].Seq <= p.applied {
@@ -117,14 +117,14 @@ func (m *mailroom) release(p *pair) {
 }
 
 // rollback returns to the committed cursor. The lane first applies the inputs that it kept from the
-// refused batches, in order. It reads the messages behind them from the store again.
+// refused batches, in order. Then it reads the messages that follow them from the store again.
 func (m *mailroom) rollback(p *pair) {
 	p.applied, p.inOpen, p.feeding = p.committed, false, false
 	m.clear(p)
 }
 
-// nextHungry returns a channel that may give its next message to its address; nil when there is
-// none.
+// nextHungry returns a channel that may give its next message to its address. It returns nil if
+// there is none.
 func (m *mailroom) nextHungry() *pair {
 	for len(m.hungry) > 0 {
 		p := m.hungry[0]
@@ -136,7 +136,7 @@ func (m *mailroom) nextHungry() *pair {
 	return nil
 }
 
-// clearShard drops messages for a shard that is being given up. Its next owner reads them.
+// clearShard drops messages for a shard that the lane gives up. The next owner reads them.
 func (m *mailroom) clearShard(id model.ShardID) {
 	for k, p := range m.pairs {
 		if k[0] == id {
@@ -145,8 +145,8 @@ func (m *mailroom) clearShard(id model.ShardID) {
 	}
 }
 
-// dropShard forgets a shard that the lane no longer owns, including unreadable messages that were
-// to be moved aside. Its next owner reads them again.
+// dropShard forgets a shard that the lane no longer owns, including unreadable messages that the
+// lane has not moved aside yet. The next owner reads them again.
 func (m *mailroom) dropShard(id model.ShardID) {
 	for k := range m.pairs {
 		if k[0] == id {
@@ -172,7 +172,8 @@ func (m *mailroom) isTaken(id model.RunID) bool {
 // take notes that a request has been taken from the inbox.
 func (m *mailroom) take(id model.RunID) { m.inbox[id] = struct{}{} }
 
-// untake notes that a request is only in the inbox: the lane reads it again.
+// untake notes that the lane no longer has a request. The request is still in the inbox, and the
+// lane reads it again.
 func (m *mailroom) untake(id model.RunID) { delete(m.inbox, id) }
 
 // finish notes that the row of a request has been deleted or put off.
@@ -184,8 +185,8 @@ func (m *mailroom) finish(id model.RunID) {
 	}
 }
 
-// fromTurn divides the shards into shards whose messages are read now and shards that have had
-// their turn. A page starts with the lowest shard, so a shard that always has a full page of
+// fromTurn divides the shards into shards whose messages the lane reads now and shards that have
+// had their turn. A page starts with the lowest shard, so a shard that always has a full page of
 // messages would otherwise keep the lane from reading messages of higher shards.
 func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
 	i, _ := slices.BinarySearch(shards, m.turn)
@@ -217,7 +218,7 @@ func (m *mailroom) beginRead(pending map[store.RequestKey]struct{}) {
 	}
 }
 
-// noteAnswer notes that the answer to a request will be in the store.
+// noteAnswer notes that the lane is about to store the answer to a request.
 func (m *mailroom) noteAnswer(key store.RequestKey) {
 	if m.answered != nil {
 		m.answered[key] = struct{}{}
@@ -225,7 +226,7 @@ func (m *mailroom) noteAnswer(key store.RequestKey) {
 }
 
 // endRead notes that a page of mail has been read. The lane reads the next page after it has
-// committed some of this one.
+// committed some of the messages of this page.
 func (m *mailroom) endRead(more bool) {
 	for _, id := range m.served {
 		delete(m.inbox, id)
@@ -240,15 +241,15 @@ type aside struct {
 	pairs    []*pair                  // channels whose next message cannot be read
 	requests []store.InboxRow         // requests that cannot be read
 	told     map[model.RunID]struct{} // requests of newer builds that the lane has reported
-	alone    bool                     // several were refused together, so they go one by one
-	// when the next try is due after a refusal; zero when there was none
+	alone    bool                     // the store refused a batch with several rows, so they go one by one
+	// when the next attempt is due after a refusal; zero if there was no refusal
 	until model.Time
 }
 
 // empty reports whether there is nothing to move.
 func (a *aside) empty() bool { return len(a.pairs)+len(a.requests) == 0 }
 
-// full reports whether a batch moves enough rows.
+// full reports whether a batch has as many rows to move as it may have.
 func (a *aside) full(b *building, bytes int) bool {
 	n := len(b.batch.Deferred)
 	return n >= mailPage || b.bytes >= bytes || a.alone && n > 0
@@ -278,8 +279,8 @@ func (a *aside) report(out *Output, moved []Aside) {
 	}
 }
 
-// refuse notes that a batch was refused. From now on each batch moves one row. When such a batch is
-// refused too, the next one waits until the given time.
+// refuse notes that the store refused a batch. From now on each batch moves one row. If the store
+// refuses such a batch too, the next batch waits until the given time.
 func (a *aside) refuse(until model.Time) {
 	if a.alone {
 		a.until = until

@@ -20,8 +20,8 @@ func largeSignals(a model.Address, from, to int) []model.Message {
 	return ms
 }
 
-// settleWithin lets the lane come to rest. It demands in each round that messages of at most so
-// many bytes wait in memory.
+// settleWithin lets the lane come to rest. In each round it checks that the messages in memory have
+// at most the given number of bytes.
 func (r *rig) settleWithin(most int) {
 	r.t.Helper()
 	r.flush()
@@ -75,7 +75,7 @@ func TestMessagesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// A shard that moves takes nothing of the room for messages with it.
+// When a shard moves, the room that its messages took is free again.
 func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail = 2 * messageBytes })
@@ -93,8 +93,8 @@ func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
 	r.wantEvents(b, receivedNames(1, 4)...)
 }
 
-// Requests of other processes come in pages of so many bytes, and the lane reads on until the last
-// one.
+// The lane reads requests of other processes in pages with a bounded number of bytes, until the
+// last page.
 func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 3 * messageBytes })
@@ -123,8 +123,8 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	r.wantEvents(a, receivedNames(1, 20)...)
 }
 
-// Queries of other processes that wait for an answer stay in the inbox. They are bounded, and the
-// lane reads what is behind them, however large they are.
+// Queries of other processes that wait for an answer stay in the inbox. Their number is bounded,
+// and the lane reads the requests behind them, however large the queries are.
 func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 2 * messageBytes })
@@ -158,7 +158,7 @@ func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
-// While the lane is full of inputs, it reads no mail. It does when it has room again.
+// While the lane is full of inputs, it reads no mail. It reads mail when it has room again.
 func TestFullLaneReadsMailLater(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 20_000 })

@@ -9,7 +9,7 @@ import (
 )
 
 // queueUp lets a run wait for room. It reports whether the lane has to read the run anyway, because
-// its tasks continue without its code.
+// tasks of the run continue even without its code.
 func (l *Lane) queueUp(e *entry) (read bool) {
 	e.reading.endHistory()
 	l.room.enter(e)
@@ -63,9 +63,9 @@ func (e *entry) evictable() bool {
 		len(e.wait.reasons) > 0 && !hasCode(e.wait.reasons, model.WaitStuck)
 }
 
-// slim drops the state of a run or an entity that no worker can continue now, and keeps its
-// address. It keeps state that exists only in memory, and state that takes hardly more memory than
-// the address.
+// slim drops the state of a run or an entity that no worker can continue now, but keeps its address
+// in memory. It does not drop state that exists only in memory, or state that takes hardly more
+// memory than the address.
 func (l *Lane) slim(e *entry) {
 	switch {
 	case !e.known:
@@ -89,10 +89,11 @@ func (l *Lane) slim(e *entry) {
 // perAddress is the share of a lane's room for calls that one entity may take: a quarter.
 const perAddress = 4
 
-// noRoomFor refuses a call that would wait only in memory, when the waiting calls of its entity
-// take a quarter of the lane's room, or the calls of all entities take all of it. So a key without
-// a worker takes no room from other keys. One call always finds room. A call of a section is never
-// refused, because others wait until the section ends.
+// noRoomFor refuses a call that would wait only in memory if there is no room for it. There is no
+// room if the waiting calls of its entity take a quarter of the lane's room for calls, or the calls
+// of all entities take all of it. So a key without a worker takes no room from other keys. If no
+// other call waits, a call always finds room, however large it is. noRoomFor never refuses a call
+// of a section, because other callers wait until the section ends.
 func (l *Lane) noRoomFor(e *entry, m *model.Message, stored bool) error {
 	if stored || m.Kind != model.MessageCall || m.Section != "" {
 		return nil

@@ -9,8 +9,8 @@ import (
 )
 
 // noteDropped notes the call that an operator drops. If the store refuses the batch of the drop,
-// the lane applies the message again. A call that existed only in memory is then found only in this
-// note.
+// the lane applies the message again. By then, a call that existed only in memory exists only in
+// this note.
 func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxDrop {
 		return
@@ -25,7 +25,7 @@ func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 }
 
 // tellDropped answers the caller of a dropped call without a request id, because only the lane
-// knows that caller. It does so after the commit, if the drop has one.
+// knows that caller. If the drop needs a commit, tellDropped answers after it.
 func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	if it.Tag == nil || it.Message.RequestID != "" {
 		return
@@ -41,8 +41,8 @@ func (l *Lane) tellDropped(e *entry, it *core.Item) {
 }
 
 // refuseBusy refuses to skip or drop a signal while the code of the run may be about to take it. A
-// worker that got news, or that runs a step, may already use the signal without having reported
-// that.
+// worker that got new events, or that runs a step, may already have used the signal and not yet
+// have reported it.
 func (e *entry) refuseBusy(m *model.Message) (d core.Decision, busy bool) {
 	if m.Kind != model.MessageMailbox || e.x == nil {
 		return d, false

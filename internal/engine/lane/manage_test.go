@@ -9,8 +9,9 @@ import (
 )
 
 // An operator cannot skip or drop a signal while the worker may be about to take it: while it runs
-// a step, and while it has been told of events that it has not answered. The signal stays. Once the
-// code waits, or no worker has the run, the same request succeeds. A list always does.
+// a step, and while it has events that it has not answered. The signal stays. Once the code waits,
+// or no worker has the run, the same request succeeds. A request that only lists signals always
+// succeeds.
 func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 	t.Parallel()
 	for _, do := range []string{model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed} {
@@ -47,12 +48,12 @@ func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 			r.wantAnswer("list", "")
 			r.wantEvents(a, "signal_received go")
 
-			// It runs a step.
+			// The worker runs a step.
 			r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "x"}}})
 			r.settle()
 			try(1, "conflict")
 
-			// It waits.
+			// The code waits.
 			r.turn(a, model.Turn{Waits: waits})
 			r.settle()
 			try(1, "")
@@ -67,8 +68,8 @@ func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 	}
 }
 
-// An operator drops a signal of a run whose start is not stored yet. A worker gets the run with
-// that signal after the commit and may take it, so the drop waits until then.
+// An operator drops a signal of a run whose start is not stored yet. After the commit a worker gets
+// the run with that signal, and may take the signal. So the drop waits for the commit.
 func TestDropOfASignalOfAFreshRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

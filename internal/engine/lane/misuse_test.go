@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// wantMisused demands that a request was refused because its id belongs to another request.
+// wantMisused checks that the lane refused a request because its id belongs to another request.
 func (r *rig) wantMisused(token any, words ...string) {
 	r.t.Helper()
 	r.wantAnswer(token, fault.Conflict.String())
@@ -31,8 +31,8 @@ func wantWords(t testing.TB, text string, words ...string) {
 	}
 }
 
-// storedRefusal is the refusal that the owner stored for the inbox row of another process; nil when
-// there is none.
+// storedRefusal returns the refusal that the owner stored for the inbox row of another process, or
+// nil.
 func (r *rig) storedRefusal(a model.Address, row model.RunID) *model.Answer {
 	r.t.Helper()
 	return r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + row.String()})
@@ -49,7 +49,8 @@ func (r *rig) putRow(m model.Message) model.RunID {
 	return row.ID
 }
 
-// secondComes maps each moment at which the second request may come to what happens before it.
+// secondComes names the moments at which the second request may come. Each function lets happen
+// what happens before that moment.
 var secondComes = map[string]func(r *rig, a model.Address){
 	"in the same batch":             func(*rig, model.Address) {},
 	"while the first is in flight":  func(r *rig, _ model.Address) { r.read(); r.flush() },
@@ -58,8 +59,9 @@ var secondComes = map[string]func(r *rig, a model.Address){
 	"after a restart":               func(r *rig, _ model.Address) { r.settle(); r.restart(); r.settle(); r.join(1) },
 }
 
-// A request id belongs to one kind, one name and one input. Another request under it is refused and
-// does nothing, whenever and from wherever it comes; the first one, repeated, is still answered.
+// A request id belongs to one kind, one name and one input. The lane refuses another request with
+// the same id, whenever and from wherever it comes. A repetition of the first request still gets
+// its answer.
 func TestMisusedRequestID(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -141,7 +143,8 @@ func TestMisusedRequestID(t *testing.T) {
 	}
 }
 
-// A start with a signal under the id of a start without one is refused: its signal would be lost.
+// The lane refuses a start with a signal if its id belongs to a start without a signal. Otherwise
+// the signal would be lost.
 func TestSignalWithStartUnderTheIDOfAStart(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -158,8 +161,8 @@ func TestSignalWithStartUnderTheIDOfAStart(t *testing.T) {
 	r.wantEvents(a)
 }
 
-// An unanswered update owns its request id: another update with the id is refused at once, and the
-// refusal does not replace the answer.
+// An unanswered update owns its request id: the lane refuses another update with the id
+// immediately, and the refusal does not replace the answer.
 func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -197,7 +200,7 @@ func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 	}
 }
 
-// A call that waits for an entity, is being made or was made owns its request id.
+// A call of an entity owns its request id while it waits, while it runs, and after it has run.
 func TestMisusedRequestIDOfACall(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")
@@ -251,7 +254,7 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	same.Keep = true
 	other := request(a, "t", "req-1")
 	other.Keep = true
-	r.putRow(other) // before the first is remembered; afterwards the store would not take it
+	r.putRow(other) // before the answer to the first is stored; after that, the store would not take this row
 	again := r.putRow(same)
 	r.send(request(a, "s", "req-1"), "first")
 	r.settle()
@@ -272,8 +275,8 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	}
 }
 
-// Answers of an older build do not say which request they belong to: every request with their id
-// counts as the same one, as before.
+// Answers of an older build do not say which request they belong to. As before, the lane treats
+// every request with the id of such an answer as a repetition.
 func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	t.Parallel()
 	a := key("a")

@@ -15,7 +15,7 @@ type snapshot struct {
 	x    *core.Execution
 	task core.Task    // the task that the input is about
 	has  bool         // there is such a task
-	lock model.Entity // the holder of an entity and since when; its other fields are not set
+	lock model.Entity // the holder of the lock of an entity, and since when; other fields are not set
 }
 
 // take copies the state of an address before an input is applied.
@@ -23,7 +23,7 @@ func (s *snapshot) take(e *entry, in input) {
 	s.entry, s.input = e, in
 	s.x, s.has = e.x, false
 	if e.isEntity() {
-		if e.actor.entity == nil { // a removal by force does not read it
+		if e.actor.entity == nil { // a removal by force does not read the entity
 			s.lock = model.Entity{}
 			return
 		}
@@ -39,8 +39,9 @@ func (s *snapshot) take(e *entry, in input) {
 	}
 }
 
-// of returns the snapshot from before an input. It is empty if the lane did not apply the input: a
-// quarantined address refuses an order without applying it.
+// of returns the snapshot that the lane took before it applied an input. It is empty if the lane
+// did not apply the input: for a quarantined address, the lane refuses an order without applying
+// it.
 func (s *snapshot) of(e *entry, in input) *snapshot {
 	if s.entry != e || s.input != in {
 		return &snapshot{}
@@ -66,11 +67,11 @@ func (n *noter) addTask(f Fact, s *model.TaskSpec) {
 	n.add(f)
 }
 
-// addMessage adds that a message was decided.
+// addMessage adds that the lane has decided about a message.
 func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
 	if d.Start != nil {
-		n.run = d.Start.Run // so that dropFacts finds it, if the start met an existing run
+		n.run = d.Start.Run // so that dropFacts finds the fact, if the address already has a run
 	} else if x := n.e.x; x != nil {
 		f.Of, f.At = x.Start.Trace, x.Last
 	}
@@ -93,7 +94,7 @@ func (n *noter) addStart(s *model.Start) {
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	x := n.before.x
 	if x == nil || x.Start.Run != d.Closed {
-		x = n.e.x // it started and ended at once
+		x = n.e.x // the run started and ended in one decision
 	}
 	if x == nil || x.Start.Run != d.Closed {
 		return
@@ -115,7 +116,7 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	}
 }
 
-// addEvent adds the fact that an event of the history stands for.
+// addEvent adds the fact that an event of the history means.
 func (n *noter) addEvent(e *model.Event) {
 	mine := n.before.has && n.before.task.ID == e.ID
 
@@ -159,9 +160,9 @@ func (n *noter) addEvent(e *model.Event) {
 	}
 }
 
-// addFailure adds the failure of a task: that of its attempt, if one was in flight. Only a failure
-// that the engine decided is a time-out or a loss. The failure that a worker reports may be the
-// time-out of another task, which its activity returned.
+// addFailure adds the failure of a task and, if an attempt was in flight, the failure of that
+// attempt. Only a failure that the engine decided is a time-out or a loss. The failure that a
+// worker reports may be the time-out of another task, which its activity returned.
 func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 	f.Outcome = Failed
 	switch why := f.Failure; {
@@ -175,7 +176,7 @@ func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 	n.addAttempt(t, f)
 }
 
-// timeoutPrefix begins the types of failures that are time-outs of the queue.
+// timeoutPrefix is the prefix of the types of failures that are time-outs of the queue.
 const timeoutPrefix = "timeout."
 
 // addAttempt adds the end of an attempt, if one was in flight.
@@ -186,8 +187,8 @@ func (n *noter) addAttempt(t *core.Task, f Fact) {
 	}
 }
 
-// addEntity adds the facts of a decision about an entity. A waiting call is not a fact: it counts
-// when it has run or was refused.
+// addEntity adds the facts of a decision about an entity. A waiting call is not a fact. The lane
+// reports a call when it has run or was refused.
 func (n *noter) addEntity(in input, d *core.Decision) {
 	how := lockReleased
 	switch in := in.(type) {

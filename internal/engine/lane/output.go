@@ -29,13 +29,14 @@ type Output struct {
 	TaskCalls []TaskCall
 	// Answers go to callers.
 	Answers []Answer
-	// Mail is for shards of other lanes. It is durable; this is only a hint.
+	// Mail has messages for shards of other lanes. They are in the store already, so this is only a
+	// hint.
 	Mail []store.MessageRow
 	// Hints tells other nodes that a run they wait for has closed.
 	Hints []Hint
 	// Freed are shards that the lane no longer owns.
 	Freed []model.ShardID
-	// Aside are rows that cannot be read and were moved out of the way, or are skipped.
+	// Aside are rows that cannot be read. The lane has moved them out of the way, or skips them.
 	Aside []Aside
 	// Removed counts the runs that a round of retention has removed.
 	Removed int
@@ -43,7 +44,7 @@ type Output struct {
 	Large []Large
 	// Facts are decisions that have become durable, in order, when the lane is watched.
 	Facts []Fact
-	// Changes are what commits have changed, for callers that watch. Changes of one address are in
+	// Changes are the changes of commits, for callers that watch. Changes of one address are in
 	// order. See Config.WantsChanges.
 	Changes []model.Change
 	// Dead is set once the lane has been fenced: everything in memory is invalid.
@@ -60,11 +61,11 @@ func (o *Output) answer(a Answer) {
 // Answer goes to the caller that handed in the token.
 type Answer struct {
 	Token any
-	// Answer to a message; Result to an await.
+	// Answer is the answer to a message, Result the answer to an Await.
 	Answer model.Answer
 	Result *Result
-	// Begun says that the execution has started, although the caller must ask elsewhere for its
-	// end.
+	// Begun says that the execution has started. It comes with an error that tells the caller to
+	// ask the next owner for the end.
 	Begun bool
 	// Committed says that the lane answers after the commit of a batch, so this node owned the
 	// shard. Otherwise the answer is from memory.
@@ -96,7 +97,8 @@ const (
 	CallEvict
 	CallQuery
 	CallRecall
-	// CallTaken answers a turn that recorded no event: it is applied, and durable.
+	// CallTaken answers a turn that recorded no event: the lane has applied the turn, and it is
+	// durable.
 	CallTaken
 )
 
@@ -131,7 +133,7 @@ type TaskCall struct {
 	Worker   queue.WorkerID
 	Ref      model.ClaimRef
 	Claim    *model.Claim
-	Canceled bool // of TaskStop: it may still report
+	Canceled bool // of TaskStop: the task is cancelled, and the worker may still report
 	Err      error
 }
 
@@ -156,8 +158,8 @@ type Large struct {
 var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
 
 // ErrLater tells a worker that its report is not recorded, because the run is quarantined and the
-// lane has no room for further reports. The report still counts, and the worker must send it again
-// later.
+// lane has no room for further reports. The worker still holds the claim, and must send the report
+// again later.
 var ErrLater = fault.New(fault.Unavailable, "the run is quarantined, and too many reports wait for it: report again later")
 
 // ErrAskAgain says that the code of a run has not answered a query, because the run is moving from

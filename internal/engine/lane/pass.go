@@ -10,11 +10,12 @@ import (
 // in memory and can take it now, and if no earlier message between the two shards is still on its
 // way. Any other message is written, and its receiver gets it after the commit.
 //
-// A passed message is not durable before its batch is. So nothing that it allows may start before
-// that: a call waits for its own batch (core.Arrival), and calls that a released lock allows wait
-// for the batch of the release (pending.freed). If the store refuses the batch, the lane drops the
-// state of sender and receiver. It then applies the input of the sender again and writes the
-// messages, so that each receiver has a batch of its own (see careful.go).
+// A passed message is not durable before its batch is. So nothing that the message allows may start
+// before that commit. A call waits for the batch that sends it (core.Arrival). Calls that may run
+// because a lock was released wait for the batch with the release (pending.freed). If the store
+// refuses the batch, the lane drops the state of sender and receiver. It then applies the input of
+// the sender again and writes the messages, so that each receiver has a batch of its own (see
+// careful.go).
 
 // outgoing is a message that a decision sends, until the lane knows whether it must be written.
 type outgoing struct {
@@ -31,7 +32,7 @@ func (b *building) send(from *shard, m *model.Message) {
 // them, in order. It writes each message that it cannot deliver now.
 func (l *Lane) passOn(now model.Time) {
 	if l.passing {
-		return // an input that another one has caused: the outer call delivers its messages
+		return // another input has caused this one, and the outer call of passOn delivers its messages
 	}
 	l.passing = true
 	defer func() { l.passing = false }()
@@ -62,7 +63,7 @@ func (l *Lane) writeMessage(b *building, t *outgoing) {
 	b.batch.Messages = append(b.batch.Messages, store.MessageRow{To: to, From: t.from.id, Message: t.message})
 }
 
-// writeLetters writes the messages that no input has passed on.
+// writeLetters writes the messages that the lane has not passed on.
 func (l *Lane) writeLetters(b *building) {
 	for i := range b.outgoing {
 		l.writeMessage(b, &b.outgoing[i])
@@ -91,14 +92,15 @@ func (l *Lane) receiver(t *outgoing) (*entry, *messageInput) {
 	return e, &passed.messageInput
 }
 
-// isClear reports whether no message from one shard to another is on its way. A later message must
-// not overtake it.
+// isClear reports whether no message from one shard to another is on its way, because a later
+// message must not overtake it.
 func (l *Lane) isClear(from, to *shard) bool {
 	return !to.draining && from.underway[to.id] == 0 && l.pair(to.id, from.id).applied == from.sent[to.id]
 }
 
 // mayPass reports whether a message of this kind may take effect in the batch that sends it. A
-// request id must be looked up in the store first. The other kinds are rare, or need a read.
+// message with a request id may not, because the lane must first look up the id in the store. Kinds
+// that are missing here are rare, or need a read.
 func mayPass(m *model.Message) bool {
 	if m.RequestID != "" {
 		return false

@@ -72,7 +72,8 @@ func TestCommitsInsideALane(t *testing.T) {
 	want("a call of an entity that calls another", 3, pass)
 	r.wantState(ledger("b"), "0;3;4';")
 
-	// A section: two locks, two calls, and their release. With the start of the run that is seven.
+	// A section with two locks, two calls, and the release of the locks. Together with the start of
+	// the run, these are seven commits.
 	want("two locks", 1, lockOf("s", "a", "b"))
 	want("a call in a section", 2, callOf("c5", "s", "5", ledger("a")))
 	want("a call in a section", 2, callOf("c6", "s", "6", ledger("b")))
@@ -120,7 +121,7 @@ func TestPassedCallWaitsForItsCommit(t *testing.T) {
 	r.wantState(ledger("a"), "0;1;2;")
 }
 
-// A view that a workflow makes waits for the commit that sends it, too.
+// A view that a workflow calls also waits for the commit that sends it.
 func TestPassedViewWaitsForItsCommit(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t)
@@ -172,9 +173,9 @@ func TestReleaseLetsCallsBeginAfterItsCommit(t *testing.T) {
 	}
 }
 
-// A section releases a lock, and so does the next one in line, which another node has ended. Only
-// the second release is durable. A call that waited for both begins after the first one is durable,
-// too.
+// A section releases a lock. The next section in the line, which another node has ended, releases
+// it too. Only the second release is durable. A call that waited for both sections begins after the
+// first release is durable as well.
 func TestReleaseOfAnotherNodeBehindOneThatIsNotDurable(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -215,8 +216,8 @@ func TestReleaseOfAnotherNodeBehindOneThatIsNotDurable(t *testing.T) {
 	r.wantState(a, "0;1;")
 }
 
-// A message does not overtake one that was written before, while that is in flight and while it
-// waits for its address.
+// A message does not overtake an earlier message that was written to the store. This holds while
+// the earlier message is in flight and while it waits for its address.
 func TestNoMessageOvertakes(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t, func(c *lane.Config) { c.PerKey = 1 })
@@ -235,7 +236,8 @@ func TestNoMessageOvertakes(t *testing.T) {
 	r.wantEvents(to, receivedNames(1, 5)...)
 }
 
-// A message does not overtake one that is committed and waits behind a message to another address.
+// A message does not overtake an earlier message that is committed and waits behind a message to
+// another address.
 func TestNoMessageOvertakesALine(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t)
@@ -254,7 +256,7 @@ func TestNoMessageOvertakesALine(t *testing.T) {
 	r.wantEvents(to, receivedNames(1, 2)...)
 }
 
-// A shard that is being given up takes no message.
+// The lane passes no message to a shard that it is giving up.
 func TestNothingIsPassedToAShardThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t)
@@ -269,7 +271,8 @@ func TestNothingIsPassedToAShardThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// When the store refuses what a passed message did, only its receiver is quarantined.
+// The store refuses a change that a passed message made. Only the receiver of the message is
+// quarantined.
 func TestRefusedBatchWithPassedMessages(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t)
@@ -294,13 +297,14 @@ func TestRefusedBatchWithPassedMessages(t *testing.T) {
 	r.settle()
 	r.wantEvents(to, "signal_received bad")
 
-	// Nothing is on its way now, so the next message is passed on again.
+	// No message is on its way now, so the lane passes the next message on again.
 	if n := r.costs(func() { r.turn(from, commandTurn(signalTo(to, "m3", "good"))) }); n != 1 {
 		t.Errorf("a signal is %d commits", n)
 	}
 }
 
-// A batch that is late is sent again without the messages that it has passed on.
+// The store takes too long for a batch. The lane applies its input again without passing messages
+// on.
 func TestLateBatchWithPassedMessages(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// reset hands in a message that has the current run of an address give way to one that begins with
-// its first events.
+// reset hands in a message that replaces the current run of an address by a run that begins with
+// the first events of the old one.
 func (r *rig) reset(a model.Address, keep int, token any) {
 	r.t.Helper()
 	run := r.current(a).Start.Run
@@ -20,7 +20,8 @@ func (r *rig) reset(a model.Address, keep int, token any) {
 	}}, token)
 }
 
-// checkTaken demands that a run has given way to another that a worker holds with its past.
+// checkTaken checks that another run has replaced a run, and that a worker holds the new run with
+// its past.
 func (r *rig) checkTaken(a model.Address, old model.RunID, past int) {
 	r.t.Helper()
 	row := r.row(old)
@@ -65,7 +66,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 		t.Error("timers of the old run are left")
 	}
 
-	// What the old worker still says changes nothing.
+	// A late turn of the old worker changes nothing.
 	r.l.Turn(r.now, stale.worker, &model.Turn{Run: old, Generation: stale.gen, Seen: 2, Commands: []model.Command{step("late")}})
 	r.settle()
 	r.wantEvents(a, "step_completed one")
@@ -77,8 +78,8 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	}
 }
 
-// The history of a run is being read for a worker when the run gives way: what is read comes too
-// late, and the new run is still handed over.
+// A reset replaces a run while the lane reads its history for a worker. The history comes too late,
+// and the lane still hands over the new run.
 func TestResetWhileTheRunIsRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,8 +115,8 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	r.checkTaken(a, old, 1)
 }
 
-// A blocked run waits for a worker with newer code. After a reset it no longer waits, and is handed
-// over once.
+// A blocked run waits for a worker with newer code. After a reset the run no longer waits, and the
+// lane hands it over once.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -131,7 +132,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	r.wantAnswer("reset", "")
 	r.checkTaken(a, old, 0)
 	run := r.current(a).Start.Run
-	// the run could continue, but this worker does not want it
+	// the run could continue, but this worker gives it up
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.settle()
 	if r.holder(a) == 0 {
@@ -152,8 +153,8 @@ func TestResetOfABlockedRun(t *testing.T) {
 	}
 }
 
-// A run that has continued since its history was read is not replaced: its new events would be
-// lost.
+// A reset does not replace a run that has continued since the caller read its history, because the
+// new events would be lost.
 func TestResetOfARunThatWentOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -170,8 +171,8 @@ func TestResetOfARunThatWentOn(t *testing.T) {
 	}
 }
 
-// A delete waits for what is on its way to the store, and a start behind it begins afresh, in the
-// same batch.
+// A delete waits for the rows of the address that are on their way to the store. A start behind it
+// begins a new run, in the same batch.
 func TestDeleteThenStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -183,7 +184,7 @@ func TestDeleteThenStart(t *testing.T) {
 	r.wantAnswer("too early", "conflict")
 	r.turn(a, model.Turn{Close: done()})
 	remove := model.Message{Kind: model.MessageDelete, To: a, Runs: []model.RunID{old}, RequestID: "1"}
-	r.l.Deliver(r.now, &remove, true, "delete") // its id is new: nothing has to be looked up
+	r.l.Deliver(r.now, &remove, true, "delete") // its id is new, so the lane looks up nothing
 	r.start(a, "start")
 	r.flush()
 	if r.commit == nil || len(r.commit.Closes) != 1 || len(r.commit.Deletes) != 0 {

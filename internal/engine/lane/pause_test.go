@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A waiting run leaves its worker at once, and no worker gets it until it is resumed, whatever
-// arrives.
+// A waiting run leaves its worker as soon as it is paused. Whatever arrives, no worker gets the run
+// until an operator resumes it.
 func TestPauseOfIdleRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -47,8 +47,8 @@ func TestPauseOfIdleRun(t *testing.T) {
 	r.wantEvents(a, "paused", "signal_received s", "resumed")
 }
 
-// A worker that runs a step may finish it: its report is recorded, it gets no further events, and
-// then it loses the run.
+// A worker that runs a step may finish the step. The lane records the report, sends the worker no
+// further events, and then takes the run from it.
 func TestPauseOfBusyRun(t *testing.T) {
 	t.Parallel()
 	for _, resumed := range []bool{false, true} {
@@ -67,7 +67,7 @@ func TestPauseOfBusyRun(t *testing.T) {
 		}
 
 		want := []string{"paused", "signal_received s"}
-		if resumed { // while it is still held
+		if resumed { // while the worker still holds the run
 			r.order(model.MessageResume, a, "resume")
 			r.settle()
 			want = append(want, "resumed")
@@ -100,7 +100,7 @@ func TestPauseOfBusyRun(t *testing.T) {
 	}
 }
 
-// A pause in the same batch as an event that the worker waits for: the worker gets neither.
+// A pause is in the same batch as an event that the worker waits for. The worker gets neither.
 func TestPauseBesideAnEvent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -116,7 +116,7 @@ func TestPauseBesideAnEvent(t *testing.T) {
 	}
 }
 
-// A pause that is taken back before it is stored: the run leaves its worker and is handed over
+// A resume comes before the pause is stored. The run leaves its worker, and the lane hands it over
 // again.
 func TestPauseAndResumeInOneBatch(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestPauseAndResumeInOneBatch(t *testing.T) {
 	}
 }
 
-// A pause that is refused, or that waits in a batch with the poison of another run.
+// The store refuses a pause, or a row of another run in the same batch.
 func TestPauseWithPoison(t *testing.T) {
 	t.Parallel()
 	a, b := key("a"), key("b")
@@ -176,8 +176,8 @@ func TestPauseWithPoison(t *testing.T) {
 	}
 }
 
-// A busy run is paused while its last turn is in flight, and the batch with that turn is refused
-// because of another run: the worker has the run again, and gets no events while it is paused.
+// A busy run is paused while its last turn is in flight. The store refuses the batch with that turn
+// because of another run. The worker has the run again, and gets no events while the run is paused.
 func TestPauseWhileATurnIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := key("a"), key("b")
@@ -213,7 +213,7 @@ func TestPauseWhileATurnIsRefused(t *testing.T) {
 	}
 }
 
-// A step that was running continues the run as new: the next one is paused too.
+// After a running step, the code of a paused run continues as new. The next run is paused too.
 func TestContinueWhilePaused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -239,7 +239,7 @@ func TestContinueWhilePaused(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// Timers of a paused run fire, and back-offs end; the code learns of it afterwards.
+// Timers of a paused run fire, and back-offs end. The code learns this after the resume.
 func TestTimersWhilePaused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -263,8 +263,8 @@ func TestTimersWhilePaused(t *testing.T) {
 	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap", "resumed", "step_completed try")
 }
 
-// A worker lets a run go in the moment in which a back-off ends and the run is paused: it does not
-// repeat the step, and the run leaves it.
+// A worker gives up a run at the moment when a back-off ends and the run is paused. The worker does
+// not repeat the step, and the run leaves the worker.
 func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -275,7 +275,7 @@ func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "try", Attempt: 1}}
 	r.turn(a, model.Turn{Commands: []model.Command{failed}, Waits: waits})
 	r.settle()
-	r.turn(a, model.Turn{Waits: waits}) // has seen that
+	r.turn(a, model.Turn{Waits: waits}) // the worker has seen that event
 	r.settle()
 	r.pass(time.Second)
 	if h := r.held[run]; len(h.retry) != 1 {
@@ -329,7 +329,7 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 	}
 }
 
-// A worker joins while a run that had no worker is paused: the resume hands it over.
+// A worker joins while a run that had no worker is paused. The resume hands over the run.
 func TestResumeAfterJoin(t *testing.T) {
 	t.Parallel()
 	for _, blocked := range []bool{false, true} {
@@ -361,7 +361,8 @@ func TestResumeAfterJoin(t *testing.T) {
 	}
 }
 
-// A terminated run is taken from its worker once that is durable, and no worker gets it again.
+// The lane takes a terminated run from its worker once the end of the run is durable. No worker
+// gets the run again.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -411,7 +412,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// A worker that does not know about the end reports a turn, which has no effect.
+// A worker that does not know that the run has ended reports a turn, which has no effect.
 func TestTurnAfterTerminate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -429,7 +430,7 @@ func TestTurnAfterTerminate(t *testing.T) {
 	r.wantEmpty()
 }
 
-// A terminate that is refused leaves the run to its worker.
+// If the store refuses a terminate, the worker keeps the run.
 func TestTerminateWithPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -447,8 +448,7 @@ func TestTerminateWithPoison(t *testing.T) {
 	}
 }
 
-// A run that has just begun does not end in the batch that begins it: a store need not be able to
-// do that.
+// A run never ends in the batch that starts it, because a store need not be able to do that.
 func TestTerminateInTheSameBatch(t *testing.T) {
 	t.Parallel()
 	for _, poisoned := range []bool{false, true} {

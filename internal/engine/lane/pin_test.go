@@ -21,8 +21,8 @@ func pinTo(version string) model.Turn {
 	}
 }
 
-// A pinned run goes to workers of its version only, among several, over a restart, and when one
-// comes later. While there is none it says so.
+// A pinned run goes only to workers of its version. This holds among several workers, after a
+// restart, and when such a worker comes later. While there is no such worker, the run says so.
 func TestPin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -73,7 +73,7 @@ func TestPin(t *testing.T) {
 		t.Fatalf("held by %d, want 5", w)
 	}
 
-	// The next run may begin on any version.
+	// The next run may start on any version.
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
 	r.leave(5)
 	r.settle()

@@ -10,7 +10,7 @@ import (
 
 // assign lets tasks start in the commit that creates them, if workers are free. It does nothing
 // while the lane applies inputs again. The inputs that follow may contain the end of another claim,
-// and until then its worker counts as busy. The board proposes the task later.
+// whose worker seems busy until then. The board proposes the task later.
 func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
 	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil || l.recovery.careful() {
 		return
@@ -55,7 +55,7 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 
 // postTasks tells the board the state of the tasks of the entry that it does not know yet. The
 // board may know state that is not committed yet, because its proposals cannot overtake the commit.
-// how is what the end of a claim says about the other side.
+// how is what the end of a claim says about the outside system that the task calls.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	e.tasks.complete = false
 	if l.cfg.Board == nil || e.gone || !e.known || e.quarantine.why != nil {
@@ -78,8 +78,8 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	}
 }
 
-// postChanges is postTasks after a decision. If the board knew all tasks before, the lane looks
-// only at the tasks of the decision: a run may have thousands of them.
+// postChanges does the same as postTasks, after a decision. If the board knew all tasks before, the
+// lane looks only at the tasks of the decision, because a run may have thousands of tasks.
 func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
 	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, isForAllTasks) {
 		l.postTasks(now, e, how)
@@ -125,7 +125,8 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		l.cfg.Board.Hold(now, it, t.Claim, id, t.Worker)
 		switch {
 		case id != 0 && !has:
-			// The claim was read, so it is durable, but the worker does not have it yet.
+			// The lane has read the claim from the store, so the claim is durable, but the worker
+			// does not have it yet.
 			l.handOver(e, &effect{run: e.run(), task: &handover{id: t.ID, claim: t.Claim, worker: id}})
 		case id != 0:
 			// This warns the worker if its task is canceled, which the last owner may not have
@@ -149,8 +150,8 @@ func (l *Lane) loseClaim(e *entry, t *core.Task) {
 	l.schedule(e)
 }
 
-// loseForsaken ends claims of an entry whose worker is gone, before its shard moves: the next owner
-// would otherwise wait for a worker of this node as long as the node lives.
+// loseForsaken ends claims of an entry whose worker is gone, before the shard moves. Otherwise the
+// next owner would wait for a worker of this node for as long as the node lives.
 func (l *Lane) loseForsaken(e *entry) (some bool) {
 	if l.cfg.Board == nil || !e.known || e.x == nil || e.quarantine.why != nil || e.tasks.run != e.run() {
 		return false
@@ -171,12 +172,13 @@ func taskOf(e *entry, id string) *core.Task {
 	return e.x.Task(id)
 }
 
-// repost tells the board about a task again after it proposed something impossible.
+// repost tells the board about a task again after the board proposed something impossible.
 func (l *Lane) repost(now model.Time, e *entry, id string) {
 	if p, ok := e.tasks.posted.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, queue.Neither)
 		if e.tasks.complete && e.tasks.run == e.run() {
-			// At once, because an entry without tasks on the board may leave memory.
+			// The lane tells the board immediately, because an entry without tasks on the board may
+			// leave memory.
 			l.postAgain(now, e, id, queue.Neither)
 		} else {
 			l.postTasks(now, e, queue.Neither)
@@ -189,13 +191,13 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome)
 	p, _ := e.tasks.posted.get(id)
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
 	e.tasks.posted.remove(id)
-	delete(e.tasks.written, id) // the next claim reads it again
+	delete(e.tasks.written, id) // the lane reads the data again for the next claim
 	if p.held && p.worker != 0 {
 		l.stop(e, id, p, false)
 	}
 }
 
-// stop tells a worker that its result is no longer needed, once that is durable.
+// stop tells a worker that its result is no longer needed. The worker gets this after the commit.
 func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
@@ -208,8 +210,8 @@ func (l *Lane) unpost(now model.Time, e *entry) {
 	e.tasks.posted, e.tasks.complete = postings{}, false
 }
 
-// explainTasks returns what a run with open tasks waits for. Where its code waits for a task, it
-// returns what the task waits for. It is nil when the board has no reason.
+// explainTasks returns what a run with open tasks waits for. If the code of the run waits for a
+// task, explainTasks returns what the task waits for. It returns nil if the board has no reason.
 func (l *Lane) explainTasks(e *entry) []model.Reason {
 	if l.cfg.Board == nil || !e.known || e.x == nil || len(e.x.Tasks()) == 0 {
 		return nil

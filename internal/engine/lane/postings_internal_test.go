@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPostingsAreAMap compares postings with the map that they stand for.
+// TestPostingsAreAMap compares postings with a map that gets the same changes.
 func TestPostingsAreAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

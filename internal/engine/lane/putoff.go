@@ -22,9 +22,9 @@ func (l *Lane) putOff(now model.Time, e *entry, in input) {
 	b.bytes += rowBytes + from.message.Size()
 }
 
-// delays says how long messages are put off. The lane reads and writes each of them again and again
-// until the quarantine is over. When there are many, each waits longer, so that the lane has time
-// for the messages behind them.
+// delays says how long messages are put off. The lane reads and writes each of these messages again
+// and again until the quarantine is over. If there are many of them, each waits longer, so that the
+// lane has time for other messages.
 type delays struct {
 	since         model.Time // when the period started
 	count, before int        // messages put off in this period, and in the one before

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Many messages wait for a quarantined address. If the lane tried all of them again after the same
-// time, it would be busy with them alone when that takes longer than the quarantine.
+// Many messages wait for a quarantined address. The lane puts them off for different times. If it
+// tried all of them again after one quarantine, and that took longer than a quarantine, the lane
+// would have time for nothing else.
 func TestManyMessagesArePutOffForLonger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxPutOff, c.QuarantineFor = 2, time.Minute })
@@ -38,7 +39,7 @@ func TestManyMessagesArePutOffForLonger(t *testing.T) {
 		}
 	}
 
-	// All of them come in the end.
+	// All of them arrive in the end.
 	r.refuse = nil
 	r.now = r.now.Add(4*time.Minute + 1)
 	r.l.MailWaits()
@@ -48,9 +49,9 @@ func TestManyMessagesArePutOffForLonger(t *testing.T) {
 	}
 }
 
-// The board proposes two claims at once, and the store refuses the row of one of them. The claims
-// have no effect when the lane applies the batch again, so the board proposes both again. They must
-// not meet in every batch.
+// The board proposes two claims at the same time, and the store refuses the row of one of them. The
+// claims have no effect when the lane applies the batch again, so the board proposes both again.
+// They must not be in one batch every time.
 func TestClaimsBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -78,8 +79,8 @@ func TestClaimsBesidePoison(t *testing.T) {
 	}
 }
 
-// The same with a store that does not take two claims in time. The lane splits the batch, and the
-// claims must not meet in the next one.
+// The same with a store that does not take two claims in time. The lane splits the batch, and must
+// not put both claims into the next batch.
 func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -104,7 +105,7 @@ func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 }
 
 // The commit of a claim takes longer than the task may last. The board has found that out before
-// the claim is durable, and the task is about to time out. No worker may begin it.
+// the claim is durable, and the task is about to time out. No worker may start the task.
 func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -119,7 +120,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	}
 
 	r.now = r.now.Add(11 * time.Second)
-	due := b.TakeDue(r.now) // the lane gets it after the commit
+	due := b.TakeDue(r.now) // the lane gets the time-out after the commit
 	r.settle()
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()
@@ -132,8 +133,9 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 }
 
 // The commit of a claim takes longer than the attempt may last or its worker may be silent, and the
-// board has not looked at its deadlines since. The same is true of a claim whose time-out was
-// undone with its batch. No worker may begin the attempt, and it times out when the board looks.
+// board has not looked at its deadlines since. The same happens to a claim whose time-out the lane
+// has undone with its batch. No worker may start the attempt, and the attempt times out when the
+// board looks at its deadlines.
 func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.TaskSpec){
@@ -167,7 +169,8 @@ func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 
 // The store is away when a worker claims a task, for much longer than the worker may be silent. The
 // claim does not time out before it is durable. Otherwise the board would propose the task again
-// and again, each claim would time out in memory, and the attempts would be spent without a worker.
+// and again, each claim would time out in memory, and the task would use up its attempts without a
+// worker.
 func TestClaimThatIsNotStoredDoesNotTimeOut(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)

@@ -7,8 +7,8 @@ import (
 )
 
 // quarantine isolates an address whose rows the store refuses or cannot read. Other addresses
-// continue, and the rows of this one stay as they are. The lane tries it again after a while, and
-// so does the next owner of the shard.
+// continue, and the rows of this address stay as they are. The lane tries the address again after a
+// while. So does the next owner of the shard.
 func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	why = why.Bounded()
 	l.reportQuarantine(e, &why)
@@ -20,9 +20,9 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.quarantined.add(e)
 	}
 
-	// The run is taken from its worker, and the read of its history stops.
+	// The lane takes the run from its worker, and stops reading its history.
 	e.reading.endHistory()
-	l.workers.unstrand(e) // workers that are here then get it again
+	l.workers.unstrand(e) // after the quarantine, any worker may get the run again
 
 	// Callers get the reason.
 	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
@@ -33,11 +33,11 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 
 	// From here on the lane refuses inputs for the address.
 	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
-	l.unpost(now, e) // a worker that executes one of its tasks continues
+	l.unpost(now, e) // workers that execute tasks of the run continue
 	if l.cfg.Board != nil && !e.isEntity() {
 		l.cfg.Board.Quarantine(now, e.address)
 	}
-	// the run is unknown, so the lane finds the workers of its claims when it reads the run
+	// the lane has dropped the run, and finds the workers of its claims when it reads the run again
 	l.handOverAgain(e)
 	e.wait.reasons = []model.Reason{why}
 	if len(e.backlog.inputs) > 0 {
@@ -45,7 +45,8 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	}
 }
 
-// cure tries addresses again after their quarantine, because no other event may ever ask for them.
+// cure tries addresses again after their quarantine, because there may never be another input for
+// them.
 func (l *Lane) cure(now model.Time) {
 	if l.recovery.careful() {
 		return
@@ -77,8 +78,8 @@ func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.open.inputs = append(l.open.inputs, in)
 }
 
-// applyPoisoned refuses a message whose caller waits, also an order of another process. It puts off
-// other messages. It applies a removal by force, because that ends the quarantine.
+// applyPoisoned refuses a message if a caller, in this or another process, waits for the answer. It
+// applies a removal by force, because that ends the quarantine. It puts off all other messages.
 func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	blocked := e.refusal()
 	switch {

@@ -29,7 +29,7 @@ func (q *quarantined) take(now model.Time) (due []*entry) {
 	return due
 }
 
-// wake returns when the first quarantine is over; zero when there is none.
+// wake returns when the first quarantine is over. It returns zero if no address is quarantined.
 func (q *quarantined) wake() (first model.Time) {
 	for _, e := range q.entries {
 		if first == 0 || e.quarantine.until < first {

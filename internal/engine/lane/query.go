@@ -29,13 +29,13 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 
 	switch {
 	case e.hold.free() || l.mustLeave(e) || e.hold.withheld:
-		l.dispatch(now, e) // does nothing when it is being dispatched already
+		l.dispatch(now, e) // does nothing if the run is already on its way to a worker
 	default:
 		l.ask(q)
 	}
 }
 
-// cannotAsk returns why the code of a run cannot be asked; nil when it can.
+// cannotAsk returns why the code of a run cannot answer, or nil if it can.
 func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 	x, m := e.x, in.origin.message
 	switch {
@@ -84,8 +84,8 @@ func (l *Lane) askAll(e *entry) {
 	}
 }
 
-// endedRun returns the run that a query is about when no worker holds it: the current run after its
-// end, or an earlier one.
+// endedRun returns the run that a query is about if that run has ended: the current run after its
+// end, or an earlier run.
 func (l *Lane) endedRun(e *entry, m *model.Message) model.RunID {
 	switch {
 	case !m.ToRun.IsZero() && m.ToRun != e.run():
@@ -96,7 +96,8 @@ func (l *Lane) endedRun(e *entry, m *model.Message) model.RunID {
 	return model.RunID{}
 }
 
-// recaller chooses the worker that replays a run that has ended; 0 when none has the code.
+// recaller chooses the worker that replays a run that has ended. It returns 0 if no worker has the
+// code.
 func (l *Lane) recaller(e *entry) WorkerID {
 	return l.workers.pick(kind{e.address.Tenant, e.address.Type}, e.x.Pin)
 }

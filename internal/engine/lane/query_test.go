@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A run that is not in memory is handed to a worker for a query. It writes nothing, so the run
-// stays parked.
+// For a query, the lane hands a run that is not in memory to a worker. This writes nothing, so the
+// run stays parked.
 func TestQueryOfParkedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -37,7 +37,7 @@ func TestQueryOfParkedRun(t *testing.T) {
 	r.wantEmpty()
 }
 
-// A query waits for a run that is on its way to a worker, whatever that way is.
+// A query waits for a run that is on its way to a worker, however the run gets there.
 func TestQueryOnTheWay(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -93,7 +93,7 @@ func TestQueryOnTheWay(t *testing.T) {
 	}
 }
 
-// A query that cannot be asked is refused with the reason, and leaves nothing behind.
+// If the code cannot answer a query, the lane refuses the query with the reason and forgets it.
 func TestQueryRefused(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -150,7 +150,7 @@ func TestQueryRefused(t *testing.T) {
 				t.Errorf("refused with %v, want %q in it", err, c.text)
 			}
 
-			// it waits in the inbox until the quarantine is over, as everything does
+			// like everything else, the query waits in the inbox until the quarantine is over
 			if name != "quarantined" {
 				if ans := r.rememberedAnswer(k); ans == nil || ans.Failure == nil || ans.Failure.Kind != c.kind {
 					t.Errorf("another process is told %+v", ans)
@@ -164,14 +164,14 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// A run leaves its worker before it has answered: the caller gets an error after the commit, or
-// asks again.
+// A run leaves its worker before the worker has answered. The caller gets an error after the
+// commit, or asks again.
 func TestQueryInterrupted(t *testing.T) {
 	t.Parallel()
 	a := key("a")
 	for name, c := range map[string]struct {
 		happens func(r *rig)
-		kind    string // "" when the next worker is asked
+		kind    string // "" if the lane asks the next worker
 	}{
 		"closes":     {func(r *rig) { r.turn(a, model.Turn{Close: done()}) }, "unavailable"},
 		"continues":  {func(r *rig) { r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}}) }, "unavailable"},
@@ -253,7 +253,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r.release(a, "s")
 	r.turn(b, steps("bad"))
 	r.flush()
-	r.query(a, "q") // no worker holds it now
+	r.query(a, "q") // no worker holds the run now
 	r.settle()
 	if n := r.reply(a, "42"); n == 0 {
 		t.Fatal("no worker was asked")
@@ -262,7 +262,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r.wantOutput("q", "42")
 }
 
-// A caller that gives up is not remembered.
+// The lane forgets a caller that gives up.
 func TestForgottenQuery(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -309,7 +309,7 @@ func TestQueryByInbox(t *testing.T) {
 			if r.inboxCount() != 1 || r.rememberedAnswer(k) != nil {
 				t.Errorf("%d rows are left, the answer is %v", r.inboxCount(), r.rememberedAnswer(k))
 			}
-			r.l.MailWaits() // it is asked once
+			r.l.MailWaits() // the code gets the query once
 			r.settle()
 			if n := r.reply(a, "42"); n != 1 {
 				t.Errorf("the code was asked %d times", n)
@@ -327,7 +327,8 @@ func TestQueryByInbox(t *testing.T) {
 	}
 }
 
-// The run leaves the worker before it has answered: the owner of the shard reads the row again.
+// The run leaves the worker before the worker has answered. The owner of the shard reads the row of
+// the query again.
 func TestQueryByInboxInterrupted(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -360,7 +361,7 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 				r.settle()
 			}
 
-			if c.kind == "recalled" { // the row is read again, and a worker replays the history
+			if c.kind == "recalled" { // the lane reads the row again, and a worker replays the history
 				c.kind = ""
 				r.recall("42")
 				r.settle()
@@ -378,9 +379,9 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 	}
 }
 
-// A query of another process was refused in a batch that the store refuses. When the lane serves it
-// again, the shard is being given up. The next owner of the shard reads its row, also if that is
-// the same lane.
+// The lane refuses a query of another process, and the store refuses the batch with that refusal.
+// When the lane serves the query again, it is giving up the shard. The next owner of the shard
+// reads the row of the query, even if the next owner is the same lane.
 func TestQueryByInboxWhileTheShardMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -511,8 +512,8 @@ func TestQueryOfClosedRun(t *testing.T) {
 		t.Errorf("another process is told %+v", ans)
 	}
 
-	// The worker leaves before it answers: the caller asks again. A caller that gives up is
-	// forgotten.
+	// The worker leaves before it answers, and the caller asks again. The lane forgets a caller
+	// that gives up.
 	r.join(2)
 	r.query(a, "again")
 	r.settle()
@@ -529,7 +530,7 @@ func TestQueryOfClosedRun(t *testing.T) {
 	r.settle()
 	r.recalls = nil
 
-	// A run that is not the current one is asked by its id.
+	// A query for a run that is not the current one names the id of the run.
 	r.send(model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, "next")
 	r.settle()
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageQuery, To: a, ToRun: run, Name: "q"}, true, "earlier")
@@ -553,7 +554,7 @@ func (r *rig) answerRecall(w lane.WorkerID, a model.Address, run model.RunID, ou
 	r.recall(out)
 }
 
-// recall has a worker answer the first question about a run that has ended.
+// recall lets a worker answer the first question about a run that has ended.
 func (r *rig) recall(out string) {
 	c := r.recalls[0]
 	r.recalls = r.recalls[1:]

@@ -7,8 +7,8 @@ import (
 )
 
 // maxForeign bounds the unanswered queries of other processes. Their rows stay in the inbox until
-// they are answered, and must not fill a page of it: the lane would not read the rows behind them.
-// For the same reason a page may be larger by the bytes of these queries.
+// the code has answered. They must not fill a page of the inbox, because the lane would not read
+// the rows behind them. For the same reason a page may be larger by the bytes of these queries.
 const maxForeign = mailPage / 2
 
 // questions are the queries that the code of runs has not answered.
@@ -21,8 +21,8 @@ type questions struct {
 // foreignQueries counts queries of other processes.
 type foreignQueries struct{ count, bytes int }
 
-// full reports whether there is no room for another query. One query always finds room, however
-// large it is.
+// full reports whether there is no room for another query. If no other query waits, a query always
+// finds room, however large it is.
 func (f *foreignQueries) full(m *model.Message, maxBytes int) bool {
 	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
 }
@@ -35,7 +35,7 @@ type query struct {
 	message *model.Message
 	token   any         // of a caller of this process
 	inbox   model.RunID // the row of another process, which stays until the answer is stored
-	bytes   int         // counted for it in foreign
+	bytes   int         // that foreign includes for the query
 
 	recaller WorkerID    // replays the history of a run that has ended; 0 for a run that is open
 	recalls  model.RunID // that run

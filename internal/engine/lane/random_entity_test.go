@@ -31,7 +31,7 @@ type village struct {
 	n      int
 	calls  map[any]*asked              // of clients, by token
 	posted map[string]store.RequestKey // requests of other processes, by input
-	briefs []string                    // inputs of calls that are made at most once
+	briefs []string                    // inputs of calls that run at most once
 	// commands that the holder of a run has issued, by generation
 	issued map[uint64]int
 	calm   bool // no batch has been refused
@@ -48,8 +48,8 @@ func newVillage(t *rapid.T) *village {
 	return v
 }
 
-// join adds a worker of workflows, which takes any number of runs. Its id is not the one of a
-// worker of entities.
+// join adds a worker of workflows, which takes any number of runs. Its id differs from the ids of
+// workers of entities.
 func (v *village) join(w lane.WorkerID) {
 	limit := v.limit
 	v.limit = 0
@@ -63,13 +63,14 @@ func (v *village) leave(w lane.WorkerID) {
 	v.rig.leave(w + 10)
 }
 
-// draw names something new, and draws who is called.
+// draw makes a new input, and draws the entity to call.
 func (v *village) draw(t *rapid.T, letter string) (input, key string) {
 	v.n++
 	return fmt.Sprint(letter, v.n), rapid.SampledFrom(ledgers).Draw(t, "key")
 }
 
-// requestID returns a new request id: of a caller, or one that a client of a server draws.
+// requestID returns a new request id: either an id that a caller has chosen, or one that a client
+// of a server draws.
 func (v *village) requestID(t *rapid.T, input string) string {
 	if rapid.Bool().Draw(t, "drawn") {
 		return model.DrawnID("r"+input, v.l.Era())
@@ -77,7 +78,7 @@ func (v *village) requestID(t *rapid.T, input string) string {
 	return "r" + input
 }
 
-// call is a call of a client under a request id, one way or not.
+// call makes a call of a client with a request id.
 func (v *village) call(c asked, name string, change ...func(*model.Message)) {
 	v.n++
 	v.calls[v.n] = &c
@@ -152,7 +153,7 @@ func (v *village) clients() func(*rapid.T) {
 	return oneOf(actions)
 }
 
-// section is how far the code of a run is.
+// section says how far the code of a run is.
 type section struct {
 	id    string
 	locks []model.Address
@@ -186,7 +187,8 @@ func sectionIn(events []model.Event) (s section) {
 
 func (s *section) isGranted() bool { return s.id != "" && s.has == len(s.locks) }
 
-// turnOf makes the code of a run act, if its worker knows everything that the code has done.
+// turnOf lets the code of a run act, if the worker of the run knows everything that the code has
+// done.
 func (v *village) turnOf(t *rapid.T, do func(run string, s *section) []model.Command) {
 	name := rapid.SampledFrom(lockers).Draw(t, "run")
 	k := key(name)
@@ -310,7 +312,7 @@ func (v *village) machinery() func(*rapid.T) {
 
 func (v *village) trouble() func(*rapid.T) {
 	actions := map[string]func(*rapid.T){}
-	leaves := func(t *rapid.T, w lane.WorkerID) { // with or without a report of its calls
+	leaves := func(t *rapid.T, w lane.WorkerID) { // with or without a report about its calls
 		v.leave(w)
 		if rapid.Bool().Draw(t, "silent") {
 			v.operations = slices.DeleteFunc(v.operations, func(o lane.OperateCall) bool { return o.Worker == w })
@@ -394,7 +396,7 @@ func (v *village) trouble() func(*rapid.T) {
 	return oneOf(actions)
 }
 
-// acquireAgain takes back what has been given up.
+// acquireAgain acquires the shards again that the lane has given up.
 func (v *village) acquireAgain() {
 	freed := v.freed
 	v.freed = nil
@@ -403,11 +405,11 @@ func (v *village) acquireAgain() {
 	}
 }
 
-// rest lets everything come to an end that can.
+// rest lets the lane finish everything that can finish.
 func (v *village) rest() {
 	v.t.Helper()
-	for range 4 { // refused addresses are tried again
-		v.l.MailWaits() // as each renewal of the lease tells
+	for range 4 { // the lane tries quarantined addresses again
+		v.l.MailWaits() // in production, each renewal of the lease reports this
 		v.work()
 		v.pass(v.cfg.QuarantineFor + 2*time.Minute)
 		v.acquireAgain()
@@ -415,8 +417,8 @@ func (v *village) rest() {
 	v.work()
 }
 
-// finish ends the runs, first the runs that have their locks. If no run has them, none ever will: a
-// lock or a grant is lost.
+// finish ends the runs, first the runs that have all the locks they asked for. If no run has its
+// locks, then a lock or a grant is lost, and no run will ever get its locks.
 func (v *village) finish() {
 	v.t.Helper()
 	for range len(lockers) + 1 {
@@ -433,7 +435,7 @@ func (v *village) finish() {
 			}
 
 			if s.calls != 0 && (s.id == "" || s.isGranted()) {
-				free := true // calls outside of locks wait for the holders of the entity
+				free := true // calls without a lock wait for the section that holds the entity
 				for _, a := range ledgers {
 					free = free && !v.isLocked(ledger(a))
 				}
@@ -467,7 +469,7 @@ func (v *village) isLocked(a model.Address) bool {
 	return got.Entity != nil && got.Entity.Locked()
 }
 
-// count checks everything that was promised.
+// count checks everything that the lane promises.
 func (v *village) count() {
 	v.t.Helper()
 	made := map[string]int{}
@@ -509,7 +511,7 @@ func (v *village) count() {
 		a, ok := v.answers[token]
 		switch {
 		case !ok || a.Err != nil:
-			// it was given up, or its owner died; its caller may repeat it
+			// the lane gave up the call, or its owner died; the caller may repeat it
 		case made[c.input] == 0 || strings.HasPrefix(c.input, "p") && made[c.input+"'"] == 0:
 			v.t.Errorf("%s was accepted and not made: %v", c.input, made)
 		case strings.HasPrefix(c.input, "c") && !strings.HasSuffix(string(a.Answer.Output.Data), c.input+";"):
@@ -531,9 +533,9 @@ func (v *village) count() {
 	}
 }
 
-// Whatever happens to workers, commits and owners: an answered call ran once, an accepted call runs
-// in the end, no call runs twice, locks are free when no run asks for them, and nothing stays in
-// memory.
+// Whatever happens to workers, commits and owners, the following holds. An answered call ran once.
+// An accepted call runs in the end. No call runs twice. Locks are free when no run asks for them.
+// Nothing stays in memory.
 func TestRandomEntities(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -551,7 +553,7 @@ func TestRandomEntities(t *testing.T) {
 		v.rest()
 		v.count()
 		v.wantFreeSlots()
-		v.leave(1) // it may hold nothing then
+		v.leave(1) // after that it must hold nothing
 		v.pass(5 * time.Minute)
 		if n := v.l.Entries(); n != 0 {
 			t.Errorf("%d entries are left in memory", n)

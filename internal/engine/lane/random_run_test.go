@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestRandomRuns is TestRandomLife with callers that start and wait at once, with every policy, and
-// that may give up. Each of the others gets one answer: the end of the chain that its own start
-// began. No waiter is left.
+// TestRandomRuns is TestRandomLife with callers that start a run and wait for its end in one
+// request, with every policy. Some of them give up. Each of the others gets one answer: the end of
+// the chain of runs that its own start began. In the end the lane has no waiter left.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

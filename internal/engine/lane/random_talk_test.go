@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// answerCommands are the commands that answer all updates which the code has been fed and has not
-// answered.
+// answerCommands returns commands that answer all updates that the code has received and not
+// answered yet.
 func answerCommands(h *holding) (cs []model.Command) {
 	for _, e := range h.events {
 		if e.Kind == model.EventUpdateReceived && !slices.ContainsFunc(h.events, func(x model.Event) bool {
@@ -26,10 +26,11 @@ func answerCommands(h *holding) (cs []model.Command) {
 	return cs
 }
 
-// talk is a life with callers who ask, and operators who interfere.
+// talk is a life (see random_test.go) with callers that send updates and queries, and operators
+// that pause and terminate runs.
 type talk struct {
 	*life
-	updates map[string]model.Address // by request id, which is the token too
+	updates map[string]model.Address // by request id, which is also the token
 	queries map[string]model.Address
 	posted  map[string]store.RequestKey // by other processes
 	gone    map[string]bool
@@ -38,9 +39,9 @@ type talk struct {
 }
 
 // TestRandomTalk is TestRandomLife with updates, queries, pauses and terminates, from this process
-// and from others. Every caller gets an answer, every update gets one value however often it is
-// repeated, and at rest nothing is left in memory. The rig checks that no worker gets anything of a
-// paused run.
+// and from others. Every caller gets an answer. Every update gets one value, however often its
+// caller repeats it. In the end nothing is left in memory. The rig checks that no worker gets
+// anything of a paused run.
 func TestRandomTalk(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,7 +89,7 @@ func (p *talk) query(t *rapid.T) {
 	p.r.query(a, token)
 }
 
-// answer has a worker answer what it was asked.
+// answer lets a worker answer its queries and updates.
 func (p *talk) answer(t *rapid.T) {
 	if len(p.r.recalls) > 0 && rapid.Bool().Draw(t, "of a run that has ended") {
 		p.r.recall("asked")
@@ -127,8 +128,8 @@ func (p *talk) forget(t *rapid.T) {
 	p.r.l.Forget(a, token)
 }
 
-// hear makes workers that wait for an outcome report the events that they have seen since, as they
-// must.
+// hear lets workers that wait for an outcome report the events that they have seen since. Real
+// workers must do this too.
 func (p *talk) hear() {
 	for _, run := range slices.SortedFunc(maps.Keys(p.r.held), model.RunID.Compare) {
 		h := p.r.held[run]
@@ -143,7 +144,7 @@ func (p *talk) hear() {
 	}
 }
 
-// healTalk resumes what is paused and has workers answer.
+// healTalk resumes paused runs and lets workers answer.
 func (p *talk) healTalk() {
 	r := p.r
 	p.hear()

@@ -15,9 +15,9 @@ import (
 )
 
 // TestRandomLife drives the lane with random inputs and faults: commits that fail in every way,
-// poison, slow and failing reads, workers that come and go, shards that move. Then everything
-// heals, and every execution must have come to its end with each step, each accepted signal and
-// each message exactly once.
+// poison, slow and failing reads, workers that come and go, shards that move. Then all faults end.
+// Every execution must reach its end, with each step, each accepted signal and each message exactly
+// once.
 func TestRandomLife(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -66,13 +66,13 @@ type life struct {
 	slow    bool
 	here    map[lane.WorkerID]bool
 	owned   map[model.ShardID]bool
-	// reported are outcomes that a worker has reported and that must come back before it goes on,
-	// by generation.
+	// reported are outcomes that a worker has reported, by generation. They must come back as
+	// events before the worker continues.
 	reported map[uint64][]string
-	// waiting has the runs that only wait for a timer, by generation, and how many events their
-	// workers know.
+	// waiting has the runs that only wait for a timer, by generation. The value is how many events
+	// the worker knows.
 	waiting map[uint64]int
-	// terminated are the addresses that may have ended in another way.
+	// terminated are the addresses whose runs may have been terminated.
 	terminated map[model.Address]bool
 	// nurse, when set, is called in every round of heal.
 	nurse func()
@@ -100,8 +100,8 @@ func newLife(t *rapid.T) *life {
 	}
 
 	p.r.refuse = func(b *store.Batch) error {
-		// While sick is set, the store takes no event of the first execution. It takes the reason
-		// of its quarantine.
+		// While sick is set, the store takes no event of the first execution. But it accepts the
+		// reason of the quarantine.
 		bad := p.sick && slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return p.r.row(e.Run) != nil && p.r.row(e.Run).Start.Address == p.keys[0] })
 		if bad {
 			return store.Errorf(store.Refused, "commit", "poison")
@@ -155,7 +155,7 @@ func (p *life) request(t *rapid.T) {
 	p.r.send(request(a, token, token), token+" again")
 }
 
-// holding returns a run that its worker can continue; nil if there is none.
+// holding returns a run that its worker can continue. It returns nil if there is none.
 func (p *life) holding(t *rapid.T) *holding {
 	var all []model.RunID
 	for run, h := range p.r.held {
@@ -181,7 +181,7 @@ func (p *life) hasOutstanding(h *holding) bool {
 	})
 }
 
-// program is the code of the workflow: what it does next is a function of the history.
+// program is the code of the workflow. Its next turn depends only on the history.
 func (p *life) program(h *holding) (t model.Turn) {
 	has := func(kind model.EventKind, id string) bool {
 		return slices.ContainsFunc(h.events, func(e model.Event) bool { return e.Kind == kind && e.ID == id })
@@ -198,7 +198,7 @@ func (p *life) program(h *holding) (t model.Turn) {
 		t.Commands = []model.Command{step("two"), timer("nap", p.r.now.Add(3*time.Second))}
 		t.Ahead = 1
 	case !has(model.EventTimerFired, "nap"):
-		// as a replay asks again
+		// again, as a replay does
 		t.Commands = []model.Command{timer("nap", p.r.now.Add(3*time.Second))}
 		t.Waits = []model.Reason{{Code: model.WaitTimer}}
 	case !has(model.EventSent, "hello"):
@@ -238,7 +238,7 @@ func (p *life) report(h *holding) {
 	p.r.take()
 }
 
-// release lets go of a run: with its waits if it waits, or because its worker no longer wants it.
+// release lets a worker give up a run. If the run waits, the release says what it waits for.
 func (p *life) release(t *rapid.T) {
 	var all []model.RunID
 	for run := range p.r.held {
@@ -342,7 +342,8 @@ func (p *life) shard(t *rapid.T) {
 func (p *life) takeBack(s model.ShardID) {
 	p.owned[s] = true
 	p.r.freed = slices.DeleteFunc(p.r.freed, func(x model.ShardID) bool { return x == s })
-	// The fence of the lane may have moved; the lease is at the epoch of the registration.
+	// The fence of the lane may have a newer epoch. The lease still has the epoch of the
+	// registration.
 	view, err := p.r.st.Members(p.r.t.Context())
 	if err != nil || len(view.Members) != 1 {
 		p.r.t.Fatalf("members = %+v, %v", view.Members, err)
@@ -357,7 +358,8 @@ func (p *life) takeBack(s model.ShardID) {
 
 func (p *life) sickness(*rapid.T) { p.sick = !p.sick }
 
-// slowness is a path to the store on which batches of more than a few rows are never done in time.
+// slowness switches a slow path to the store on or off. On the slow path, the store never takes
+// batches of more than a few rows in time.
 func (p *life) slowness(*rapid.T) { p.slow = !p.slow }
 
 func (p *life) time(t *rapid.T) {
@@ -377,7 +379,7 @@ func (p *life) heal(t *rapid.T) {
 	p.join(9)
 	for _, a := range p.keys {
 		if p.started[a] {
-			r.start(a, p.token("start")) // one that was refused by a quarantine
+			r.start(a, p.token("start")) // a quarantine may have refused the first start
 		}
 	}
 
@@ -466,7 +468,7 @@ func (p *life) check(t *rapid.T) {
 			t.Fatalf("%s has timers left", a.Key)
 		}
 		before := p.keys[(i+len(p.keys)-1)%len(p.keys)]
-		// each of them says it once
+		// each run sends the signal once
 		if n := count["signal_received hello from "+before.Key]; n > r.runsOf(before) {
 			t.Fatalf("%s heard from %s %d times", a.Key, before.Key, n)
 		}
@@ -474,7 +476,7 @@ func (p *life) check(t *rapid.T) {
 		for token, to := range p.signals {
 			ans, answered := r.answers[token]
 			if again, ok := r.answers[token+" again"]; ok && ans.Err != nil {
-				ans = again // the first was refused; that is not remembered
+				ans = again // the first answer was a refusal, which the lane does not remember
 			}
 			n := count["signal_received "+token]
 			switch {

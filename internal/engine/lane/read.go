@@ -25,8 +25,8 @@ const (
 	// Until bound the walk
 	LoadExpired
 	LoadDeadTask // the dead task of Task of Run
-	LoadFate     // what has become of Claim
-	LoadWritten  // how far Task of Run has written, and its states
+	LoadFate     // whether and how Claim has ended
+	LoadWritten  // what Task of Run has written so far, and its states
 	LoadEntity   // the entity Address with its mailbox
 	LoadMailbox  // the mailbox of the entity Address
 	// a page of the entities of Shards behind Behind whose mailbox is not empty
@@ -58,15 +58,15 @@ type Load struct {
 	report   claimReport   // the report that needs the read, of LoadFate
 	version  int           // of the entry when the read started
 	tenure   int           // of the lane when the read started
-	begun    int           // tenure of the lane when the first page of runnable runs was asked for
+	begun    int           // tenure of the lane when it asked for the first page of runnable runs
 	task     *handover
-	catchUp  bool // timers are read for kinds that are behind
-	served   int  // requests served by the address when the lane looked for a reply
+	catchUp  bool // the lane reads timers of kinds whose reads are behind
+	served   int  // requests that the address had served when the lane looked for a reply
 	attempts int
-	at       model.Time // not before this time
+	at       model.Time // the read must not start before this time
 }
 
-// LoadResult is what was read.
+// LoadResult is the result of a Load.
 type LoadResult struct {
 	Execution *store.Execution
 	Events    []model.Event
@@ -91,7 +91,7 @@ type loads struct {
 	last    uint64 // id of the last one
 	flying  map[uint64]*Load
 	waiting []*Load
-	delayed []*Load // failed reads, to be repeated later
+	delayed []*Load // failed reads, which the lane repeats later
 }
 
 func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
@@ -99,7 +99,7 @@ func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
 func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
 
 // isCrowded reports whether so many reads wait that the lane should start no work that needs
-// another. The line stays short, because each new read waits behind all of it.
+// another read. The line of reads must stay short, because each new read waits behind all of them.
 func (q *loads) isCrowded(most int) bool { return len(q.waiting) > most }
 
 func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
@@ -157,13 +157,14 @@ func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10)
 
 // isSurvivable reports whether the lane continues when it cannot decode the rows of a read:
 //
-//   - A run or an entity is quarantined, but not while a batch in flight has rows of it, because
-//     the lane would forget those.
+//   - A run or an entity is quarantined. But if a batch in flight has rows of it, the lane repeats
+//     the read, because a quarantine would drop these rows.
 //   - A caller that repeats a request learns that the answer is lost.
-//   - An attempt starts without the progress of the one before.
-//   - A caller that asks for a dead task, or writes, learns that it cannot be read.
-//   - A report does not count if its claim cannot be looked up.
-//   - An entity is removed even if its mailbox cannot be read.
+//   - An attempt starts without the progress of the attempt before it.
+//   - A caller that asks for a dead task, or writes data of a task, learns that the dead task or
+//     the data cannot be read.
+//   - The lane refuses a report if it cannot look up the claim.
+//   - The lane removes an entity even if its mailbox cannot be read.
 //
 // A page of many addresses never fails because of one row; see store.Whole.
 func (ld *Load) isSurvivable() bool {

@@ -42,8 +42,8 @@ func (l *Lane) load(e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-// loadSoon reads the run: now, or after the read in flight for the address. That read may be for an
-// answer or a dead task, and nothing else would ask for the run afterwards.
+// loadSoon reads the run: now, or after the read that is in flight for the address. That read may
+// be for an answer or a dead task, so without loadSoon nothing would read the run afterwards.
 func (l *Lane) loadSoon(e *entry) {
 	if e.reading.active {
 		e.reading.due = true
@@ -61,7 +61,8 @@ func (l *Lane) loadDue(e *entry) {
 	}
 }
 
-// lookUp reads the remembered answer to a request, unless a batch in flight remembers one.
+// lookUp reads the remembered answer to a request. It does not read while a batch in flight stores
+// an answer to the request.
 func (l *Lane) lookUp(e *entry, in *messageInput) {
 	id := in.origin.message.RequestID
 	if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id}]; pending {
@@ -102,8 +103,8 @@ func (l *Lane) loadWritten(e *entry, in *messageInput) {
 	l.loads.add(&Load{Kind: LoadWritten, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e})
 }
 
-// acceptFate lets a report continue after the fate of its claim was read, unless another input is
-// first in line by now.
+// acceptFate handles the fate of a claim that the lane has read. The report continues, unless
+// another input is first in the line by now.
 func (l *Lane) acceptFate(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -131,8 +132,8 @@ func (l *Lane) acceptMailbox(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptWritten keeps the data that was read, unless the entry has another run by now, or its run
-// is being read again.
+// acceptWritten keeps the data that the lane has read. It drops the data if the entry has another
+// run by now, or if the lane is reading the run again.
 func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -149,8 +150,8 @@ func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptDeadTask lets an input continue after its dead task was read, unless another input is first
-// in line by now.
+// acceptDeadTask handles a dead task that the lane has read. The input that needs it continues,
+// unless another input is first in the line by now.
 func (l *Lane) acceptDeadTask(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -178,7 +179,7 @@ func (e *entry) unread(in *messageInput) bool {
 	return e.tasks.written[ref.ID] == nil && e.hasClaim(ref)
 }
 
-// hasClaim reports whether the claim is the one that holds its task.
+// hasClaim reports whether this claim still holds its task.
 func (e *entry) hasClaim(ref *model.ClaimRef) bool {
 	if e.x == nil || e.run() != ref.Run {
 		return false
@@ -187,12 +188,13 @@ func (e *entry) hasClaim(ref *model.ClaimRef) bool {
 	return t != nil && t.Held && t.Claim == ref.Claim
 }
 
-// isClaimOf reports whether a claim stands and the worker may speak for it, see model.SpeaksFor.
+// isClaimOf reports whether a claim still holds its task and the worker may report about it, see
+// model.SpeaksFor.
 func (e *entry) isClaimOf(ref *model.ClaimRef, by string) bool {
 	return e.hasClaim(ref) && model.SpeaksFor(by, e.x.Task(ref.ID).Worker)
 }
 
-// writtenOf returns how far a task has written.
+// writtenOf returns what a task has written so far.
 func writtenOf(r LoadResult) *taskData {
 	w := &taskData{err: r.Err}
 	for i := range r.Data {

@@ -28,19 +28,20 @@ func (l *Lane) ready(e *entry, in input) bool {
 	return in.ready(l, e)
 }
 
-// ready checks in a certain order: an input that must wait for a commit waits before the lane reads
-// anything for it, because the commit may change the rows.
+// ready checks for commits first: if an input must wait for a commit, the lane reads nothing for it
+// before that commit, because the commit may change the rows.
 func (in *messageInput) ready(l *Lane, e *entry) bool {
 	if in.early(e) {
 		return false
 	}
 	forced := in.isForced()
 	if e.quarantine.why != nil && !forced && !in.isOrder() {
-		return true // it is refused without reading the run
+		return true // the lane refuses it without reading the run
 	}
 
-	// A batch deletes before it writes, so rows that it deletes must be committed before. The same
-	// holds for dead tasks: a batch in flight may change the same dead task.
+	// A batch deletes rows before it writes rows, so the rows to delete must be committed before.
+	// An input about a dead task must wait too, because a batch in flight may change the same dead
+	// task.
 	if e.dirty() && (in.is(model.MessageDelete) || in.isDeadTaskOrder()) {
 		return false
 	}
@@ -55,9 +56,9 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	case forced && e.isEntity() && !in.mailboxRead(e):
 		l.loadMailbox(e, in)
 		return false
-	case forced: // it removes the address in any state
+	case forced: // a removal by force works in any state
 		return true
-	case e.quarantine.why != nil: // it is an order, which the lane refuses
+	case e.quarantine.why != nil: // the lane refuses this order
 		return true
 	}
 	return in.hasRows(l, e)
@@ -84,7 +85,8 @@ func (in *messageInput) hasRows(l *Lane, e *entry) bool {
 		}
 		return false
 	case in.is(model.MessageQuery) && e.known && e.x != nil && !e.x.Open():
-		// A worker reads the history of a run that has ended, and must find its end.
+		// A worker reads the history of a run that has ended, and must find the end of the run in
+		// the store.
 		return !e.dirty()
 	}
 
@@ -93,12 +95,12 @@ func (in *messageInput) hasRows(l *Lane, e *entry) bool {
 
 // mayAssumeAbsent reports whether the lane may write a start without reading the address first. The
 // store inserts such a start only if the address is unused, and otherwise returns the existing run.
-// A start with a remembered answer or timers needs the read, because the store would write those in
-// either case.
+// A start with a remembered answer or timers needs the read, because the store would write the
+// answer and the timers even if it does not insert the start.
 func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
 	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
 		in.origin.message.Terms == nil &&
-		// Otherwise there is a run.
+		// if one of these is not true, the lane knows that the address has a run
 		!e.reading.history && !e.wait.worker && !e.wait.room && !e.wait.slot && e.hold.free()
 }
 

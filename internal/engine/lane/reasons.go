@@ -21,8 +21,8 @@ func hasKind(events []model.Event, k model.EventKind) bool {
 	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
-// isForCode reports whether an event matters to the code. Notes about the progress of an open task
-// do not.
+// isForCode reports whether an event matters to the code. Events about the progress of an open task
+// do not matter to it.
 func isForCode(e model.Event) bool {
 	switch e.Kind {
 	case model.EventTaskClaimed, model.EventTaskReturned:

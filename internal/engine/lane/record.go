@@ -5,10 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// record puts a decision into the open batch, together with the effects of its commit. If the
-// decision writes nothing, the lane runs the effects at once, unless the decision depends on
-// something that is not committed yet. record returns the batch that has the input; nil when the
-// input is done.
+// record puts a decision into the open batch, together with the effects that follow the commit. If
+// the decision writes nothing and depends only on committed state, the lane runs the effects
+// immediately. record returns the batch that has the input, or nil if the input is done.
 func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	from := in.source()
 	var b *building
@@ -34,14 +33,14 @@ func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	if b == l.open {
 		e.pending.served++
 	}
-	if from == nil || !from.passed { // otherwise the input of the sender produces it again
+	if from == nil || !from.passed { // the input of the sender produces a passed message again
 		b.inputs = append(b.inputs, in)
 	}
 	return b
 }
 
 // recordAnswer answers the caller of a message: after the commit of the batch, or now if there is
-// none.
+// no batch.
 func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	m, _ := in.(*messageInput)
@@ -79,8 +78,8 @@ func (l *Lane) finishInput(in input) {
 // answer gives an answer to a caller, if there is one.
 func (l *Lane) answer(a Answer) { l.out.answer(a) }
 
-// reply answers a message. A caller that would have waited for the end of the run no longer waits:
-// the answer says that it must ask again.
+// reply answers a message. If the caller waited for the end of the run, this ends the wait: the
+// answer tells the caller to ask again.
 func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	if awaits {
 		l.forgetWaiter(to, a.Token)

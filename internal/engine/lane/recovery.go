@@ -10,7 +10,7 @@ const (
 	stageResend          // send the same batch again at the given time
 	stageRefence         // move the fence at the given time
 	stageRefencing       // waiting for the fence
-	stageVerifying       // waiting to learn which starts of a landed batch met an existing run
+	stageVerifying       // waiting to learn which addresses of starts in a landed batch already had a run
 )
 
 // recovery is how the lane handles a failed commit.
@@ -20,7 +20,7 @@ type recovery struct {
 	attempts int
 	// commits of the batch in flight with an unknown outcome that did not land
 	lost     int
-	broken   int     // commits of it that the store aborted
+	broken   int     // commits of the batch in flight that the store aborted
 	patience int     // see store.Batch
 	chunks   []chunk // see careful.go
 }
@@ -31,8 +31,8 @@ const (
 	mostPatience = 6
 )
 
-// reset notes that the batch in flight is finished. The patience stays, because the inputs that
-// remain probably need as much time.
+// reset notes that the batch in flight is finished. The patience stays as it is, because the
+// remaining inputs probably need as much time.
 func (r *recovery) reset() {
 	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
 }
@@ -44,14 +44,15 @@ func (r *recovery) addPatience() { r.patience = min(r.patience+1, mostPatience) 
 // batch.
 func (r *recovery) busy() bool { return r.stage != stageNone }
 
-// chunk is a sequence of kept inputs that are committed together after a refused batch.
+// chunk is a sequence of kept inputs of a refused batch that the lane commits together.
 type chunk []input
 
-// careful reports whether the lane applies inputs of a refused batch again. Until it is done, it
-// applies no other input.
+// careful reports whether the lane applies inputs of a refused batch again. Until that is done, the
+// lane applies no other input.
 func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 
-// halfOf returns how many inputs have about half of the bytes: at least one, and not all.
+// halfOf returns how many of the first inputs have about half of the bytes: at least one, and not
+// all.
 func halfOf(inputs []input) int {
 	all := 0
 	for _, in := range inputs {

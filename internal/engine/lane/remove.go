@@ -16,9 +16,9 @@ const (
 	entityChanged     = "the entity was not removed: it changed while it was exported; try again"
 )
 
-// applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address
-// is free afterwards, and the lane then serves its waiting inputs. If the message names a step of
-// the parent, that step gets the failure of its child.
+// applyForced removes runs that cannot be read, or that are quarantined, in one commit. After the
+// commit the address is free, and the lane serves its waiting inputs. If the message names a step
+// of the parent, that step gets the failure of its child.
 func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	if in.origin.isRepeated() {
 		l.finishInput(in)
@@ -31,7 +31,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 
 	m := in.origin.message
 	current := e.known && e.x != nil && slices.Contains(m.Runs, e.x.Start.Run)
-	// otherwise the current run may be another one, which continues
+	// if not whole, the current run may be another one, which continues
 	whole := current || m.ToRun.IsZero()
 
 	gone := model.Outcome{Status: model.Failed, At: now, Failure: &model.Failure{Kind: fault.NotFound.String(), Message: removedByOperator}}
@@ -42,7 +42,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 		})
 	}
 
-	// An earlier run is removed, and the current one stays.
+	// The message removes an earlier run, and the current run stays.
 	if e.known && e.x != nil && !current {
 		l.record(e, in, &d)
 		return
@@ -71,8 +71,8 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	l.askAgain(e)
 }
 
-// release ends the quarantine of an address whose runs are about to be removed. Reports that waited
-// for its end are applied after the removal.
+// release ends the quarantine of an address whose runs are about to be removed. The lane applies
+// reports that waited for the end of the quarantine after the removal.
 func (l *Lane) release(e *entry) {
 	if e.quarantine.why == nil {
 		return
@@ -82,9 +82,9 @@ func (l *Lane) release(e *entry) {
 	e.requeueReports()
 }
 
-// tellGone answers callers that wait for a run or an entity that was removed. When the lane does
-// not know whether it was the current run, all waiting callers ask again, and the lane reads the
-// rows that are left.
+// tellGone answers callers that wait for a run or an entity that was removed. If the lane does not
+// know whether the removed run was the current one, all waiting callers ask again, and the lane
+// reads the rows that are left.
 func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	why := removedByOperator
 	if e.isEntity() {
@@ -101,8 +101,9 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 }
 
 // applyErase removes an entity and its mailbox in one commit. Waiting callers get the reason, and
-// so do sections that wait for the lock. One-way calls become dead letters. An entity that has
-// changed since its row was exported stays, because its new state would be lost.
+// so do sections that wait for the lock. One-way calls become dead letters. If the entity has
+// changed since the operator exported its row, the lane does not remove it, because the new state
+// would be lost.
 func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	if was := in.origin.message.Exported; len(was) > 0 && !bytes.Equal(was, in.erased.print) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.Conflict.String(), Message: entityChanged}}})
@@ -130,7 +131,7 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 }
 
 // refuseOrder tells another process that the lane does not carry out its order. If the store
-// refuses even that, the lane puts the order off.
+// refuses the row of this answer, the lane puts off the order.
 func (l *Lane) refuseOrder(e *entry, in *messageInput, why error) {
 	in.refusedOnce = true
 	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})

@@ -12,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A quarantined run is removed by force, without reading its rows: its key is free, and an earlier
-// request to end it returned the way out.
+// An operator removes a quarantined run by force. The lane does not read the rows of the run, and
+// its key is free afterwards. The refusal of an earlier request to end the run has told the
+// operator about this way out.
 func TestForcedDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -55,7 +56,7 @@ func TestForcedDelete(t *testing.T) {
 	}
 }
 
-// A removal by force that the store refuses is answered, and everything else goes on.
+// The store refuses a removal by force. The operator gets an answer, and everything else continues.
 func TestForcedDeleteIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,8 +115,9 @@ func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// The lane does not know the current run of a quarantined address. When another run is removed, the
-// lane reads the current one again, it continues, and its waiters ask again.
+// The lane does not know the current run of a quarantined address. When the operator removes
+// another run of the address, the lane reads the current run again. That run continues, and its
+// waiters ask again.
 func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -146,7 +148,7 @@ func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	}
 }
 
-// entity is the row of an entity; nil when there is none.
+// entity returns the row of an entity, or nil.
 func (r *rig) entity(a model.Address) *model.Entity {
 	r.t.Helper()
 	got, err := r.st.LoadEntity(r.t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 1, 1)
@@ -224,7 +226,7 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 		t.Errorf("the section that waits for the lock heard %+v", refusal)
 	}
 
-	r.unlock("holder") // of a lock that it no longer has
+	r.unlock("holder") // the run no longer has the lock
 	r.start(key("next"), "next")
 	r.settle()
 	r.lock("next", a)
@@ -239,8 +241,8 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	}
 }
 
-// An entity that is in memory, with calls that workers have, is removed as well. What the workers
-// make of the calls changes nothing.
+// The lane also removes an entity that is in memory and whose calls workers are running. The
+// results of these calls change nothing.
 func TestForcedDeleteOfABusyEntity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -263,7 +265,7 @@ func TestForcedDeleteOfABusyEntity(t *testing.T) {
 	r.wantOutput("again", "4;")
 }
 
-// entityFingerprint is the fingerprint of the row of an entity.
+// entityFingerprint returns the fingerprint of the row of an entity.
 func (r *rig) entityFingerprint(a model.Address) []byte {
 	r.t.Helper()
 	var print store.Fingerprint
@@ -277,8 +279,9 @@ func (r *rig) entityFingerprint(a model.Address) []byte {
 	return print.Sum()
 }
 
-// An entity that has changed since it was exported is not removed: the change would be in neither
-// place. That includes an entity that did not exist at that time.
+// The lane does not remove an entity that has changed since the operator exported it, because
+// neither the export nor the store would have the change. The same holds for an entity that did not
+// exist at the time of the export.
 func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -300,10 +303,10 @@ func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 	r.operation(a, "add", "2", "two")
 	r.work()
 	r.operation(a, "add", "3", "three")
-	r.settle() // a worker has this one: it goes on
+	r.settle() // a worker has this call and continues
 	remove("after the second", first, "conflict")
 	r.wantState(a, "1;2;3;")
-	r.restart() // its owner has not read it
+	r.restart() // the new owner has not read the entity
 	r.joinEntities(1)
 	remove("late", []byte("other"), "conflict")
 	r.wantState(a, "1;2;3;")
@@ -313,7 +316,7 @@ func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 	}
 }
 
-// A removal that the store refuses is refused once, and can be asked for again.
+// If the store refuses a removal, the operator gets one refusal, and can request the removal again.
 func TestForcedDeleteRefused(t *testing.T) {
 	t.Parallel()
 	for _, a := range []model.Address{key("run"), ledger("entity")} {
@@ -373,8 +376,8 @@ func newQuarantined(t *testing.T) (r *rig, a model.Address, repair func()) {
 	return r, a, func() { damaged = false }
 }
 
-// An order of another process for a quarantined address is refused at once, each request once. If
-// the order is given again later, it takes effect.
+// The lane refuses an order of another process for a quarantined address immediately, each request
+// once. If the process gives the order again later, it takes effect.
 func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r, a, repair := newQuarantined(t)
@@ -382,7 +385,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 		r.putRow(model.Message{Kind: model.MessageTerminate, To: a, RequestID: id})
 	}
 	order("first")
-	order("first") // from a caller that repeats it before it is answered
+	order("first") // from a caller that repeats the order before it gets an answer
 	r.l.MailWaits()
 	r.settle()
 	answer := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "first"})
@@ -401,9 +404,9 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	r.wantStatus(a, model.Terminated)
 }
 
-// A request of another process for a quarantined address is refused at once, too. The refusal is
-// not remembered under the id of the request: if the same request comes again later, it takes
-// effect, once.
+// The lane also refuses other requests of other processes for a quarantined address immediately. It
+// does not remember the refusal under the id of the request. If the same request comes again later,
+// it takes effect, once.
 func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r, a, repair := newQuarantined(t)
@@ -445,9 +448,10 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	}
 }
 
-// The refusal of a signal for a quarantined run is undone, because it is in a batch with a poisoned
-// row. The quarantine has ended by then, so the signal takes effect. Its answer is remembered under
-// its request id like any other, and the same signal has no effect again.
+// The lane refuses a signal for a quarantined run. It has to undo that refusal, because the store
+// refuses another row of the batch. By then the quarantine has ended, so the signal takes effect.
+// The lane remembers the answer under the request id as usual, and a repetition of the signal has
+// no effect.
 func TestRefusedRequestThatTakesEffect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -474,7 +478,7 @@ func TestRefusedRequestThatTakesEffect(t *testing.T) {
 	r.l.MailWaits()
 	r.flush()
 	r.read() // the row
-	r.read() // whether its id is remembered
+	r.read() // whether the store has an answer for its id
 	r.start(key("poison"), "poison")
 	r.flush()
 
@@ -503,10 +507,10 @@ func TestRefusedRequestThatTakesEffect(t *testing.T) {
 	r.wantEvents(a, "signal_received s")
 }
 
-// Two rows have the same update. The first one is put off, because its run is quarantined. The
-// second one is served in the same batch after the quarantine, behind another answer. The batch is
-// refused because of another row. When the lane applies it again, it serves the first row, and must
-// notice that the second one is the same request.
+// Two rows have the same update. The lane puts off the first row, because the run is quarantined.
+// After the quarantine it serves the second row, behind another answer. The store refuses the batch
+// because of another row. When the lane applies the inputs again, it serves the first row, and must
+// notice that the second row is the same request.
 func TestRequestsThatChangePlacesWhenAppliedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -12,8 +12,8 @@ func request(a model.Address, name, id string) model.Message {
 	return model.Message{Kind: model.MessageSignal, To: a, Name: name, RequestID: id}
 }
 
-// A request id is remembered: a repetition gets the first answer and changes nothing, whenever it
-// comes.
+// The lane remembers request ids. A repetition of a request gets the first answer and changes
+// nothing, whenever it comes.
 func TestRepeatedRequest(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -56,8 +56,8 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 }
 
-// The refusal of a request that wrote something else is remembered; one that wrote nothing is
-// decided again.
+// The lane remembers the refusal of a request if the request wrote something. If it wrote nothing,
+// the lane decides about a repetition anew.
 func TestRepeatedSignalWithStart(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -86,7 +86,7 @@ func TestRepeatedSignalWithStart(t *testing.T) {
 	}
 }
 
-// The same request through the inbox of another node and directly.
+// The same request arrives twice: directly, and from another node through the inbox.
 func TestRequestByBothWays(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -102,7 +102,7 @@ func TestRequestByBothWays(t *testing.T) {
 		if inboxFirst {
 			r.l.MailWaits()
 			r.flush()
-			r.read() // the row is taken, not committed
+			r.read() // the lane has taken the row, and has committed nothing
 			r.send(request(a, "s", "req-1"), "direct")
 		} else {
 			r.send(request(a, "s", "req-1"), "direct")
@@ -120,7 +120,7 @@ func TestRequestByBothWays(t *testing.T) {
 }
 
 // The sender of a request has lost its connection to the owner, and sends the request again through
-// the store. The first copy says that its id was never used before, and arrives later.
+// the store. The first copy arrives later, and says that its id was never used before.
 func TestLateCopyOfALostConnection(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -148,8 +148,8 @@ func TestLateCopyOfALostConnection(t *testing.T) {
 	r.wantEvents(a, "signal_received s", "signal_received t")
 }
 
-// A lane remembers a bounded number of lost connections. When there are more, it forgets them, and
-// no longer trusts requests that have arrived until then.
+// A lane remembers a bounded number of lost connections. When there are more, the lane forgets
+// them. It then looks up the ids of all requests that have arrived up to that time.
 func TestManyLostConnections(t *testing.T) {
 	t.Parallel()
 	var ls lane.LostLinks
@@ -167,8 +167,8 @@ func TestManyLostConnections(t *testing.T) {
 	}
 }
 
-// Two copies of a request are in one page of the inbox, or the first is answered while the page is
-// read. The page says that the id was not used before, which is not true any longer.
+// Two copies of a request are in one page of the inbox, or the lane answers the first copy while it
+// reads the page. The page says that the id was not used before, which is no longer true.
 func TestCopiesInOnePageOfRequests(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -199,8 +199,8 @@ func TestCopiesInOnePageOfRequests(t *testing.T) {
 	}
 }
 
-// An answer that came with a commit says so. An answer from memory does not: another node may know
-// better.
+// If the lane answers after a commit, the answer says so. An answer from memory does not say so,
+// because another node may own the shard and know better.
 func TestDurableAnswers(t *testing.T) {
 	t.Parallel()
 	a := key("a")

@@ -13,14 +13,14 @@ const (
 	entityCacheBytes   = 64 << 20
 )
 
-// resting are entities in memory that no caller needs, ordered by their last call. The next call of
-// such an entity does not have to read it.
+// resting are entities in memory that no caller needs, ordered by their last call. For the next
+// call of such an entity, the lane does not have to read it.
 type resting struct {
 	list  *list.List
 	bytes int
 }
 
-// full reports whether entities have to leave memory before their time.
+// full reports whether the oldest entities have to leave memory early to make room.
 func (r *resting) full() bool {
 	return r.list.Len() > 1 && (r.list.Len() > entityCacheEntries || r.bytes > entityCacheBytes)
 }
@@ -46,7 +46,7 @@ func (r *resting) remove(e *entry) {
 	}
 }
 
-// first returns the entity with the oldest last call; nil when none rests.
+// first returns the entity that has had no call for the longest time, or nil if no entity rests.
 func (r *resting) first() *entry {
 	if f := r.list.Front(); f != nil {
 		return f.Value.(*entry)
@@ -54,7 +54,7 @@ func (r *resting) first() *entry {
 	return nil
 }
 
-// wake returns when the first entity must leave memory; zero when none rests.
+// wake returns when the first entity must leave memory. It returns zero if none rests.
 func (r *resting) wake() model.Time {
 	if e := r.first(); e != nil {
 		return e.actor.until

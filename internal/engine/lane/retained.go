@@ -13,33 +13,32 @@ const (
 	expiredPage = 100  // runs that are removed together
 	// between two reads or pages, and while there is more urgent work
 	expiredPause = 50 * time.Millisecond
-	// a look covers one run in this many of those that its round has seen, if that is more than one
-	// read
+	// a look covers an eighth of the runs that its round has seen, if that is more than one read
 	expiredShare = 8
 )
 
 // retention removes closed runs after their retention time. No index finds them, so the lane walks
 // over the old runs of all its shards, in rounds. From time to time it takes a look: one read, and
-// further reads as long as it finds some. It removes what it finds page by page. Each page starts
-// after the commit of the page before and a pause, so that retention takes a small and bounded
-// share of the commits.
+// further reads as long as it finds runs to remove. It removes these runs page by page. After the
+// commit of a page the lane pauses before the next page, so that retention takes a small and
+// bounded share of the commits.
 //
-// A walk is long only if many old runs stay: open runs, and runs with a longer retention time. Then
-// the looks grow with the length of the walk, by an eighth each, so that the number of looks in a
-// round grows with the logarithm of its length.
+// A round is long only if many old runs stay: open runs, and runs with a longer retention time. In
+// a long round each look covers an eighth of the runs seen so far. So the number of looks grows
+// only with the logarithm of the length of the round.
 type retention struct {
-	// time of the next look, read or page; zero while one is in flight, and before the first is
-	// planned
+	// time of the next look, read or page; zero while a read or page is in flight, and before the
+	// first is planned
 	at      model.Time
 	looking bool            // a read is in flight
 	after   store.RunKey    // where the walk continues; zero for the beginning
 	walked  int             // runs that the round has looked at
-	left    int             // runs that the look may still cover while it finds none
+	left    int             // how many runs the look may still cover without finding one to remove
 	more    bool            // the look is not over
 	found   []store.RunHead // runs to remove
 	pending int             // inputs of the page that are not finished
 	removed int             // runs in this look
-	keep    bool            // nothing may be removed, because the time is in doubt
+	keep    bool            // the lane may remove nothing, because the store's clock is in doubt
 }
 
 // plan sets the time of the next look. The first look is in the second half of the interval, so

@@ -49,7 +49,7 @@ func (l *Lane) expire(now model.Time) {
 }
 
 // acceptExpired notes the runs that were found, and where the walk continues. At the end of a round
-// the look is over, unless one read could not return everything.
+// the look is over, unless the read could not return all runs that it found.
 func (l *Lane) acceptExpired(ld *Load, page store.Expired) {
 	r := &l.retention
 	r.looking = false
@@ -66,8 +66,8 @@ func (l *Lane) acceptExpired(ld *Load, page store.Expired) {
 	}
 }
 
-// removeExpired removes runs. A closed run never opens again, and a run that is gone already is
-// skipped.
+// removeExpired removes runs. It need not check them again: a closed run never opens again, and the
+// store skips a run that is already gone.
 func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	byAddress := map[model.Address]*removalInput{}
 	var inputs []*removalInput
@@ -100,11 +100,12 @@ func (in *removalInput) size() int { return inputBytes + 16*len(in.runs) }
 // be removed, and must find it.
 func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
 
-// applyPoisoned removes the rows of a quarantined address like any others, whatever they contain.
+// applyPoisoned removes runs of a quarantined address like any others, even if their rows cannot be
+// read.
 func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.applyWatched(now, e, in) }
 
 // apply removes closed runs of an address. The lane need not know the current run. If it does not,
-// everything for the address waits for the commit, which may remove the current run.
+// all other inputs for the address wait for the commit, because it may remove the current run.
 func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
 		if e.x.Open() { // a closed run never opens again, so this cannot happen
@@ -140,5 +141,5 @@ func (l *Lane) expireWake() model.Time {
 }
 
 // Retain makes the lane keep the runs of these tenants that close from now on for these times. Runs
-// whose workflow has its own time keep that.
+// whose workflow has its own retention time keep that time.
 func (l *Lane) Retain(of map[string]time.Duration) { l.cfg.TenantRetention = of }

@@ -34,7 +34,7 @@ func newExpiringRig(t *testing.T, addresses ...model.Address) (*rig, []model.Run
 	return r, runs
 }
 
-// find has the lane look for runs to remove: they go when the pause is over.
+// find lets the lane look for runs to remove. The lane removes them when the pause is over.
 func (r *rig) find() {
 	r.t.Helper()
 	r.flush()
@@ -44,15 +44,15 @@ func (r *rig) find() {
 	r.read()
 }
 
-// expire takes the page that was found. What it writes is in flight, if nothing else is.
+// expire lets the lane remove the page of runs that it found. If no other batch is in flight, the
+// batch with the removals is.
 func (r *rig) expire() {
 	r.t.Helper()
 	r.now = r.now.Add(50 * time.Millisecond)
 	r.flush()
 }
 
-// atRest checks that nothing is left of a removal, and that every batch was one that the store
-// could take.
+// atRest checks that nothing is left of a removal, and that the store could take every batch.
 func (r *rig) atRest() {
 	r.t.Helper()
 	if len(r.turnedDown) > 0 {
@@ -81,8 +81,9 @@ func (r *rig) busy() {
 	}
 }
 
-// A start replaces the run that is about to be removed: the removal waits for its commit, wherever
-// that is. A batch that did both would be refused, because deletes come first.
+// A start replaces a run that the lane is about to remove. The removal waits for the commit of the
+// start, whichever batch it is in. The store would refuse a batch with both, because a batch
+// deletes rows before it writes rows.
 func TestRemovalBehindStart(t *testing.T) {
 	t.Parallel()
 	for _, inFlight := range []bool{false, true} {
@@ -96,7 +97,7 @@ func TestRemovalBehindStart(t *testing.T) {
 			}
 			r.send(reuse(a, "q"), "start")
 			r.flush()
-			r.read() // whether the request is remembered
+			r.read() // whether the store has an answer to the request
 			r.read() // the run
 			r.expire()
 			if !inFlight {
@@ -120,8 +121,8 @@ func TestRemovalBehindStart(t *testing.T) {
 	}
 }
 
-// Inputs for an address whose run is being removed wait for that, and are decided by what is left.
-// They must neither see the run nor build on it.
+// Inputs for an address wait while the lane removes its run. Then the lane decides about them from
+// the rows that are left. The decision must not depend on the removed run.
 func TestInputsDuringRemoval(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -207,7 +208,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				arrange(r)
 				r.settle()
 
-				for len(r.recalls) > 0 { // a worker replays the run, which may be gone
+				for len(r.recalls) > 0 { // a worker replays the run, which may be removed already
 					r.recall("recalled")
 					r.settle()
 				}
@@ -215,7 +216,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				r.pass(time.Second)
 				want, begins := c.answer, c.begins
 				if when == "before" {
-					switch { // it finds the run, as it should
+					switch { // the input finds the run, as it should
 					case c.m.Kind == model.MessageStart && c.m.Reuse == model.ReturnExisting:
 						want, begins = kindOf(r.answers["asked"].Err), !r.answers["asked"].Answer.Existing && r.answers["asked"].Err == nil
 					case !begins:
@@ -280,7 +281,8 @@ func TestInputsBehindRemovalOfKnownRun(t *testing.T) {
 	}
 }
 
-// A request that was served before its run left is answered as it was, and begins nothing.
+// A request was served before its run was removed. A repetition gets the same answer, and starts
+// nothing.
 func TestRepetitionDuringRemoval(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(r *rig, again func()){
@@ -317,9 +319,9 @@ func TestRepetitionDuringRemoval(t *testing.T) {
 	}
 }
 
-// The quarantine of an address ends while the removal of its current run is in flight: the lane
-// then reads the run for a worker, and the read still returns the run that is about to go. Nothing
-// may depend on that result.
+// The quarantine of an address ends while the removal of its current run is in flight. So the lane
+// reads the run for a worker, and the read may still return the run. The lane must not use that
+// result.
 func TestCureDuringRemoval(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"read before the commit": false, "told after the commit": true} {
@@ -381,8 +383,8 @@ func TestCureDuringRemoval(t *testing.T) {
 	}
 }
 
-// An old run is removed from an address. The current run is open, is not in memory, and is given to
-// a worker at the same time. The worker keeps it.
+// The lane removes an old run of an address. The current run is open and not in memory, and a
+// worker gets it at the same time. The worker keeps it.
 func TestRemovalBesideOpenRun(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -416,8 +418,8 @@ func TestRemovalBesideOpenRun(t *testing.T) {
 	r.atRest()
 }
 
-// The store refuses the removal itself: no address suffers, what waited behind it goes on, and it
-// is tried again with a later look.
+// The store refuses the removal itself. No address is quarantined, inputs that waited behind the
+// removal continue, and a later look tries the removal again.
 func TestRemovalThatIsRefused(t *testing.T) {
 	t.Parallel()
 	bad, other := key("bad"), key("other")
@@ -458,13 +460,14 @@ func TestRemovalThatIsRefused(t *testing.T) {
 	r.atRest()
 }
 
-// The shard moves to another node while its runs are found, wait for their turn, or are being
-// removed: runs that are not in flight stay, and the lane continues with other shards.
+// The shard moves to another node while the lane finds its old runs, while they wait for their
+// turn, or while the lane removes them. Runs whose removal is not in flight stay, and the lane
+// continues with other shards.
 func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(r *rig){
 		"found":              func(*rig) {},
-		"found, and it lags": func(r *rig) { r.startRun(in(1, 1)) }, // a step is waited for
+		"found, and it lags": func(r *rig) { r.startRun(in(1, 1)) }, // the lane waits for a step
 		"in flight":          func(r *rig) { r.expire() },
 		"waiting":            func(r *rig) { r.signal(in(1, 0), "s", "signal"); r.flush(); r.expire() },
 	} {
@@ -498,13 +501,14 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	}
 }
 
-// old is a store with so many old runs that stay, and a few that go. Positions count from 1.
+// old is a store with many old runs that stay, and a few that the lane removes. Positions count
+// from 1.
 type old struct {
 	stay   int
 	expire map[int]bool
 	reads  []int // positions where reads began
 	limits []int
-	ends   int // rounds that came to their end
+	ends   int // rounds that reached their end
 }
 
 func (o *old) read(ld *lane.Load) *lane.LoadResult {
@@ -555,8 +559,8 @@ func TestKeepAll(t *testing.T) {
 	}
 }
 
-// However many old runs stay, a round over them takes about an hour at most, in reads of a
-// thousand. If only a few stay, the round is little work.
+// However many old runs stay, a round takes at most about an hour, in reads of a thousand runs. If
+// only a few stay, the round is little work.
 func TestWalkOverRunsThatStay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -566,7 +570,7 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 		t.Run(fmt.Sprint(c.stay), func(t *testing.T) {
 			t.Parallel()
 			o := &old{stay: c.stay}
-			// The slowest of nodes: an hour has sixty looks.
+			// This is the slowest case: sixty looks per hour.
 			r := newRig(t, func(cfg *lane.Config) { cfg.Retention, cfg.RetainEvery = kept, 2*time.Minute })
 			r.reads = o.read
 			r.pass(2 * time.Minute)
@@ -591,7 +595,8 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 			}
 
 			last := -1
-			// it continues where it stopped, and starts again at the end
+			// each read continues where the last one stopped, and after the end the walk starts
+			// again
 			for _, from := range o.reads {
 				if from <= last && from != 0 {
 					t.Fatalf("reads from %d after %d", from, last)
@@ -602,7 +607,7 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 	}
 }
 
-// As long as reads find something, the look goes on; then it stops where it is.
+// As long as reads find runs to remove, the look continues. After that it stops where it is.
 func TestWalkGoesOnWhileItFinds(t *testing.T) {
 	t.Parallel()
 	o := &old{stay: 100_000, expire: map[int]bool{}}
@@ -624,9 +629,9 @@ func TestWalkGoesOnWhileItFinds(t *testing.T) {
 	}
 }
 
-// Every read returns runs with their own retention time, wherever the walk is. When there are more
-// than one read returns, the same look continues. Runs that the store refuses to remove are not
-// tried again at once.
+// Every read returns runs with their own retention time, wherever the walk is. If there are more
+// such runs than one read returns, the same look continues. If the store refuses to remove runs,
+// the lane does not try them again immediately.
 func TestManyRunsWithATimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	own, far := 2500, &old{stay: 100_000}

@@ -14,35 +14,36 @@ import (
 )
 
 // reunion is the time after a server has taken over shards, in which the workers of the last owner
-// come back. A worker outlives the server, and may still run steps of the runs and calls of the
-// entities that it held. So the lane keeps these for it: another worker would run them a second
-// time. A worker says with its offer what it holds. When the time is over, any worker gets the
-// rest.
+// come back. A worker outlives its server, and may still run steps of runs and calls of entities
+// that it held. Another worker would run these steps and calls a second time. So the lane reserves
+// these runs and entities for the worker that held them; the code says that it keeps them. A worker
+// says with its offer what it holds. When the time is over, any worker gets the runs and entities
+// that no worker has asked for.
 //
-// The reunion does not end before the lane has read what the last owner left. Until then the lane
-// must remember which workers hold it.
+// The reunion does not end before the lane has read which runs and entities the last owner left.
+// Until then the lane must remember what the workers have said.
 //
-// Shards that were handed over (store.AcquiredShard.Handed) have a shorter reunion: until all live
-// nodes have said what their workers hold. The reunion of the others ends early, too, when each
-// remote worker that the last owners have named has come back or has left (FinishReunion).
+// Shards that were handed over (store.AcquiredShard.Handed) have a shorter reunion: it ends when
+// all live nodes have said what their workers hold. For other shards, the reunion ends early when
+// each remote worker that the last owners have named has come back or has left (FinishReunion).
 type reunion struct {
 	ReunionTime
 	asking model.Time // until when the lane waits for the other nodes; zero when it does not
-	// What the last owner left and no worker has asked for yet. Entities have no run.
+	// What the last owner left and no worker has asked for yet. For an entity, the run is zero.
 	waiting map[model.Address]model.RunID
-	// The workers that hold something that the lane has not given out since. Some entries stay
-	// after the reunion, until their worker leaves: see endReunion.
+	// The workers that hold a run or an entity that the lane has not handed over since. Some of
+	// these entries stay after the reunion, until the worker leaves: see endReunion.
 	holders map[model.HeldRun]WorkerID
-	// Addresses that the lane gives out later: it has not read yet whether the last owner left
-	// something there.
+	// Addresses whose runs and entities the lane hands over later, because it has not read yet
+	// whether the last owner left them.
 	early map[model.Address]bool
-	// Open runs that have left memory and that the lane had started or given out itself. So no
+	// Open runs that have left memory, and that this lane itself had started or handed over. No
 	// worker of the last owner holds them.
 	ours map[model.HeldRun]bool
 }
 
-// maxOurs bounds how many runs that have left memory the lane knows as its own. It keeps further
-// ones for workers that do not come, until the reunion ends.
+// maxOurs bounds the size of reunion.ours. If there are more such runs, the lane reserves them
+// needlessly until the reunion ends.
 const maxOurs = 100_000
 
 func newReunion() reunion {
@@ -52,10 +53,10 @@ func newReunion() reunion {
 	}
 }
 
-// lasts reports whether what the last owner left is kept for its workers.
+// lasts reports whether the lane still waits for the workers of a dead owner.
 func (r *reunion) lasts() bool { return r.until != 0 }
 
-// reunionWake returns when the reunion ends; zero when nothing depends on the time.
+// reunionWake returns when the reunion ends. It returns zero if nothing waits for that time.
 func (l *Lane) reunionWake() model.Time {
 	r := &l.reunion
 	wake := r.until
@@ -68,7 +69,8 @@ func (l *Lane) reunionWake() model.Time {
 	return wake
 }
 
-// keeps reports whether the lane keeps what the last owner of a shard left.
+// keeps reports whether the lane reserves the runs and entities of a shard for the workers that
+// held them under the last owner.
 func (l *Lane) keeps(sh *shard) bool {
 	if sh.handed {
 		return l.reunion.asking != 0
@@ -76,13 +78,14 @@ func (l *Lane) keeps(sh *shard) bool {
 	return l.reunion.lasts()
 }
 
-// isKept reports whether the lane keeps what the last owner left at an address.
+// isKept is keeps for the shard of an address.
 func (l *Lane) isKept(a model.Address) bool {
 	sh := l.shards[l.cfg.Layout.Shard(a)]
 	return sh != nil && l.keeps(sh)
 }
 
-// hasReadForeign reports whether the lane has read what the last owners of its shards left.
+// hasReadForeign reports whether the lane has read all lists of runs and entities that the last
+// owners of its shards left.
 func (l *Lane) hasReadForeign() bool {
 	for _, sh := range l.shards {
 		if sh.foreign && !sh.draining && !(sh.listed && sh.mailListed) {
@@ -92,7 +95,7 @@ func (l *Lane) hasReadForeign() bool {
 	return true
 }
 
-// awaits reports whether an address is kept for the worker that holds it.
+// awaits reports whether the lane reserves an address for the worker that holds its run or entity.
 func (r *reunion) awaits(a model.Address) bool {
 	_, ok := r.waiting[a]
 	return ok
@@ -107,7 +110,7 @@ func (r *reunion) leave(id WorkerID) {
 	}
 }
 
-// dropShard forgets what belongs to another owner now.
+// dropShard forgets the addresses of a shard that has another owner now.
 func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
 	elsewhere := func(a model.Address) bool { return layout.Shard(a) == s }
 	maps.DeleteFunc(r.waiting, func(a model.Address, _ model.RunID) bool { return elsewhere(a) })
@@ -115,21 +118,22 @@ func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
 	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
 }
 
-// isOurs reports whether the lane has started a run or given it out since it owns the shard. Then
-// no worker of the last owner holds it.
+// isOurs reports whether this lane has started a run or handed it over since it owns the shard. If
+// so, no worker of the last owner holds the run.
 func (l *Lane) isOurs(e *entry, run model.RunID) bool {
 	return e.ours == run && !run.IsZero() || l.reunion.ours[model.HeldRun{Address: e.address, Run: run}]
 }
 
-// rememberOurs is called for an entry that leaves memory.
+// rememberOurs notes that the run of an entry that leaves memory is ours.
 func (l *Lane) rememberOurs(e *entry) {
 	if l.keeps(e.shard) && e.x != nil && e.x.Open() && e.ours == e.run() && len(l.reunion.ours) < maxOurs {
 		l.reunion.ours[model.HeldRun{Address: e.address, Run: e.ours}] = true
 	}
 }
 
-// keepForHolder keeps what the last owner left at an address for the worker that held it. It
-// returns false when any worker may have it: its holder is here, or the reunion is over.
+// keepForHolder reserves a run or an entity that the last owner left for the worker that held it.
+// It returns false if the lane may hand it over now, because that worker is here or the reunion is
+// over.
 func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
@@ -140,19 +144,21 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 		e.claimed = true
 		return false
 	}
-	delete(r.early, e.address) // the end of the wait gives it out
+	delete(r.early, e.address) // the end of the wait hands it over
 	r.waiting[e.address] = run
 	return true
 }
 
-// hasHolder reports whether a remote worker may hold what is at an address. The server itself runs
-// the built-in workflows, and the board finds workers for tasks.
+// hasHolder reports whether a remote worker may hold the run or entity of an address. No remote
+// worker holds built-in workflows, which the server itself runs, or tasks, for which the board
+// finds workers.
 func (l *Lane) hasHolder(e *entry) bool {
 	return e.shard.foreign && !e.isTask() && !model.IsBuiltIn(e.address.Type)
 }
 
-// isEarly reports whether news about an address must wait until the lane has read what the last
-// owner left. Before that, the lane does not know whether a worker holds the run or the entity.
+// isEarly reports whether an input for an address must wait until the lane has read the lists of
+// runs and entities that the last owner left. Before that, the lane does not know whether a worker
+// holds the run or the entity.
 func (l *Lane) isEarly(e *entry) bool {
 	read := e.shard.listed
 	if e.isEntity() {
@@ -165,7 +171,7 @@ func (l *Lane) isEarly(e *entry) bool {
 	return true
 }
 
-// endEarly gives out what waited until the lane had read what the last owner of some shards left.
+// endEarly hands over the runs and entities in early, for shards whose lists the lane has read now.
 func (l *Lane) endEarly(now model.Time) {
 	var due []model.Address
 	for a := range l.reunion.early {
@@ -176,7 +182,7 @@ func (l *Lane) endEarly(now model.Time) {
 	l.giveOut(now, due)
 }
 
-// giveOut gives out what was kept.
+// giveOut hands over the runs and entities of these addresses.
 func (l *Lane) giveOut(now model.Time, due []model.Address) {
 	slices.SortFunc(due, compareAddresses)
 	for _, a := range due {
@@ -184,8 +190,7 @@ func (l *Lane) giveOut(now model.Time, due []model.Address) {
 	}
 }
 
-// keepPaused keeps a paused run for its holder. Such a run is not in the list of runnable runs that
-// the last owner left.
+// keepPaused reserves a paused run for its holder. Such a run is not in the list of runnable runs.
 func (l *Lane) keepPaused(e *entry, row *store.Execution) {
 	if row != nil && !row.Outcome.Status.Closed() && e.isPausedElsewhere(row) {
 		l.keepForHolder(e, row.Start.Run)
@@ -193,17 +198,19 @@ func (l *Lane) keepPaused(e *entry, row *store.Execution) {
 }
 
 // isPausedElsewhere reports whether the last owner may have paused a run while a worker ran a step
-// of it. The worker continues the step. Other parked runs need no holder, because no worker runs a
-// step of them.
+// of it. The worker continues the step. Other parked runs need not wait for a holder, because no
+// worker runs a step of them.
 func (e *entry) isPausedElsewhere(row *store.Execution) bool {
 	return row.Parked && e.hold.free() && e.known && e.x != nil && e.x.Paused != nil
 }
 
-// retrySkew is how much earlier the clock of the last owner may have ended a back-off.
+// retrySkew is how much earlier the last owner may have ended a back-off, because its clock was
+// ahead of ours.
 const retrySkew = time.Second
 
-// mayRetryElsewhere reports whether the worker that held a parked run may be running a step of it:
-// the last owner stores nothing when a back-off ends and the next attempt begins.
+// mayRetryElsewhere reports whether the worker that held a parked run may be running a step of it.
+// The store does not show that, because the last owner stores nothing when a back-off ends and the
+// next attempt begins.
 func (l *Lane) mayRetryElsewhere(now model.Time, e *entry) bool {
 	return slices.ContainsFunc(e.x.Timers(), func(t core.Timer) bool {
 		_, retry := core.RetryOf(t.ID)
@@ -211,7 +218,8 @@ func (l *Lane) mayRetryElsewhere(now model.Time, e *entry) bool {
 	})
 }
 
-// meet notes what a worker that has joined holds, and gives it what waited for it.
+// meet notes what a worker that has joined holds, and gives it the runs and entities that were
+// reserved for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	if l.cfg.Reunion > 0 {
 		l.reunion.Extend(now, l.cfg.Reunion)
@@ -219,7 +227,7 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	for _, h := range held {
 		owned := l.shards[l.cfg.Layout.Shard(h.Address)] != nil
 		if l.runs[h.Run] != nil || owned && !l.isKept(h.Address) {
-			continue // another worker has it by now, or may have it
+			continue // another worker has the run by now, or may have it
 		}
 		l.reunion.holders[h] = id
 		if run, waits := l.reunion.waiting[h.Address]; waits && run == h.Run {
@@ -231,7 +239,7 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	}
 }
 
-// endWait gives out what waited for its worker.
+// endWait hands over the run or entity of an address that the lane had reserved.
 func (l *Lane) endWait(now model.Time, a model.Address) {
 	delete(l.reunion.waiting, a)
 	delete(l.reunion.early, a)
@@ -244,8 +252,8 @@ func (l *Lane) endWait(now model.Time, a model.Address) {
 	}
 }
 
-// JoinAway is Join for a worker of another node. It gets a run only if no worker of this node can
-// take it.
+// JoinAway is Join for a worker of another node. Such a worker gets a run only if no worker of this
+// node can take the run.
 func (l *Lane) JoinAway(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.workers.away[id] = true
 	l.Join(now, id, o, s)
@@ -257,15 +265,16 @@ func (l *Lane) JoinEntitiesAway(now model.Time, id WorkerID, o model.EntityOffer
 	l.JoinEntities(now, id, o, s)
 }
 
-// Meet says what a worker that has joined before holds of owners that are gone.
+// Meet says which runs and entities of former owners a worker holds. The worker has joined before.
 func (l *Lane) Meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	if l.dead == nil && l.workers.here[id] {
 		l.meet(now, id, held)
 	}
 }
 
-// EndReunion says that all nodes have said what their workers hold: what was kept for other workers
-// is given out. Remote workers of a server may still be on their way, so a server waits for them.
+// EndReunion says that all nodes have said what their workers hold. If the last owner handed over a
+// shard, any worker may now get its runs and entities. For other shards, a server still waits for
+// remote workers that may be on their way.
 func (l *Lane) EndReunion(now model.Time) {
 	if l.cfg.Reunion == 0 && l.reunion.until > now {
 		l.reunion.until = now
@@ -275,8 +284,9 @@ func (l *Lane) EndReunion(now model.Time) {
 	}
 }
 
-// FinishReunion says that each worker that may hold something of the last owners has said what it
-// holds, remote workers included. The lane gives the rest out as soon as it has read it.
+// FinishReunion says that each worker that may hold something of the last owners, including remote
+// workers, has said what it holds. As soon as the lane has read the lists, any worker may get the
+// rest.
 func (l *Lane) FinishReunion(now model.Time) {
 	if l.reunion.until > now {
 		l.reunion.until = now
@@ -284,7 +294,7 @@ func (l *Lane) FinishReunion(now model.Time) {
 	l.EndReunion(now)
 }
 
-// endReunion gives out everything whose worker has not come back in time.
+// endReunion hands over all runs and entities whose worker has not come back in time.
 func (l *Lane) endReunion(now model.Time) {
 	r := &l.reunion
 	asked := r.asking != 0 && now >= r.asking
@@ -305,7 +315,8 @@ func (l *Lane) endReunion(now model.Time) {
 		return
 	}
 	clear(r.ours)
-	// A worker that has come back may still run a step of a paused run when that is resumed.
+	// Holders of runs stay: a worker that has come back may still run a step of a paused run when
+	// an operator resumes the run.
 	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
 		e := l.entries[h.Address]
 		return h.Address.IsEntity() && (e == nil || !e.claimed) || l.shards[l.cfg.Layout.Shard(h.Address)] == nil
@@ -313,10 +324,11 @@ func (l *Lane) endReunion(now model.Time) {
 }
 
 // seatForHolder returns the slot for a run that has been read. If the worker that held the run
-// under the last owner is here, the slot is one of that worker. Otherwise it is the slot that was
-// taken for the read. Without a slot the run waits. The lane forgets the holder when it gives the
-// run out, which may be later. After the reunion the holder counts only for runs that it has
-// claimed in time, that were handed over, or that were paused: only these wait longer.
+// under the last owner is here, seatForHolder takes a slot of that worker. Otherwise it uses the
+// slot that was taken for the read. Without a slot the run waits. The lane forgets the holder when
+// it hands over the run, which may be later. After the reunion, seatForHolder still prefers the
+// holder in three cases: the holder has come back in time, the shard was handed over, or the run
+// was paused. Only such runs may be handed over after the reunion and still have a holder.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
 	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused))
@@ -332,7 +344,8 @@ func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool
 }
 
 // callNumber identifies a call for a worker that gets it again from the next server. A call that is
-// not in the mailbox yet comes again from its sender, so its own identity counts, if it has one.
+// not in the mailbox yet has no stored position, and its sender sends it again. So the number is
+// made from the id that the sender gave the call, if there is one.
 func (l *Lane) callNumber(it *core.Item) int64 {
 	m := it.Message
 	if l.cfg.Reunion == 0 || m.From.ID == "" && m.RequestID == "" {
@@ -343,8 +356,8 @@ func (l *Lane) callNumber(it *core.Item) int64 {
 }
 
 // seatForCalls takes a slot for calls of an entity, as seatForHolder does for a run. An entity may
-// have several hand-overs. So the lane remembers its holder until the reunion is over and calls
-// have been handed over after that: see endClaim.
+// have several hand-overs. So the lane remembers its holder until the first hand-over after the
+// reunion: see endClaim.
 func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 	pin := statePin(on)
 	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && (l.keeps(e.shard) || e.claimed) && l.workers.canServe(id, e.kind(), pin) {
@@ -358,7 +371,8 @@ func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 	return l.seatFor(e, pin)
 }
 
-// endClaim forgets who holds an entity whose calls have been handed over after the reunion.
+// endClaim forgets which worker holds an entity, after the first hand-over of its calls that
+// follows the reunion.
 func (l *Lane) endClaim(e *entry) {
 	if e.claimed && e.actor != nil && len(e.actor.jobs) > 0 && !l.keeps(e.shard) {
 		e.claimed = false

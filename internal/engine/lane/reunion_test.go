@@ -38,8 +38,8 @@ func (r *rig) dieDuringStep(a model.Address) model.HeldRun {
 	return model.HeldRun{Address: a, Run: run}
 }
 
-// readBesideNews lets worker 1 come back for a run. The lane has read the history of the run while
-// a signal to it is in flight to the store.
+// readBesideNews lets worker 1 come back for a run. The lane reads the history of the run while a
+// signal for the run is in flight to the store.
 func (r *rig) readBesideNews(a model.Address, h model.HeldRun) {
 	r.t.Helper()
 	r.rejoin(2)
@@ -55,8 +55,8 @@ func (r *rig) readBesideNews(a model.Address, h model.HeldRun) {
 	}
 }
 
-// The worker that held a run under the last owner gets it, and no other does: whether it joins
-// before or after the lane has read its runs, and whether there is news for the run before that.
+// Only the worker that held a run under the last owner gets the run. It may join before or after
+// the lane has read the runs, and an input for the run may arrive before that.
 func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
@@ -76,7 +76,7 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			loads := r.loads
 			r.loads = nil
 			r.signal(a, "s", "signal")
-			for range 5 { // everything but the list of runs
+			for range 5 { // everything except the list of runs
 				r.settle()
 			}
 			r.wantAnswer("signal", "")
@@ -95,7 +95,7 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			r.readBesideNews(a, h)
 			r.fail(store.Refused)
 			r.settle()
-			r.pass(time.Minute) // it tries again
+			r.pass(time.Minute) // the lane tries again
 		},
 		"news after the runs are read": func(r *rig, a model.Address, h model.HeldRun) {
 			r.rejoin(2)
@@ -123,8 +123,8 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 	}
 }
 
-// Runs that the lane has started or given out itself do not wait for workers of the last owner,
-// also after they have left memory.
+// Runs that the lane itself has started or handed over do not wait for workers of the last owner,
+// even after they have left memory.
 func TestReunionKeepsNoRunsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(r *rig, a model.Address){
@@ -163,8 +163,9 @@ func TestReunionKeepsNoRunsOfItsOwn(t *testing.T) {
 }
 
 // A run that the lane has started itself blocks, and another worker joins before the lane has read
-// what the last owner left. That worker gets the run after the read, also if the lane has read the
-// run in between for a message, and although the list of runs is older than the run.
+// what the last owner left. That worker gets the run after the read, although the list of runs is
+// older than the run. It makes no difference whether the lane has read the run for a message in
+// between.
 func TestReunionForgetsNoBlockedRunOfItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
@@ -183,7 +184,7 @@ func TestReunionForgetsNoBlockedRunOfItsOwn(t *testing.T) {
 	run := r.startRun(a)
 	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitStuck}})
 	r.settle()
-	delete(r.held, run) // the worker has let go by itself
+	delete(r.held, run) // the worker has given up the run by itself
 
 	r.rejoin(3)
 	r.settle()
@@ -205,7 +206,8 @@ func TestReunionForgetsNoBlockedRunOfItsOwn(t *testing.T) {
 	}
 }
 
-// A run that was paused during a step waits for its worker, too: the step goes on during the pause.
+// A run that was paused during a step also waits for its worker, because the step continues during
+// the pause.
 func TestReunionKeepsPausedRuns(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
@@ -289,19 +291,19 @@ func TestReunionEnds(t *testing.T) {
 	r.wantHolder(resting, 1)
 
 	r.rejoin(3, h)
-	r.leave(3) // before it has got the history
+	r.leave(3) // before the worker has got the history
 	r.settle()
 	r.pass(reunionTime)
 	r.wantHolder(kept, 1)
 
-	// A worker that comes later does not take it away.
+	// A worker that comes later does not take the run away.
 	r.rejoin(4, h)
 	r.settle()
 	r.wantHolder(kept, 1)
 }
 
-// The reunion ends at once when each worker that may hold something has said what it holds, but not
-// before the lane has read what the last owner left.
+// The reunion ends as soon as each worker that may hold something has said what it holds. But it
+// does not end before the lane has read what the last owner left.
 func TestReunionFinishes(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun) (holder lane.WorkerID){
@@ -340,8 +342,8 @@ func TestReunionFinishes(t *testing.T) {
 	}
 }
 
-// No worker that holds something of a shard that was handed over can be on its way. So the lane
-// keeps what it finds there only until the live nodes have said what their workers hold.
+// When a shard was handed over, no worker that holds something of it can be on its way. So the lane
+// reserves the runs of the shard only until the live nodes have said what their workers hold.
 func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
 	t.Parallel()
 	const askFor = 2 * time.Second
@@ -391,7 +393,8 @@ func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
 	}
 }
 
-// A run that is kept for its worker may end, be paused, or move to another node in the meantime.
+// While the lane reserves a run for its worker, the run may end, be paused, or move to another
+// node.
 func TestKeptRunsChange(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
@@ -443,9 +446,9 @@ func TestKeptRunsChange(t *testing.T) {
 	}
 }
 
-// The reunion goes on while workers come back: a thousand workers may need longer than one does.
-// There is an end to that, and to the wait for a lane that is slow to read what the last owner
-// left.
+// The reunion lasts longer while workers come back, because a thousand workers need more time than
+// one. But its length is bounded. So is the wait for a lane that is slow to read what the last
+// owner left.
 func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (*rig, model.Address, model.HeldRun) {
@@ -527,9 +530,9 @@ func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 	})
 }
 
-// The back-off of a parked run ends, a worker runs the next attempt, and the server dies. It has
-// stored nothing since, so the run is parked in the store. The next server nevertheless keeps
-// it for the worker, even if there is news.
+// The back-off of a parked run ends, a worker runs the next attempt, and the server dies. The
+// server has stored nothing since the back-off ended, so the run is parked in the store. The next
+// server still reserves the run for the worker, even if an input for the run arrives.
 func TestReunionKeepsRunsAfterABackOff(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(r *rig, a model.Address){
@@ -561,8 +564,8 @@ func TestReunionKeepsRunsAfterABackOff(t *testing.T) {
 	}
 }
 
-// A worker that has come back gets what it holds, also if the reunion ends at the same moment and
-// the lane has not read it yet.
+// A worker that has come back gets what it holds, even if the reunion ends at the same moment and
+// the lane has not read the run or entity yet.
 func TestReunionFinishesDuringReads(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c", "d"}
@@ -620,8 +623,8 @@ func TestReunionFinishesDuringReads(t *testing.T) {
 	}
 }
 
-// Calls of an entity wait for the worker that makes them, also when another call comes before the
-// lane has read the mailbox. Then the worker gets them all.
+// Calls of an entity wait for the worker that runs them. If another call comes before the lane has
+// read the mailbox, the worker gets all of them.
 func TestReunionKeepsCallsForTheirWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
@@ -654,7 +657,7 @@ func TestReunionKeepsCallsForTheirWorker(t *testing.T) {
 	r.wantState(a, "1;2;")
 }
 
-// Without a reunion, as in a program with a store of its own, any worker gets a run at once.
+// Without a reunion, as in a program with an embedded store, any worker gets a run immediately.
 func TestNoReunionWithoutServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -665,8 +668,9 @@ func TestNoReunionWithoutServer(t *testing.T) {
 	r.wantHolder(a, 2)
 }
 
-// A worker that says it has a claim is believed only if the history names it, and then it keeps the
-// claim. One that does not know a claim of its own gets it again, once.
+// A worker says that it has a claim. If the history names the worker, it keeps the claim. Otherwise
+// the lane does not believe it. If a worker does not know a claim that the history says it has, it
+// gets the claim again, once.
 func TestClaimsOfReturningWorkers(t *testing.T) {
 	t.Parallel()
 	theirs := model.RemoteWorkerName("w", "default", "id")
@@ -728,7 +732,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 			t.Fatalf("told %+v", r.told)
 		}
 
-		// Before it learns that, it acts as if it had the claim.
+		// Before the worker learns that it does not have the claim, it acts as if it had it.
 		write := writeOf(c, 1, stateItem("s", "stolen"))
 		write.Write.By = "w~other"
 		r.send(write, "write")

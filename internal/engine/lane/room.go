@@ -7,13 +7,13 @@ import (
 // runBytes is roughly the memory of a run in its worker apart from its history.
 const runBytes = 4 << 10
 
-// room is the memory for histories that workers hold. A run without room waits in line. One run
-// always finds room, however large it is.
+// room is the memory for histories that workers hold. A run without room waits in a line. If no
+// other run takes room, a run always finds room, however large it is.
 type room struct {
 	limit int      // bytes
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // runs that wait for room, in order
-	tried bool     // letting go of runs makes no room until one of them changes
+	tried bool     // makeRoom has taken all runs that it could; it finds no others until a run changes
 }
 
 // free reports whether another run may be read for a worker.
@@ -24,7 +24,7 @@ func (r *room) weigh(e *entry) {
 	switch {
 	case e.hold.free():
 		r.reserve(e, 0)
-	case e.x != nil: // otherwise its state is being read again
+	case e.x != nil: // without x, the lane is reading the state again
 		r.reserve(e, runBytes+e.x.Bytes())
 	}
 }
@@ -52,7 +52,7 @@ func (r *room) enter(e *entry) {
 	}
 }
 
-// next takes the first run from the line; nil when it no longer waits.
+// next takes the first run from the line. It returns nil if that run no longer waits.
 func (r *room) next() *entry {
 	e := r.line[0]
 	r.line[0] = nil

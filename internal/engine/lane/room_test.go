@@ -16,7 +16,7 @@ func waitingTurn(commands ...model.Command) model.Turn {
 }
 
 // Only the address of a run is in memory while no worker can continue it. The lane still records
-// its inputs, and a worker that offers its workflow gets everything.
+// inputs for the run, and a worker that offers its workflow gets all events.
 func TestStrandedRunsLeaveMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -78,8 +78,8 @@ func TestBlockedRunsLeaveMemory(t *testing.T) {
 	}
 }
 
-// Histories that workers hold are bounded in bytes. Runs that wait make room for others; one that
-// runs a step does not, and the others wait in line.
+// Histories that workers hold are bounded in bytes. Runs that wait make room for others. A run that
+// runs a step does not, so the others wait in a line.
 func TestRoomForHistories(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld, c.KeepIdle = 30<<10, 1 })
@@ -107,7 +107,7 @@ func TestRoomForHistories(t *testing.T) {
 		}
 		r.turn(a, waitingTurn(step("x")))
 		r.settle()
-		r.turn(a, waitingTurn()) // it knows that the step is recorded
+		r.turn(a, waitingTurn()) // the code knows that the step is recorded
 		r.settle()
 		if len(r.held) > 3 {
 			t.Fatalf("%d are held", len(r.held))
@@ -120,7 +120,7 @@ func TestRoomForHistories(t *testing.T) {
 	r.settle()
 	r.wantHolder(key("0"), 1)
 
-	for i := range runs { // everything that was counted leaves with its run
+	for i := range runs { // the room of each run is free again when the run ends
 		a := key(strconv.Itoa(i))
 		if r.holder(a) == 0 {
 			r.signal(a, "s", "wake "+a.Key)
@@ -135,7 +135,7 @@ func TestRoomForHistories(t *testing.T) {
 	}
 }
 
-// A run that is larger than all the room is still handed over, alone.
+// A worker gets a run that is larger than all the room, but no other run at the same time.
 func TestRoomForOneLargeRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
@@ -154,8 +154,8 @@ func TestRoomForOneLargeRun(t *testing.T) {
 	r.wantHolder(b, 1)
 }
 
-// A run that is being asked something keeps its worker. It makes room when it has answered, also
-// when nothing else happens.
+// A run that is answering a query keeps its worker. After the answer it makes room, even if nothing
+// else happens.
 func TestRoomAfterAQuery(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{"answered", "given up"} {
@@ -217,7 +217,7 @@ func TestLargeHistoriesAreTold(t *testing.T) {
 	}
 }
 
-// Calls that wait in memory are bounded over all entities; callers that give up make room.
+// The calls of all entities that wait in memory are bounded. Callers that give up make room.
 func TestCallsInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 50_000 })

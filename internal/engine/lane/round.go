@@ -14,7 +14,7 @@ func (l *Lane) Take(spare Output) Output {
 	return out
 }
 
-// Usage is the memory of the lane besides inputs.
+// Usage is the memory that the lane takes, without inputs.
 type Usage struct {
 	Entries   int // addresses
 	Histories int // bytes of histories that workers hold
@@ -22,7 +22,7 @@ type Usage struct {
 	Calls     int // bytes of calls that wait for entities
 }
 
-// Usage returns the memory of the lane besides inputs.
+// Usage returns how much memory the lane takes, without inputs.
 func (l *Lane) Usage() Usage {
 	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.budget.calls}
 }
@@ -66,7 +66,7 @@ func (l *Lane) Wake() model.Time {
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
-	if !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads) { // otherwise a result must arrive first
+	if !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads) { // a full or crowded lane must wait for a result first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 

@@ -62,8 +62,7 @@ func (l *Lane) seal(now model.Time) {
 		return
 	}
 
-	// The writes of the batch have cancelled out. Its effects depend on nothing that is still to be
-	// committed.
+	// The writes of the batch have cancelled out. Its effects need not wait for a commit.
 	if len(b.effects) > 0 || len(b.inputs) > 0 {
 		l.open = l.newBuilding()
 		l.reportFacts(b, false)
@@ -81,8 +80,8 @@ func (l *Lane) send(now model.Time, b *building) {
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
 	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
 	for i := range b.batch.Requests {
-		// Without this time, the sweep would remove the answer at once, and a repetition would take
-		// effect again.
+		// Without this time, the sweep would remove the answer immediately, and a repetition would
+		// take effect again.
 		b.batch.Requests[i].At = now
 	}
 
@@ -106,8 +105,8 @@ func (l *Lane) send(now model.Time, b *building) {
 	l.out.Commit = &b.batch
 }
 
-// numberMessages gives every message its position in the sequence of its pair of shards. It runs at
-// the last moment, so that a refused batch leaves no gap.
+// numberMessages gives every message its position in the sequence of its pair of shards. The lane
+// does this when it seals the batch, so that a refused batch leaves no gap in the sequence.
 func (l *Lane) numberMessages(b *building) {
 	if len(b.batch.Messages) == 0 {
 		return
@@ -125,7 +124,8 @@ func (l *Lane) numberMessages(b *building) {
 	}
 }
 
-// batchOf returns the last batch that has something of the entry; nil when all of it is committed.
+// batchOf returns the last batch that has rows or effects of the entry. It returns nil if
+// everything of the entry is committed.
 func (l *Lane) batchOf(e *entry) *building {
 	switch {
 	case e.pending.open:
@@ -136,9 +136,9 @@ func (l *Lane) batchOf(e *entry) *building {
 	return nil
 }
 
-// forgetAcknowledged lets a batch that is being sealed remove answers that their callers have. When
-// the store refuses the batch, the answers stay until the sweep, so that they cannot make a second
-// batch fail.
+// forgetAcknowledged adds to the batch that the lane seals the removal of answers that their
+// callers have. If the store refuses the batch, these answers stay until the sweep, so that they
+// cannot make a second batch fail.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
@@ -157,7 +157,8 @@ func (l *Lane) batchFull() bool {
 	return l.open.rows() >= l.cfg.MaxBatchRows || l.open.bytes >= l.budget.batch
 }
 
-// Full reports whether the lane has no room. The caller then hands in only results until it has.
+// Full reports whether the lane has no room. While the lane is full, the caller hands in only
+// results of commits and reads.
 func (l *Lane) Full() bool {
 	return l.budget.used >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
 }

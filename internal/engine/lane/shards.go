@@ -51,8 +51,8 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	l.MailWaits()
 }
 
-// GiveUp starts to hand shards over. They take no new work, runs stop between two steps, and the
-// last commit frees them.
+// GiveUp starts to hand over shards. The shards take no new work, their runs stop between two
+// steps, and the last commit frees them.
 func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	if l.dead != nil {
 		return
@@ -75,7 +75,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 			}
 			l.refuseReports(e)
 			l.askAgain(e)
-			l.postTasks(now, e, queue.Neither) // no worker may start one now
+			l.postTasks(now, e, queue.Neither) // no worker may start a task now
 			if !e.hold.busy {
 				l.letGoNow(e, "the shard moves")
 			}
@@ -83,10 +83,11 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog refuses the waiting inputs of an address whose shard is being given up. It keeps
-// turns and reports, because they are facts. It keeps data that claims write, which come before
-// their reports. It keeps the loss of a worker: until that is recorded, the claim counts for limits
-// here, and the next owner would first have to find it out.
+// refuseBacklog refuses the waiting inputs of an address whose shard the lane gives up. It does not
+// refuse turns and reports, because they are facts, or data that claims write, because the reports
+// of these claims follow. It also does not refuse the loss of a worker. Until the lane records the
+// loss, the claim takes permits here, and the next owner would first have to find out that the
+// worker is lost.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog.inputs[:0]
 	for _, in := range e.backlog.inputs {
@@ -119,7 +120,8 @@ func isFact(in input) bool {
 	}
 }
 
-// refuseReports sends reports that waited for the end of a quarantine to the next owner.
+// refuseReports refuses the reports that waited for the end of a quarantine, so that the workers
+// send them to the next owner.
 func (l *Lane) refuseReports(e *entry) {
 	for _, in := range e.quarantine.reports {
 		in.refuse(l, ErrNotOwner)
@@ -151,8 +153,8 @@ func (l *Lane) drainShards(now model.Time) {
 			}
 		}
 
-		// Once the wait is over, drainWake needs no time for the shard: the commits and reads that
-		// remain end by themselves.
+		// Once the wait is over, drainWake returns no time for the shard, because the remaining
+		// commits and reads end by themselves.
 		if now >= sh.until {
 			sh.until = 0
 		}
@@ -178,10 +180,10 @@ func (l *Lane) freeAlone(now model.Time, sh *shard) {
 }
 
 // retryFree handles a refused batch that only frees shards. There is no input to isolate and no
-// state to drop, and other runs of the lane must not suffer, so the lane lives on. It tries each
-// shard again in a batch of its own. But no node serves a shard until it is freed. If a shard
-// cannot be freed for seconds, the node starts over: that raises its fence, so that another node
-// can take the shard without a free.
+// state to drop, and other runs of the lane must not suffer, so the lane continues. It tries each
+// shard again in a batch of its own. But until a shard is freed, no node serves it. If the lane
+// cannot free a shard for seconds, the node starts over. That raises the fence of the node, so that
+// another node can take the shard although it was not freed.
 func (l *Lane) retryFree(now model.Time, err error) {
 	frees := l.flight.frees
 	l.flight = nil
@@ -231,7 +233,7 @@ func (l *Lane) dropShard(sh *shard) {
 		l.workers.unstrand(e)
 		e.reading.endHistory()
 		l.unpost(l.now, e)
-		l.askAgain(e) // a query may have come while the shard was being given up
+		l.askAgain(e) // a query may have come while the lane was giving up the shard
 	}
 
 	l.mail.dropShard(sh.id)
@@ -241,8 +243,8 @@ func (l *Lane) dropShard(sh *shard) {
 	l.out.Freed = append(l.out.Freed, sh.id)
 }
 
-// KnownShards lists the shards whose runs with tasks have all been read, so that the board knows
-// all claims in them.
+// KnownShards lists the shards in which the lane has read all runs with tasks, so that the board
+// knows all claims in them.
 func (l *Lane) KnownShards() []model.ShardID {
 	if l.dead != nil {
 		return nil
@@ -252,7 +254,8 @@ func (l *Lane) KnownShards() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			// A start that assumes an unused address has not read it.
+			// If a start only assumes that its address is unused, the lane has not read the
+			// address.
 			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) {
 				return false
 			}

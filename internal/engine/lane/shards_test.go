@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A shard is given up: it takes nothing new, idle runs are taken from their workers, and the last
-// commit frees it.
+// The lane gives up a shard. It takes no new work for the shard, takes idle runs from their
+// workers, and frees the shard with the last commit.
 func TestGiveUpIdleShard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,7 +52,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	r.wantEvents(gone)
 	r.wantEvents(stays, "timer_fired t")
 
-	// It comes back: everything goes on.
+	// The shard comes back, and everything continues.
 	r.acquire(1)
 	r.settle()
 	r.wantEvents(gone, "timer_fired t")
@@ -61,7 +61,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	}
 }
 
-// The lane waits for a busy run: it commits the turn of the run, which then stops between two
+// The lane waits for a busy run. It commits the turn of the run, and the run stops between two
 // steps.
 func TestGiveUpBusyShard(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 		t.Errorf("history = %+v, want the outcome of the step", got)
 	}
 
-	// The worker does not know of the eviction yet and reports another turn.
+	// The worker does not know yet that it has lost the run, and reports another turn.
 	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 1})
 	r.take()
 	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallEvict || last.Run != run {
@@ -110,7 +110,8 @@ func TestGiveUpWaitsOnlySoLong(t *testing.T) {
 	}
 }
 
-// Everything that touches the shard is committed before it is freed; waiting inputs are refused.
+// The lane commits everything that touches the shard before it frees the shard. It refuses waiting
+// inputs.
 func TestGiveUpWhileCommitting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -175,8 +176,8 @@ func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// Messages to a shard that moves away are not lost, and its channels begin where they stood when it
-// comes back.
+// Messages to a shard that moves away are not lost. When the shard comes back, its channels
+// continue at their old positions.
 func TestMessagesToAShardThatMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -197,7 +198,7 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 		t.Fatalf("freed %v, hints %v", r.freed, r.mail)
 	}
 
-	r.wantEvents(to, receivedNames(1, 2)...) // the second was in the batch that sent it
+	r.wantEvents(to, receivedNames(1, 2)...) // the second took effect in the batch that sent it
 	r.acquire(1)
 	r.settle()
 	r.wantEvents(to, receivedNames(1, 3)...)
@@ -206,7 +207,7 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	r.wantEvents(to, receivedNames(1, 4)...)
 }
 
-// A shard that sends moves: its next owner goes on counting where it stood.
+// A shard that has sent messages moves. The next owner continues with the next position.
 func TestSenderMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -218,7 +219,7 @@ func TestSenderMoves(t *testing.T) {
 	for i, m := range []string{"1", "2", "3"} {
 		r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m"+m, m)}, Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
-		// it knows the answer
+		// the code has received the answer
 		r.turn(from, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
 		r.freed = nil
@@ -264,7 +265,7 @@ func TestRunnableWithoutWorkers(t *testing.T) {
 	}
 	r.join(1, "another")
 	r.settle()
-	r.wantHolder(a, 0) // it does not offer the workflow
+	r.wantHolder(a, 0) // the worker does not offer the workflow
 	r.join(2, "wf")
 	r.settle()
 	r.wantHolder(a, 2)
@@ -279,7 +280,7 @@ func (r *rig) park(a model.Address) model.RunID {
 	return run
 }
 
-// wantMoved demands that the shard is freed, no worker holds the run, and its history is complete.
+// wantMoved checks that the shard is freed, no worker holds the run, and its history is complete.
 func (r *rig) wantMoved(a model.Address, events ...string) {
 	r.t.Helper()
 	if len(r.freed) != 1 || r.holder(a) != 0 {
@@ -288,7 +289,7 @@ func (r *rig) wantMoved(a model.Address, events ...string) {
 	r.wantEvents(a, events...)
 }
 
-// wantKept demands that the shard is not freed, because a step may be running.
+// wantKept checks that the shard is not freed, because a step may be running.
 func (r *rig) wantKept(a model.Address) {
 	r.t.Helper()
 	if len(r.freed) != 0 || r.holder(a) == 0 {
@@ -296,8 +297,8 @@ func (r *rig) wantKept(a model.Address) {
 	}
 }
 
-// The worker of a run got news and may have started a step. The lane waits for it as for any other
-// step.
+// The worker of a run got new events and may have started a step. The lane waits for the step as
+// for any other.
 func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -314,7 +315,7 @@ func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	r.wantMoved(a, "signal_received go", "step_completed x")
 }
 
-// The worker says that the news has started no step, so there is nothing to wait for.
+// The worker says that it has started no step after the new events, so the lane need not wait.
 func TestGiveUpWaitsForNoStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -331,8 +332,8 @@ func TestGiveUpWaitsForNoStep(t *testing.T) {
 	r.wantMoved(a, "signal_received another")
 }
 
-// Several steps run at once: the lane waits for all of them, whatever arrives, and no new step
-// starts.
+// Several steps run at the same time. The lane waits for all of them, whatever arrives, and no new
+// step starts.
 func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -340,7 +341,7 @@ func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	a := in(1, 0)
 	r.startRun(a)
 	r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "x"}, {Code: model.WaitStep, Name: "y"}}})
-	r.signal(a, "go", "signal") // committed while the shard is given up
+	r.signal(a, "go", "signal") // committed while the lane gives up the shard
 	r.flush()
 	r.giveUp(1)
 	r.settle()
@@ -361,7 +362,7 @@ func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	}
 }
 
-// A step that must be repeated counts as running as soon as its worker gets the retry.
+// A step that the worker must repeat is running as soon as the worker gets the retry.
 func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -372,7 +373,7 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
 	r.turn(a, model.Turn{Commands: []model.Command{failed}, Waits: waits})
 	r.settle()
-	r.turn(a, model.Turn{Waits: waits}) // has seen that
+	r.turn(a, model.Turn{Waits: waits}) // the worker has seen that
 	r.pass(time.Second)
 	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallRetry {
 		t.Fatalf("last call = %+v, want the worker to be told", last)
@@ -387,8 +388,8 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	r.wantMoved(a, "attempt_failed x", "step_completed x")
 }
 
-// A worker that leaves may end the step that it runs, even if there is news for the run; then the
-// run goes to another one.
+// A worker that leaves may finish the step that it runs, even if there is a new event for the run.
+// After that the run goes to another worker.
 func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -399,15 +400,15 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	r.join(2)
 	r.signal(a, "go", "signal")
 	r.settle()
-	r.wantHolder(a, 1) // which runs a step
+	r.wantHolder(a, 1) // the worker runs a step
 	r.turn(a, steps("x"))
 	r.settle()
 	r.wantHolder(a, 2)
 	r.wantEvents(a, "signal_received go", "step_completed x")
 }
 
-// Requests that were read before a shard left and came back are out of date: the owner in between
-// may have served them.
+// The lane reads requests, then the shard leaves and comes back. The requests are out of date,
+// because the owner in between may have served them.
 func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	inputBytes = 256 // memory of an input beside its contents
-	rowBytes   = 64  // size of a row beside its contents
-	// a batch may always carry this many, however slow the store is
+	inputBytes = 256 // memory of an input without its contents
+	rowBytes   = 64  // size of a row without its contents
+	// a batch may always have this many bytes, however slow the store is
 	fewestBytes = 64 << 10
 )
 

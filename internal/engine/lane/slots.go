@@ -8,13 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Capacity counts how much a worker has at a time: runs, or hand-overs of calls. All lanes of a
-// node share the slots of a worker, so an implementation is safe for concurrent use.
+// Capacity counts the slots of a worker. A slot is room for one run, or for one hand-over of calls.
+// All lanes of a node share the slots of a worker, so an implementation is safe for concurrent use.
 type Capacity interface {
-	// Take takes a free slot. When none is free, it returns false, and the lane gets a call of
-	// HandOut as soon as one is.
+	// Take takes a free slot. If no slot is free, it returns false. As soon as a slot is free, the
+	// owner of the lane calls HandOut.
 	Take(lane int) bool
-	// Keep takes a slot even if none is free, for something that the worker has already.
+	// Keep takes a slot for something that the worker already has, even if no slot is free.
 	Keep()
 	// Free gives a slot back.
 	Free()
@@ -23,10 +23,10 @@ type Capacity interface {
 }
 
 // seat is a slot that the lane has taken. It belongs to a run that a worker works on, to the read
-// of such a run, or to a hand-over of calls. The zero value is none.
+// of such a run, or to a hand-over of calls. The zero value is no slot.
 type seat struct {
 	worker WorkerID
-	slots  Capacity // nil when the worker takes any number
+	slots  Capacity // nil if the worker takes any number of runs and calls
 }
 
 // leave gives the slot back, if there is one.
@@ -37,22 +37,23 @@ func (s *seat) leave() {
 	*s = seat{}
 }
 
-// move returns the slot, and leaves none behind.
+// move returns the slot, and empties s.
 func (s *seat) move() seat {
 	moved := *s
 	*s = seat{}
 	return moved
 }
 
-// slotLine is the runs, or the entities, of a kind that wait for a free slot, in order. Runs that
-// are pinned to different versions wait for different workers, so each version has its own line.
+// slotLine holds the runs, or the entities, of a kind that wait for a free slot, in order. Runs
+// that are pinned to different versions wait for different workers, so each version has its own
+// line.
 type slotLine struct {
 	pin     string
 	waiting []*entry
 }
 
-// next takes the first entry from the line that a worker may have; nil when that entry has left
-// memory.
+// next takes the first entry that the worker may have from the line. It returns nil if that entry
+// has left memory.
 func (n *slotLine) next(mayHave func(e *entry) bool) *entry {
 	i := slices.IndexFunc(n.waiting, mayHave)
 	e := n.waiting[i]
@@ -75,12 +76,12 @@ func (n *slotLine) next(mayHave func(e *entry) bool) *entry {
 // anyEntry lets every entry of a line pass.
 func anyEntry(*entry) bool { return true }
 
-// mayHave returns which entries of a line a worker may have.
+// mayHave returns a function that reports which entries of a line a worker may have.
 func (w *workers) mayHave(id WorkerID, n *slotLine) func(e *entry) bool {
 	return func(e *entry) bool { return e.gone || !w.isRefused(id, e, n.pin) }
 }
 
-// lineOf returns the line of a kind and a version; nil when there is none.
+// lineOf returns the line of a kind and a version. It returns nil if there is none.
 func (w *workers) lineOf(k kind, pin string) *slotLine {
 	for _, n := range w.lines[k] {
 		if n.pin == pin {
@@ -99,7 +100,7 @@ func (w *workers) sit(id WorkerID) (seat, bool) {
 	return seat{id, s}, true
 }
 
-// keepSeat takes a slot of a worker for something that it has already.
+// keepSeat takes a slot of a worker for something that the worker already has.
 func (w *workers) keepSeat(id WorkerID) seat {
 	s := w.slots[id]
 	if s != nil {
@@ -109,8 +110,9 @@ func (w *workers) keepSeat(id WorkerID) seat {
 }
 
 // seat takes a slot of one of the workers that offer the kind of an entry and can continue a run
-// that is pinned to a version. It chooses them in turn, and workers of other nodes last. full says
-// that there are such workers, but none has a free slot, or others wait for it already.
+// that is pinned to a version. It chooses these workers in turn, and workers of other nodes last.
+// full says that there are such workers, but none of them has a free slot, or other entries already
+// wait for the free slot.
 func (w *workers) seat(e *entry, pin string) (s seat, full bool) {
 	k := e.kind()
 	if w.canServe(w.freed.worker, k, pin) && !w.isRefused(w.freed.worker, e, pin) {
@@ -137,7 +139,7 @@ func (w *workers) seat(e *entry, pin string) (s seat, full bool) {
 	return seat{}, full
 }
 
-// distances says in which order workers get runs: those of other nodes come last.
+// distances says in which order workers get runs: workers of other nodes come last.
 func (w *workers) distances() []bool {
 	if len(w.away) == 0 {
 		return nearOnly
@@ -165,8 +167,8 @@ func (w *workers) enter(e *entry, pin string) {
 	n.waiting = append(n.waiting, e)
 }
 
-// nextLine returns a line that a worker can serve and that is not empty, in turn; nil when there is
-// none.
+// nextLine returns the next line, in turn, that is not empty and that a worker can serve. It
+// returns nil if there is no such line.
 func (w *workers) nextLine(id WorkerID) *slotLine {
 	kinds := w.kindsOf(id)
 	for range kinds {
@@ -278,13 +280,13 @@ func (l *Lane) HandOut(now model.Time, id WorkerID) {
 		}
 		l.workers.freed = s
 		l.dispatch(now, e)
-		l.workers.freed.leave() // it needed none
+		l.workers.freed.leave() // the dispatch needed no slot
 		l.maybeDrop(e)
 	}
 }
 
-// seatFor takes a slot for a run. Without one, the run waits: in line for a slot, or for a worker
-// that has its code.
+// seatFor takes a slot for a run. If there is none, the run waits for a slot, or for a worker that
+// has its code.
 func (l *Lane) seatFor(e *entry, pin string) (seat, bool) {
 	s, full := l.workers.seat(e, pin)
 	switch {
@@ -303,8 +305,9 @@ func (l *Lane) seatFor(e *entry, pin string) (seat, bool) {
 	return seat{}, false
 }
 
-// seatToRead takes a slot for a run that is about to be read. Workers that take any number need
-// none yet: the lane chooses one of them when it has read the run.
+// seatToRead takes a slot for a run that is about to be read. If there are workers that take any
+// number of runs, the run needs no slot yet: the lane chooses one of these workers when it has read
+// the run.
 func (w *workers) seatToRead(e *entry) (s seat, full bool) {
 	if len(w.slots) == 0 {
 		return seat{}, false
@@ -312,7 +315,8 @@ func (w *workers) seatToRead(e *entry) (s seat, full bool) {
 	return w.seat(e, e.pin())
 }
 
-// seatToRead takes a slot for a run that is about to be read. Without one, the run waits.
+// seatToRead takes a slot for a run that the lane is about to read. If there is none, the run
+// waits.
 func (l *Lane) seatToRead(e *entry) (seat, bool) {
 	if len(l.workers.slots) == 0 && len(l.workers.offersOf(e.kind())) > 0 {
 		return seat{}, true
@@ -320,8 +324,8 @@ func (l *Lane) seatToRead(e *entry) (seat, bool) {
 	return l.seatFor(e, e.pin())
 }
 
-// wake takes a slot for a run that its worker holds, and that has something to do again. It returns
-// false when the worker has no free slot.
+// wake takes a slot for a run that a worker holds and that has something to do again. It returns
+// false if the worker has no free slot.
 func (l *Lane) wake(e *entry) (ok bool) {
 	h := &e.hold
 	if h.seat.worker != 0 {
@@ -331,8 +335,8 @@ func (l *Lane) wake(e *entry) (ok bool) {
 	return ok
 }
 
-// moveOn takes a run from a worker that has no free slot. The run goes to a worker that has one, or
-// waits. The worker runs no step of it, so no step is repeated.
+// moveOn takes a run from a worker that has no free slot. The run goes to a worker with a free
+// slot, or waits. The worker runs no step of it, so no step is repeated.
 func (l *Lane) moveOn(now model.Time, e *entry) {
 	l.takeBack(now, e, "its worker has no free slot")
 }

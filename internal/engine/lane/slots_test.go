@@ -13,9 +13,9 @@ import (
 // slots are the slots of a worker of the rig.
 type slots struct {
 	limit, used int
-	kept        int  // how many were taken although none was free
-	waits       bool // the lane found no free one
-	woken       bool // the lane must learn that one is free
+	kept        int  // how many slots were taken although none was free
+	waits       bool // the lane found no free slot
+	woken       bool // the lane must learn that a slot is free
 	negative    bool
 }
 
@@ -110,11 +110,11 @@ func TestSlotsForRuns(t *testing.T) {
 	r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "body"}}})
 	r.turn(b, waitingTurn())
 	r.settle()
-	r.wantHolder(b, 1) // its worker keeps it in memory
+	r.wantHolder(b, 1) // the worker keeps the run in memory
 	r.wantHolder(c, 1)
 	r.wantHolder(d, 0)
 
-	// News for a run in memory waits for a slot too, and for its turn.
+	// A new event for a run in memory also waits for a slot, and for its turn.
 	r.signal(b, "s", "signal")
 	r.settle()
 	r.wantAnswer("signal", "")
@@ -125,7 +125,8 @@ func TestSlotsForRuns(t *testing.T) {
 	r.wantHolder(d, 1)
 	r.wantHolder(b, 0)
 
-	// A worker with free slots gets the waiting runs, also news for runs that another worker has.
+	// A worker with free slots gets the waiting runs, including a run that another worker holds and
+	// that has a new event.
 	r.join(2)
 	r.settle()
 	r.wantHolder(b, 2)
@@ -157,7 +158,8 @@ func TestSlotsForRuns(t *testing.T) {
 	}
 }
 
-// A step that is tried again needs a slot as well. Another worker finds that its back-off is over.
+// A worker also needs a slot to repeat a step. If another worker gets the run, it finds that the
+// back-off of the step is over.
 func TestSlotForRetry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -212,8 +214,8 @@ func TestSlotsOfWorkersThatLeave(t *testing.T) {
 	}
 }
 
-// The last worker of a tenant leaves while runs wait for its slots. A worker of every tenant that
-// is there already gets them.
+// The last worker of a tenant leaves while runs wait for its slots. A worker that serves every
+// tenant, and that has already joined, gets them.
 func TestSlotsOfTheLastWorkerOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*rig){
@@ -235,7 +237,7 @@ func TestSlotsOfTheLastWorkerOfATenant(t *testing.T) {
 			leave(r)
 			r.settle()
 			if name == "leaves" && limit == 1 {
-				r.wantHolder(b, 2) // it has waited longer than run a
+				r.wantHolder(b, 2) // run b has waited longer than run a
 				r.turn(b, model.Turn{Close: &model.Close{Status: model.Completed}})
 				r.settle()
 				r.wantHolder(a, 2)
@@ -263,7 +265,7 @@ func TestSlotsOfVersions(t *testing.T) {
 	r.settle()
 	r.startRun(b)
 	r.wantHolder(b, 1)
-	r.signal(a, "s", "signal") // it waits for the slot of version 1 now
+	r.signal(a, "s", "signal") // run a waits for the slot of version 1 now
 	r.settle()
 	r.wantHolder(a, 0)
 
@@ -277,8 +279,8 @@ func TestSlotsOfVersions(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// A worker gets at most as many hand-overs of calls as it has slots. Views count, and an entity
-// whose worker is busy says so.
+// A worker gets at most as many hand-overs of calls as it has slots. Views take slots too, and an
+// entity whose worker is busy says so.
 func TestSlotsForCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -309,7 +311,8 @@ func TestSlotsForCalls(t *testing.T) {
 	r.wantFreeSlots()
 }
 
-// A large entity leaves memory while it waits for a slot. It is read again with the slot in hand.
+// A large entity leaves memory while it waits for a slot. The lane takes the slot first and then
+// reads the entity again.
 func TestSlotForEntityThatLeftMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.KeepIdle = 1 })

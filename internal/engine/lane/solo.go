@@ -2,14 +2,15 @@ package lane
 
 import "slices"
 
-// solo lets one entity of the lane at a time run a call alone. If the process dies, the call that
-// was noted alone is the cause.
+// solo lets one entity of the lane at a time run a call alone. If the process dies while a call
+// runs alone, that call is probably the cause.
 type solo struct {
 	entry *entry   // may run a call alone
-	line  []*entry // entities that wait for that
+	line  []*entry // entities that wait for their turn
 }
 
-// claim reports whether the entity may run a call alone. Otherwise the entity waits in line.
+// claim reports whether the entity the entity that may run a call alone. If not, the entity waits
+// in the line.
 func (s *solo) claim(e *entry) bool {
 	if s.entry != e && s.busy() {
 		if !slices.Contains(s.line, e) {
@@ -26,7 +27,8 @@ func (s *solo) busy() bool {
 	return s.entry != nil && !s.entry.gone && s.entry.actor.entity != nil && s.entry.actor.entity.Lonely()
 }
 
-// next takes the next entity from the line, once the claim is free; nil when there is none.
+// next takes the next entity from the line once the claim is free. It returns nil if there is no
+// such entity.
 func (s *solo) next() *entry {
 	if len(s.line) == 0 || s.busy() {
 		return nil

@@ -9,9 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A worker that reports while the batch that takes its run away is in flight learns with the
-// outcome of the batch that it no longer holds the run. It loses the run even if the batch is
-// refused, because the lane has not taken the report: the lane hands the run over again.
+// A worker reports a turn while the batch that takes its run away is in flight. When the batch is
+// finished, the worker learns that it no longer holds the run. It loses the run even if the store
+// refuses the batch, because the lane has dropped the turn. In that case the lane hands over the
+// run again.
 func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	t.Parallel()
 	for name, report := range map[string]func(r *rig, a model.Address){
@@ -46,8 +47,8 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	}
 }
 
-// A report that names a run and the hand-over of another takes neither from its worker: the
-// eviction in flight still reaches the worker.
+// A turn names a run, but the generation of the hand-over of another run. Neither run is taken from
+// its worker because of it, and the eviction in flight still reaches the worker.
 func TestReportOfAnotherHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -64,9 +65,9 @@ func TestReportOfAnotherHandOver(t *testing.T) {
 }
 
 // The board reports that a worker is silent while its claim is on its way to the store. The store
-// refuses that batch because of another run, and the worker gets the task again, under the same
-// claim number. Now it sends heartbeats: what the board reported before does not concern this claim
-// (E32).
+// refuses that batch because of another run, and the worker gets the task again, with the same
+// claim number. Now the worker sends heartbeats. The earlier report of the board is not about this
+// claim (E32).
 func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 	t.Parallel()
 	for _, beats := range []bool{true, false} {
@@ -109,9 +110,9 @@ func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 	}
 }
 
-// A worker claims a task and is lost. The claim is undone with its batch, and another worker makes
-// it again under the same number. The loss of the first worker, which the lane applies only then,
-// does not end the claim of the second one.
+// A worker claims a task and is lost. The lane undoes the claim with its batch, and another worker
+// claims the task with the same claim number. Only then does the lane apply the loss of the first
+// worker. It does not end the claim of the second worker.
 func TestLossOfAClaimThatWasMadeAgain(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)

@@ -113,7 +113,7 @@ func TestManyStartsOfOneKey(t *testing.T) {
 	}
 }
 
-// A run that closes and whose key is used again in the same batch as the close.
+// A run closes, and a new run uses its key in the same batch.
 func TestContinueAndReuseInOneBatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -144,7 +144,8 @@ func TestContinueAndReuseInOneBatch(t *testing.T) {
 	}
 }
 
-// A start that is refused before the address was read says nothing about the address.
+// The lane refuses a start before it has read the address. The refusal says nothing about the
+// address.
 func TestRefusedStartOfAnUnknownAddress(t *testing.T) {
 	t.Parallel()
 	r := parkedRig(t, "a")

@@ -7,27 +7,29 @@ import (
 )
 
 // A call that kills its process must not kill every process that owns its shard, one after the
-// other. When the last owner of a shard has died, the calls that it left are suspects: the lane
-// stores a note before it runs one. If this process dies too, the next owner finds the note, and
-// sets the call aside.
+// other. When the last owner of a shard has died, the calls that it left are suspects. The lane
+// stores a note before it runs a suspect. If this process dies too, the next owner finds the note,
+// and sets the call aside.
 
-// loneCalls is how many suspects of a shard run alone before a second owner has died with them.
-// Each of them costs a commit, and the calls behind it wait. Further suspects first run together.
+// loneCalls is how many suspects of a shard run alone if only one owner has died with them. Each of
+// them costs a commit, and the calls behind it wait. Further suspects first run together.
 const loneCalls = 64
 
 // waryFor is how long a lane is wary of the calls that come to a shard whose last owner has died.
-// In this time it reads the calls that waited in the store when it acquired the shard.
+// In this time it reads the calls that were in the store when it acquired the shard.
 const waryFor = time.Minute
 
 // isWary reports whether a call that comes from the store may be the one that killed the last owner
-// of the shard. If that owner died before the commit that put the call into its mailbox, nothing in
-// the store says that it was running the call. The lane makes such a call only after that commit.
-// If the call kills this process too, the next owner finds it in the mailbox, as a suspect.
+// of the shard. If that owner died before it had committed the call to the mailbox, nothing in the
+// store says that it was running the call. So the lane runs such a call only after it has committed
+// the call to the mailbox. If the call kills this process too, the next owner finds the call there,
+// as a suspect.
 func (l *Lane) isWary(now model.Time, sh *shard) bool {
 	return sh.crashed && now < sh.since.Add(waryFor)
 }
 
-// suspect finds out which calls of an entity that has been read are suspects.
+// suspect finds out which calls of an entity are suspects. The lane calls it after it has read the
+// entity.
 func (l *Lane) suspect(e *entry) {
 	n, sh := e.actor.entity, e.shard
 	if !sh.crashed {
@@ -45,7 +47,7 @@ func (l *Lane) accuse(now model.Time, e *entry) {
 	}
 }
 
-// apply stores the note; the suspects run after its commit.
+// apply stores the note. The suspects run after the commit of the note.
 func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)
 	if len(items) == 0 || alone && !l.solo.claim(e) {
@@ -70,7 +72,8 @@ func (l *Lane) runNoted(now model.Time, e *entry) {
 	}
 }
 
-// nextSolo lets the next entities in line run a call alone, after the one before has.
+// nextSolo lets the next entity in the line run a call alone, after the entity before it has done
+// so.
 func (l *Lane) nextSolo(now model.Time) {
 	for e := l.solo.next(); e != nil; e = l.solo.next() {
 		if !e.gone && e.known {

@@ -21,8 +21,8 @@ func (r *rig) crash() {
 	r.joinEntities(1)
 }
 
-// note runs the lane until it commits something. After a crash, that is the note that calls are
-// about to run.
+// note runs the lane until it commits something. After a crash, the first commit is the note that
+// calls are about to run.
 func (r *rig) note() {
 	r.t.Helper()
 	r.flush()
@@ -34,7 +34,7 @@ func (r *rig) note() {
 	}
 }
 
-// runningInputs is the calls that workers have, by their input.
+// runningInputs returns the inputs of the calls that workers have.
 func (r *rig) runningInputs() (inputs []string) {
 	for i := range r.operations {
 		for _, c := range r.operations[i].Operations.Calls {
@@ -45,8 +45,8 @@ func (r *rig) runningInputs() (inputs []string) {
 	return inputs
 }
 
-// deaths is the marks of each call in a mailbox, in order: how many deaths are counted, and how
-// many of them while the call was made alone.
+// deaths returns the marks of each call in a mailbox, in order: how many processes died with the
+// call, and how many of them died while the call ran alone.
 func (r *rig) deaths(a model.Address) string {
 	r.t.Helper()
 	var out []string
@@ -70,8 +70,8 @@ func (r *rig) wantDeaths(a model.Address, want string) {
 	}
 }
 
-// makeUntil makes calls one after the other until a worker has the given one, and checks that none
-// is made beside another.
+// makeUntil finishes calls one after the other until a worker has the given call. It checks that no
+// two calls run at the same time.
 func (r *rig) makeUntil(input string) {
 	r.t.Helper()
 	r.settle()
@@ -98,8 +98,8 @@ func (r *rig) deadCalls() (rows []store.InboxRow) {
 	return rows
 }
 
-// newSuspects leaves calls of two ledgers in the hands of workers and crashes. The ledgers are on
-// different shards of the lane.
+// newSuspects crashes while workers have calls of two ledgers. The ledgers are on different shards
+// of the lane.
 func newSuspects(t *testing.T) (r *rig, a, b model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -117,8 +117,8 @@ func newSuspects(t *testing.T) (r *rig, a, b model.Address) {
 	return r, a, b
 }
 
-// Calls found after a crash are noted in the store before a worker runs them, and then run one at a
-// time.
+// After a crash, the lane stores a note about the calls that it finds before a worker runs them.
+// Then they run one at a time.
 func TestSuspectsAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)
@@ -143,8 +143,8 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 	}
 }
 
-// When a shard has more suspects than are made alone at once, the others are made together first.
-// Only when that owner dies too are they made alone.
+// A shard has more suspects than may run alone. The other suspects first run together. Only if that
+// owner dies too do they run alone.
 func TestManySuspects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -177,8 +177,8 @@ func TestManySuspects(t *testing.T) {
 	r.wantState(few, "f0;f1;f2;")
 }
 
-// Calls that have died once while they ran alone are innocent: an outside cause kills the process
-// again and again, and each time another call runs alone.
+// An outside cause kills the process again and again, and each time another call runs alone. So one
+// death while a call ran alone does not make the call guilty.
 func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)
@@ -194,7 +194,8 @@ func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	}
 }
 
-// An owner that gives its shards up in order while it makes a call alone has not died of it.
+// An owner gives up its shards in an orderly way while it runs a call alone. This is not a death of
+// that call.
 func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 	t.Parallel()
 	r, a, _ := newSuspects(t)
@@ -216,7 +217,7 @@ func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 	}
 }
 
-// After an orderly end nothing is counted.
+// After an orderly end the lane counts no death.
 func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -232,8 +233,9 @@ func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 	r.wantMaking("1")
 }
 
-// After a crash the calls of a lane are counted and made one at a time. The one that two processes
-// have made alone when they died is answered and kept as a dead letter, and its neighbours go on.
+// After a crash the lane notes its calls and runs them one at a time. Two processes die while one
+// of the calls runs alone. The lane answers that call and keeps it as a dead letter. The other
+// calls continue.
 func TestCallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)
@@ -244,7 +246,7 @@ func TestCallThatEndsItsProcess(t *testing.T) {
 	r.makeUntil("bomb")
 	r.wantDeaths(a, "bomb:2.2 3:0.0")
 	c := ledger("c")
-	r.operation(c, "add", "new", "new") // this one has killed no process
+	r.operation(c, "add", "new", "new") // this call has killed no process
 	r.settle()
 	r.wantMaking("bomb", "new")
 	r.operations = slices.DeleteFunc(r.operations, func(o lane.OperateCall) bool { return string(o.Operations.Calls[0].Input.Data) == "bomb" })
@@ -254,7 +256,7 @@ func TestCallThatEndsItsProcess(t *testing.T) {
 	r.crash()
 
 	r.work()
-	if n := r.handed["bomb"]; n != 2 { // the first process died while it made the call before
+	if n := r.handed["bomb"]; n != 2 { // the first process died while it ran the call before this one
 		t.Errorf("the call is made %d times, want two", n)
 	}
 	r.wantState(a, "1;3;")
@@ -290,8 +292,8 @@ func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
 	}
 }
 
-// A note that is not stored is made again, and a note whose answer is lost counts once. Nothing is
-// made before.
+// If the store does not take a note, the lane writes it again. If only the answer of the commit is
+// lost, the note counts once. No call runs before its note is stored.
 func TestNoteIsNotStored(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Retryable, store.Unknown, store.Refused, store.Away} {
@@ -328,8 +330,9 @@ func TestNoteIsNotStored(t *testing.T) {
 	})
 }
 
-// A process that dies after it has noted a call, and before a worker runs it, has still noted it.
-// Without a second death alone, the call is not set aside.
+// A process dies after it has noted a call and before a worker runs the call. The next owner still
+// counts a death, because it sees only the note. But the lane sets the call aside only after a
+// second death while the call ran alone.
 func TestCrashAfterTheNote(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)
@@ -350,8 +353,8 @@ func TestCrashAfterTheNote(t *testing.T) {
 	}
 }
 
-// A shard is given up while a call of it is made by itself. The call is not lost, and the next in
-// line has its turn.
+// The lane gives up a shard while one of its calls runs alone. The call is not lost, and the next
+// entity in the line gets its turn.
 func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
@@ -382,7 +385,7 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 			r.work()
 			r.wantState(second, map[model.Address]string{a: "1;bomb;3;", b: "9;"}[second])
 
-			r.crashed = false // it was given up in order
+			r.crashed = false // the last owner gave up the shard in order
 			r.acquire(first.Shard(shards))
 			r.work()
 			r.wantState(first, map[model.Address]string{a: "1;bomb;3;", b: "9;"}[first])
@@ -390,7 +393,7 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 	}
 }
 
-// A node that gets a shard back does not count its own note as a death.
+// If a node gets a shard back, it does not count its own note as a death.
 func TestNoteOfTheSameNode(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)
@@ -412,9 +415,10 @@ func TestNoteOfTheSameNode(t *testing.T) {
 	r.wantState(b, "9;")
 }
 
-// A call in the inbox may have killed the owner before the commit that puts it into the mailbox, so
-// that nothing in the store says so. The next owner makes such a call after that commit, and the
-// owner after that one finds a suspect. Without a crash, or later, an owner makes calls at once.
+// A call in the inbox may have killed the owner before the owner committed the call to the mailbox,
+// so that nothing in the store says so. The next owner runs such a call only after that commit. If
+// it dies too, the owner after it finds the call as a suspect. Without a crash, or some time after
+// it, an owner runs calls immediately.
 func TestCallFromTheStoreAfterACrash(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")

@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A task of an acquired shard continues although a caller repeats the request that submitted it at
-// that moment: the answer is remembered, and no other input asks for the run.
+// While the lane acquires a shard, a caller repeats the request that submitted a task there. The
+// repetition gets the remembered answer and does not read the run, and no other input does. The
+// task continues anyway.
 func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -28,8 +29,8 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	r.wantStatus(taskAt("t"), model.Completed)
 }
 
-// A claim is stored, and its worker leaves before it gets the claim: the lane counts it as lost. A
-// refused batch undoes that loss while the shard is being given up. Now no worker has the claim,
+// A claim is stored, and its worker leaves before it gets the claim, so the claim is lost. A
+// refused batch undoes that loss while the lane gives up the shard. Now no worker has the claim,
 // and the next owner would wait for a worker of this node. So the lane records the loss before the
 // shard moves.
 func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
@@ -72,8 +73,9 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	}
 }
 
-// The history of a run has been read for a worker and waits for an event in flight. Then the run is
-// terminated, and another one starts: a worker gets the new run with its own history, at once.
+// The lane has read the history of a run for a worker, and the history waits for an event in
+// flight. Then an operator terminates the run, and another run starts. A worker immediately gets
+// the new run with its own history.
 func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// notPaused demands that a run that a worker gets is not paused in the store.
+// notPaused checks that a run that a worker gets is not paused in the store.
 func (r *rig) notPaused(h *holding, what string) {
 	r.t.Helper()
 	if paused(r.history(h.start.Address, h.start.Run)) {
@@ -16,7 +16,7 @@ func (r *rig) notPaused(h *holding, what string) {
 	}
 }
 
-// paused reports whether a history says that the run is.
+// paused reports whether a history says that the run is paused.
 func paused(events []model.Event) (is bool) {
 	for _, e := range events {
 		switch e.Kind { //nolint:exhaustive // the others change nothing about it
@@ -34,12 +34,12 @@ func (r *rig) update(a model.Address, id string, token any) {
 	r.send(model.Message{Kind: model.MessageUpdate, To: a, Name: "u", RequestID: id}, token)
 }
 
-// replyCommand is the command that answers the update at a position.
+// replyCommand returns the command that answers the update at a position.
 func replyCommand(ref int64, text string) model.Command {
 	return model.Command{Kind: model.CommandAnswer, Event: model.Event{ID: "answer " + text, Name: "u", Ref: ref, Output: model.Payload{Data: []byte(text)}}}
 }
 
-// wantOutput demands an answer of the code.
+// wantOutput checks the answer of the code.
 func (r *rig) wantOutput(token any, want string) {
 	r.t.Helper()
 	a, ok := r.answers[token]
@@ -48,7 +48,7 @@ func (r *rig) wantOutput(token any, want string) {
 	}
 }
 
-// query asks the code.
+// query sends a query to the code.
 func (r *rig) query(a model.Address, token any) {
 	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, token)
 }
@@ -71,12 +71,12 @@ func (r *rig) reply(a model.Address, text string) int {
 	return 0
 }
 
-// order tells an execution what an operator wants.
+// order sends an order of an operator to an execution.
 func (r *rig) order(k model.MessageKind, a model.Address, token any) {
 	r.send(model.Message{Kind: k, To: a, Failure: &model.Failure{Message: "because"}}, token)
 }
 
-// guest is another process that asks.
+// guest is another process that sends requests.
 var guest = model.NodeID{15: 77}
 
 // post puts a request of another process into the inbox and announces it.
@@ -99,7 +99,7 @@ func (r *rig) put(m model.Message, id string) store.RequestKey {
 	return store.RequestKey{Shard: row.Shard, Address: m.To, ID: id}
 }
 
-// rememberedAnswer is the stored answer to a request; nil when there is none.
+// rememberedAnswer returns the stored answer to a request, or nil.
 func (r *rig) rememberedAnswer(k store.RequestKey) *model.Answer {
 	r.t.Helper()
 	found, err := r.st.LoadReplies(r.t.Context(), []store.RequestKey{k})
@@ -116,7 +116,7 @@ func (r *rig) rememberedAnswer(k store.RequestKey) *model.Answer {
 	return &a
 }
 
-// inboxCount is how many requests of other processes are not served.
+// inboxCount returns how many requests of other processes the lane has not served.
 func (r *rig) inboxCount() int {
 	r.t.Helper()
 	rows, _, err := r.st.LoadInbox(r.t.Context(), []model.ShardID{0, 1, 2, 3}, r.now.Add(1<<40), 100, 1<<30)
@@ -155,7 +155,7 @@ func (r *rig) rest(a model.Address) {
 	r.settle()
 }
 
-// wantEmpty demands that nothing is left in memory and that no caller waits.
+// wantEmpty checks that nothing is left in memory and that no caller waits.
 func (r *rig) wantEmpty() {
 	r.t.Helper()
 	if n, w, q := r.l.Entries(), r.l.Waiters(), r.l.Queries(); n+w+q > 0 || r.l.PendingBytes() != 0 || !r.l.Idle() {
@@ -173,7 +173,7 @@ func (r *rig) wantHint(a model.Address) {
 	r.t.Errorf("node 77 got no hint about %s: %v", a.Key, r.hints)
 }
 
-// evictions are the reasons why a run was taken from workers.
+// evictions returns the reasons why the lane took runs from workers.
 func (r *rig) evictions() (why []string) {
 	for _, c := range r.calls {
 		if c.Reason != "" {
@@ -186,7 +186,8 @@ func (r *rig) evictions() (why []string) {
 // mismatch is why a run is blocked.
 var mismatch = model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
 
-// block makes the worker that holds the run report that it is blocked, which releases it.
+// block makes the worker that holds the run report that the run is blocked. This report also
+// releases the run.
 func (r *rig) block(a model.Address) {
 	r.t.Helper()
 	why := mismatch
@@ -194,7 +195,7 @@ func (r *rig) block(a model.Address) {
 	delete(r.held, r.current(a).Start.Run)
 }
 
-// startBlocked brings an execution to where it cannot go on.
+// startBlocked starts an execution and blocks it.
 func (r *rig) startBlocked(a model.Address) {
 	r.t.Helper()
 	r.startRun(a)
@@ -202,7 +203,7 @@ func (r *rig) startBlocked(a model.Address) {
 	r.settle()
 }
 
-// wantBlocked demands that the block is stored.
+// wantBlocked checks that the store says that the run is blocked.
 func (r *rig) wantBlocked(a model.Address) {
 	r.t.Helper()
 	if row := r.current(a); row.Blocked == nil || *row.Blocked != mismatch {

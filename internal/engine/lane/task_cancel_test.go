@@ -9,7 +9,7 @@ import (
 )
 
 // An owner dies right after it has stored that a task is canceled, and before it has told the
-// worker. The next owner tells it.
+// worker. The next owner tells the worker.
 func TestCancelUnderAnotherOwner(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -51,7 +51,7 @@ func TestCanceledClaimIsHandedOver(t *testing.T) {
 	}
 
 	r.landUnheard()
-	r.told = nil // of the second owner
+	r.told = nil // the calls of the second owner
 	b.restart()
 	r.settle()
 	c := b.one()
@@ -63,10 +63,10 @@ func TestCanceledClaimIsHandedOver(t *testing.T) {
 	r.wantStatus(taskAt("t"), model.Canceled)
 }
 
-// A batch ends a task and submits another one, which waits for the slot of the first. The batch is
-// refused because of its size, and its inputs are applied again one by one. The board does not know
-// then that the first task is claimed. The second one gets the slot only after the end of the first
-// is stored, because until then the worker executes the first.
+// A batch ends a task and submits another one, which waits for the slot of the first. The store
+// refuses the batch because of its size, and the lane applies the inputs again one by one. At that
+// time the board does not know that the first task is claimed. The second task must get the slot
+// only after the end of the first is stored, because until then the worker executes the first.
 func TestRefusedEndOfATaskFreesNoSlot(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)

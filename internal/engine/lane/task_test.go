@@ -35,7 +35,7 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 
 	for range 3 {
 		r.settle()
-		b.propose() // what went back to the board in between
+		b.propose() // the tasks that went back to the board in between
 	}
 
 	claims := b.claims()
@@ -76,8 +76,8 @@ func TestCancelBesidePoison(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// A worker that executes a task of a quarantined run continues, and its report counts when the
-// quarantine is over.
+// A worker that executes a task of a quarantined run continues. When the quarantine is over, the
+// lane records its report.
 func TestReportToQuarantined(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -102,7 +102,8 @@ func TestReportToQuarantined(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "step_completed t")
 	b.wantSlots(0)
 
-	// A shard that is given up has no quarantine: the report goes elsewhere.
+	// When the lane gives up the shard, the quarantine no longer matters, and the worker sends its
+	// report to the next owner.
 	r.turn(a, commandTurn(taskCommand("u")))
 	r.settle()
 	c = b.one()
@@ -118,8 +119,8 @@ func TestReportToQuarantined(t *testing.T) {
 	}
 }
 
-// A shard that is given up waits for the workers that execute its tasks, but not forever. After its
-// last commit nothing is written for it.
+// When the lane gives up a shard, it waits for the workers that execute tasks of the shard, but not
+// forever. After the last commit of the shard the lane writes nothing for it.
 func TestDrainWithTasks(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
@@ -147,8 +148,8 @@ func TestDrainWithTasks(t *testing.T) {
 	}
 	b.wantSlots(0)
 
-	// The next owner finds the claim. Its worker is elsewhere: the owner waits for it, and the
-	// report arrives as a message.
+	// The next owner finds the claim. The worker of the claim belongs to another node. The owner
+	// waits for the worker, and the report arrives as a message.
 	b.away = true
 	b.Leave(r.now, 1)
 	r.acquire(shard)
@@ -221,9 +222,9 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 	})
 }
 
-// The lane is about to hand over a claim when the store refuses the removal of an older run of the
-// address, and the lane drops the state of the address. The lane hands the claim over anyway:
-// otherwise the worker would never get it, and the lane could not free the shard.
+// The lane is about to hand over a claim. At that moment the store refuses the removal of an older
+// run of the address, so the lane drops the state of the address. The lane hands the claim over
+// anyway: otherwise the worker would never get it, and the lane could not free the shard.
 func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Retention = kept })
@@ -266,8 +267,8 @@ func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	r.wantStatus(m.To, model.Completed)
 }
 
-// A start has reserved a worker, and finds its address in use. The worker is free again, and does
-// not get the task.
+// The lane has reserved a worker for a start, and the address of the start turns out to be in use.
+// The worker is free again, and does not get the task.
 func TestReservedStartMeetsRun(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -320,7 +321,8 @@ func TestStaleProposals(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
 	b.wantSlots(0)
 
-	// For a task that was given back since, and is not due. The lane does not forget it.
+	// A proposal for a task that its worker has given back since, and that is not due. The lane
+	// does not forget the task.
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()
@@ -338,8 +340,8 @@ func TestStaleProposals(t *testing.T) {
 	b.wantSlots(1)
 }
 
-// The board believes that a deadline has passed, and the run says that it has not. The task keeps
-// waiting.
+// The board believes that a deadline has passed, but according to the run it has not. The task
+// continues to wait.
 func TestDeadlineThatComesToNothing(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -460,7 +462,7 @@ func TestTasksWithoutCode(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// A claim of a worker that no node has is lost at once. After three lost claims in a row the task
+// A claim is lost immediately if no node has its worker. After three lost claims in a row the task
 // is dead.
 func TestLostWorkers(t *testing.T) {
 	t.Parallel()
@@ -495,9 +497,9 @@ func TestLostWorkers(t *testing.T) {
 }
 
 // The clock of the store has been set back since the last event, and a claim is recorded at the
-// time of that event. The board counts from the moment when it learned about the claim, and
-// reports too early that the worker is silent. That report has no effect. The board reports it
-// again later, because a claim without deadlines would be held forever.
+// time of that event. The board counts from the moment when it learned about the claim, and reports
+// too early that the worker is silent. That report has no effect. The board reports the silence
+// again later; otherwise the claim would have no deadline and could be held forever.
 func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -524,8 +526,8 @@ func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// A start that assumes an unused address has not read the address. Until the start is stored, the
-// address may have a claim that the board does not know.
+// The lane only assumes that the address of a start is unused, and has not read it. Until the start
+// is stored, the address may have a claim that the board does not know.
 func TestKnownAfterAssumedStarts(t *testing.T) {
 	t.Parallel()
 	r, _ := newBench(t, 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// applyWrite puts data that a claim writes into the open batch. The lane answers when it is
-// durable, and answers a repetition when the first write is.
+// applyWrite puts data that a claim writes into the open batch. The lane answers when the data is
+// durable. It answers a repetition of a write when the first write is durable.
 func (l *Lane) applyWrite(now model.Time, e *entry, in *messageInput) {
 	var d core.Decision
 	if err := l.writeData(now, e, in.origin.message.Write); err != nil {

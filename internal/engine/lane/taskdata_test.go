@@ -28,7 +28,7 @@ func stateItem(name, value string) model.TaskItem {
 	return model.TaskItem{Kind: model.ItemSet, Name: name, Value: model.TextPayload(value)}
 }
 
-// data is what is stored of a task: states, lines, streamed items.
+// data returns what the store has of a task: states, log lines, streamed items.
 func (r *rig) data(c model.Claim) string {
 	r.t.Helper()
 	key := store.RunKey{Shard: c.Ref.Address.Shard(shards), Run: c.Ref.Run}
@@ -71,7 +71,7 @@ func (r *rig) wantData(c model.Claim, want string) {
 	}
 }
 
-// writer is a lane with a task that a worker executes.
+// writer returns a lane with a task that a worker executes.
 func writer(t tb) (*rig, *bench, model.Claim) {
 	r, b := newBench(t, 1)
 	r.join(1)
@@ -81,8 +81,8 @@ func writer(t tb) (*rig, *bench, model.Claim) {
 	return r, b, b.one()
 }
 
-// The lane answers a write of a claim when it is durable, and answers a repetition as well. For the
-// next write it reads nothing again.
+// The lane answers a write of a claim when the write is durable. A repetition gets an answer too.
+// For the next write the lane does not read the data again.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	r, b, c := writer(t)
@@ -110,7 +110,7 @@ func TestWrites(t *testing.T) {
 	r.settle()
 	r.wantAnswer("late", "not_owned")
 
-	// The next claim continues with the stored data, and counts from the beginning.
+	// The next claim continues with the stored data, and numbers its writes from the beginning.
 	r.now = r.now.Add(2 * time.Second)
 	b.propose()
 	r.settle()
@@ -129,7 +129,8 @@ func TestWrites(t *testing.T) {
 	r.wantData(next, "a b c 1x 2y")
 }
 
-// A write of another process is answered under its request id, and its node gets a hint.
+// The lane stores the answer to a write of another process under the request id, and sends the node
+// a hint.
 func TestWriteByMail(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -155,7 +156,7 @@ func TestWriteByMail(t *testing.T) {
 	}
 }
 
-// When a batch is refused because of a row of another address, the lane still writes the data,
+// The store refuses a batch because of a row of another address. The lane still writes the data,
 // once.
 func TestWritesBesidePoison(t *testing.T) {
 	t.Parallel()
@@ -191,8 +192,8 @@ func TestPoisonousWrite(t *testing.T) {
 	r.wantEvents(key("bad"), "step_completed fine")
 }
 
-// A watcher learns of the next commit, not before it, and once. Another node learns of commits
-// while it renews its watch.
+// A watcher is informed once, after the next commit and not before. Another node is informed of
+// commits as long as it renews its watch.
 func TestWatchers(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -206,7 +207,7 @@ func TestWatchers(t *testing.T) {
 	r.l.Unwatch(c.Ref.Address, "gone")
 	r.post(model.Message{Kind: model.MessageWatch, To: c.Ref.Address, Name: model.WatchChanges}, "w")
 	r.settle()
-	r.wantAnswer("one", "") // the commit of the note that a caller watches
+	r.wantAnswer("one", "") // this is the commit of the note that a caller watches
 	r.hints = nil
 	if err := r.l.Watch(c.Ref.Address, "two"); err != nil {
 		t.Fatal(err)
@@ -238,7 +239,7 @@ func TestWatchers(t *testing.T) {
 	r.wantSilence("gone")
 }
 
-// The lane also forgets a node that listens to data which never changes.
+// The lane also forgets a node that watches data that never changes.
 func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	t.Parallel()
 	r, _, _ := writer(t)
@@ -261,8 +262,8 @@ func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	r.wantAnswer("here", "")
 }
 
-// Whatever happens to commits, the stored data is what was written, each item once, in order:
-// writers repeat writes without an answer.
+// Whatever happens to commits, the store has each written item once, in order. Writers repeat a
+// write that gets no answer.
 func TestWritesSurviveTrouble(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

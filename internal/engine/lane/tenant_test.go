@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A worker that serves every tenant gets the runs of a workflow whose tenant has no worker of its
-// own, whether they waited for it or start later, and nothing else.
+// A worker that serves every tenant gets only runs whose tenant has no worker of its own. It gets
+// such runs whether they waited for it or start later.
 func TestWorkerOfEveryTenant(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

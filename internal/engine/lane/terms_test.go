@@ -14,7 +14,7 @@ func (r *rig) startDelayed(k string, token any) {
 	r.send(model.Message{Kind: model.MessageStart, To: key(k), Terms: &model.Terms{Delay: time.Minute, Timeout: time.Hour}}, token)
 }
 
-// allTimers counts the timers of all runs, also of runs that do not exist.
+// allTimers counts the timers of all runs, including timers whose run does not exist.
 func (r *rig) allTimers() int {
 	var all []model.ShardID
 	for s := range model.ShardID(shards) {
@@ -27,7 +27,7 @@ func (r *rig) allTimers() int {
 	return len(ts)
 }
 
-// A start whose key is taken leaves no timers behind.
+// A start whose key is in use leaves no timers behind.
 func TestDelayedStartOfATakenKey(t *testing.T) {
 	t.Parallel()
 	r := parkedRig(t, "a")
@@ -42,8 +42,8 @@ func TestDelayedStartOfATakenKey(t *testing.T) {
 	}
 }
 
-// No worker has an execution that waits for its start time. It starts at that time, on its owner by
-// then, with the messages that arrived before.
+// While an execution waits for its start time, no worker has it. It starts at that time, on the
+// node that owns it by then, with the messages that arrived before.
 func TestDelayedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -88,8 +88,8 @@ func TestDelayedStart(t *testing.T) {
 }
 
 // The start time comes while an earlier event of the run is on its way to the store. No worker gets
-// the run before the store knows that it has begun: the next owner would believe that its code has
-// not run, and a cancel would end it without a clean-up.
+// the run before the store knows that the run has begun. Otherwise the next owner would believe
+// that the code has not run, and a cancel would end the run without a clean-up.
 func TestDelayedStartIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,7 +114,7 @@ func TestDelayedStartIsStoredFirst(t *testing.T) {
 	r.wantEvents(key("a"), "signal_received s")
 }
 
-// A cancel that comes with the start ends it, and the commit that fails in between changes nothing.
+// A cancel that comes with the start ends the run, even if a commit fails in between.
 func TestDelayedStartIsCanceledAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -130,7 +130,7 @@ func TestDelayedStartIsCanceledAtOnce(t *testing.T) {
 	}
 }
 
-// A run that fails is followed by the next attempt, in one commit.
+// When a run fails, the next attempt starts in the same commit.
 func TestNextAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -49,7 +49,7 @@ func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	w := &l.timers
 	shards := l.servedShards()
 	if len(shards) == 0 {
-		w.fresh = true // until there are some
+		w.fresh = true // until the lane has shards
 		return
 	}
 	w.asked = until
@@ -77,7 +77,7 @@ func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 func (in *timerInput) ring(l *Lane, now model.Time, e *entry) {
 	d := e.actor.entity.Ring(in.id, now)
 	if !d.HasWrites() {
-		l.skip(e, in) // it is out of date, or an operation or a section ends first
+		l.skip(e, in) // the timer is out of date, or an operation or a section must end first
 		return
 	}
 	l.record(e, in, &d)
@@ -91,7 +91,7 @@ func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
 		return
 	}
 	if e.x == nil || e.x.Start.Run != in.run {
-		l.skip(e, in) // the run has ended, and its timers with it
+		l.skip(e, in) // the run has ended, and so have its timers
 		return
 	}
 	d := core.Fire(e.x, in.id, now)

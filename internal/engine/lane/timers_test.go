@@ -24,7 +24,7 @@ func (r *rig) timersIn(a model.Address, seconds ...int) {
 	r.settle()
 }
 
-// wantFired demands that the timers of the given seconds have fired, each once and not before its
+// wantFired checks that the timers of the given seconds have fired, each once and not before its
 // time.
 func (r *rig) wantFired(a model.Address, since model.Time, seconds ...int) {
 	r.t.Helper()
@@ -46,7 +46,7 @@ func (r *rig) wantFired(a model.Address, since model.Time, seconds ...int) {
 	}
 }
 
-// The window holds what is due soon; what is further away is read in time.
+// The window holds timers that are due soon. The lane reads later timers in time.
 func TestTimersBeyondTheHorizon(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerHorizon = 30 * time.Second })
@@ -63,7 +63,7 @@ func TestTimersBeyondTheHorizon(t *testing.T) {
 	r.wantFired(a, from, 1, 29, 31, 61, 3600, 86400)
 }
 
-// Timers fire when they are due, not later than the lane is woken for them.
+// Timers fire when they are due, at the latest at the time that Wake returned.
 func TestTimersFireOnTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -88,8 +88,8 @@ func TestTimersFireOnTime(t *testing.T) {
 	}
 }
 
-// A timer that is committed while a refill is in flight is judged against the bound that the refill
-// asked for, whichever way the two cross.
+// A timer is committed while a refill is in flight. The window compares it with the bound that the
+// refill asked for, whether the read or the commit comes first.
 func TestTimerCommittedDuringRefill(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"read, commit, result", "commit, read, result", "read, result, commit", "commit result last"} {
@@ -99,7 +99,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 			r.join(1)
 			a := key("a")
 			r.startRun(a)
-			r.now = r.now.Add(20 * time.Second) // the window must move on
+			r.now = r.now.Add(20 * time.Second) // the lane must read the next timers
 			from := r.now
 			r.flush()
 			if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
@@ -174,7 +174,7 @@ func TestMoreTimersThanTheWindow(t *testing.T) {
 	}
 }
 
-// The window shrinks while a refill is in flight: nothing falls between.
+// The window shrinks while a refill is in flight. No timer is missed.
 func TestWindowShrinksDuringRefill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10 })
@@ -189,7 +189,7 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 		t.Fatalf("loads = %+v, want a refill", r.loads)
 	}
 
-	// Far more than the window holds is committed before the refill comes back.
+	// The lane commits far more timers than the window holds before the refill comes back.
 	var turn model.Turn
 	var want []int
 	for i := 1; i <= 28; i++ {
@@ -209,7 +209,7 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 	r.wantFired(b, from, want...)
 }
 
-// The same when the timers were read before the timers that shrink the window.
+// The same, but the refill reads the store before the commit of the timers that shrink the window.
 func TestRefillShrinksTheWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10; c.TimerHorizon = 100 * time.Second })
@@ -222,7 +222,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	refill := r.loads[0]
 	r.loads = nil
 
-	// Ten that the refill finds, and eighteen that it does not see.
+	// Ten timers that the refill finds, and eighteen that it does not see.
 	var want []int
 	commit := func(first, n, every int) {
 		var turn model.Turn
@@ -254,8 +254,8 @@ func engineTimers(r *rig, ld lane.Load) []store.Timer {
 	return ts
 }
 
-// Due timers are served in turn between kinds of workflows: a storm of one does not delay the
-// others.
+// The lane serves due timers of all kinds of workflows in turn. A storm of timers of one kind does
+// not delay the others.
 func TestTimerStormOfOneKind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchRows = 20 })
@@ -289,7 +289,7 @@ func TestTimerStormOfOneKind(t *testing.T) {
 	}
 }
 
-// A full window must not keep the timers of a shard waiting that has just become ours.
+// Timers of a shard that the lane has just acquired must not wait because the window is full.
 func TestFullWindowAndAnotherShard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 5 })
@@ -311,7 +311,7 @@ func TestFullWindowAndAnotherShard(t *testing.T) {
 	r.wantFired(theirs, from, 12)
 }
 
-// Timers of runs that have ended do nothing, also when the key has a new run.
+// Timers of runs that have ended do nothing, even if the key has a new run.
 func TestTimerOfAClosedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -323,7 +323,7 @@ func TestTimerOfAClosedRun(t *testing.T) {
 	r.release(a, "s")
 	r.settle()
 	r.now = r.now.Add(11 * time.Second)
-	r.flush() // the timer of the first run comes due: the address is read
+	r.flush() // the timer of the first run is due, and the lane reads the address
 	r.signal(a, "s", "signal")
 	r.settle()
 	r.wantAnswer("signal", "")
@@ -346,7 +346,7 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.pass(6 * time.Second)
 	r.wantFired(a, from, 10)
 
-	// Earlier than before.
+	// The new time is earlier than the old one.
 	from = r.now
 	b := key("b")
 	r.timersIn(b, 20)
@@ -377,7 +377,7 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	r.wantFired(a, from, 5)
 }
 
-// The same while a refill brings the row as it was before: the old row does not replace the new
+// The same while a refill brings the old row of the timer. The old row does not replace the new
 // timer.
 func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	t.Parallel()
@@ -412,8 +412,8 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	}
 }
 
-// The back-off of a step: the worker that holds the run gets the retry; a worker that let go gets
-// the run again.
+// The back-off of a step ends. If a worker holds the run, it gets the retry. If the worker had
+// given up the run, a worker gets the run again.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for _, released := range []bool{false, true} {

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// size returns the bytes of what the turn records.
+// size returns how many bytes the events and commands of the turn have.
 func (in *turnInput) size() int {
 	n := inputBytes
 	for i := range in.turn.Commands {
@@ -54,7 +54,8 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 
 	b := l.record(e, in, &d)
 	if d.Diverged {
-		// The events that the turn assumed did not come next: the run continues behind Seen.
+		// The turn assumed that no other events come between. But there were other events, so the
+		// run continues after Seen.
 		only := *t
 		only.Ahead, only.Close, only.Waits = 0, nil, nil
 		t = &only
@@ -101,9 +102,9 @@ func (l *Lane) answerTurn(w WorkerID, run model.RunID, gen uint64) {
 	l.out.Calls = append(l.out.Calls, Call{Kind: CallTaken, Worker: w, Run: run, Generation: gen})
 }
 
-// applyStaleTurn handles the turn of a worker that lost the run while the turn waited. The run
-// continues elsewhere: if it is open and not parked, the lane dispatches it, because a block may
-// have been undone since.
+// applyStaleTurn handles the turn of a worker that lost the run while the turn waited. If the run
+// is open and not parked, the lane hands it to a worker, because the lane may have undone a block
+// of the run since.
 func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
 	l.finishInput(in)
 	l.evictStale(in.worker, in.turn.Run, in.turn.Generation)
@@ -116,9 +117,9 @@ func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
 // mostRefused is how many turns of a run in a row the lane refuses before it blocks the run.
 const mostRefused = 3
 
-// tryAnother takes a run from a worker whose turn cannot be applied and gives it to another one:
-// the fault may be the worker's alone. It returns false when no other worker is left to try, and
-// when the run has reached a limit, which stops every worker.
+// tryAnother takes a run from a worker whose turn cannot be applied and gives it to another worker,
+// because the fault may be only in the first worker. It returns false if no other worker is left to
+// try, or if the run has reached a limit, which would stop every worker.
 func (l *Lane) tryAnother(now model.Time, e *entry, in *turnInput, err error) bool {
 	e.wait.refused = append(e.wait.refused, in.worker)
 	if fault.Is(err, fault.Exhausted) || len(e.wait.refused) > mostRefused || !l.workers.hasUntried(e, e.x.Pin) {
@@ -130,15 +131,16 @@ func (l *Lane) tryAnother(now model.Time, e *entry, in *turnInput, err error) bo
 	b := l.batchOf(e)
 	l.letGo(b, e, "its turn cannot be applied: "+model.Cut(err.Error(), model.MaxReasonText))
 	if b != nil {
-		// The lane has not taken the turn, so the worker cannot keep the run if the batch is
-		// refused.
+		// The lane has dropped the turn, so the worker cannot keep the run even if the store
+		// refuses the batch.
 		b.effects[len(b.effects)-1].moot = true
 	}
 	l.dispatch(now, e)
 	return true
 }
 
-// blockOn blocks a run whose turn cannot be applied, and stores why: a second try would fail too.
+// blockOn blocks a run whose turn cannot be applied, and stores the reason. A second attempt would
+// fail too.
 func (l *Lane) blockOn(e *entry, in *turnInput, err error) {
 	why := &model.Reason{Code: model.WaitMismatch, Detail: model.Cut(err.Error(), model.MaxReasonText)}
 	if fault.Is(err, fault.Exhausted) {
@@ -176,8 +178,7 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
 	b := l.record(e, in, &d)
 	if !ok && l.mustLeave(e) {
-		// The worker does not get the news that it has not seen, and without news it repeats no
-		// step.
+		// The worker loses the run without the retries that it has not seen, so it repeats no step.
 		e.hold.retrying = nil
 		l.noteTurn(now, e, t)
 	}
@@ -185,7 +186,7 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 		e.wait.reasons = model.BoundedReasons(t.Waits)
 		l.letGo(b, e, "released")
 		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
-			l.dispatch(now, e) // the retry or the query came after the worker had let go
+			l.dispatch(now, e) // the retry or the query came after the worker had sent the release
 		}
 		l.maybeDrop(e)
 	}

@@ -33,8 +33,8 @@ func (g *turnstile) Give(_ model.Time, it *queue.Item, _ queue.Outcome) { delete
 
 func (*turnstile) Group(*queue.Item) string { return "" }
 
-// wantOne passes the proposals of the board to the lane, and demands exactly one claim, whose task
-// has passed the turnstile.
+// wantOne passes the proposals of the board to the lane. It checks that there is exactly one claim,
+// and that its task has passed the turnstile.
 func (g *turnstile) wantOne(b *bench) {
 	b.r.t.Helper()
 	b.propose()
@@ -55,7 +55,7 @@ func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 }
 
 // A claim shares its batch with a row that the store refuses. The lane undoes the claim. It makes
-// the claim again only when the task passes the gate again, because another task may have the
+// the claim again only after the task has passed the gate again, because another task may have the
 // permit by then.
 func TestClaimBesidePoison(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The sender of an update gets the answer of the code, once that is durable. The same request gets
-// the same answer, whenever it is repeated.
+// The sender of an update gets the answer of the code once the answer is durable. Whenever the
+// sender repeats the request, it gets the same answer.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -41,8 +41,8 @@ func TestUpdate(t *testing.T) {
 	r.wantEvents(a, "update_received u", "update_answered answer 42")
 }
 
-// The owner dies at any moment: a caller that asks its successor with the same id waits for the
-// same answer, or gets it.
+// The owner may die at any moment. A caller that asks the next owner with the same id gets the same
+// answer, or waits for it.
 func TestUpdateOverTakeover(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -91,8 +91,8 @@ func TestUpdateOverTakeover(t *testing.T) {
 	}
 }
 
-// An answer that the store refuses does not reach the caller. The code gives it again when the
-// quarantine is over.
+// An answer that the store refuses does not reach the caller. When the quarantine is over, the code
+// gives the answer again.
 func TestUpdateWithPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -117,7 +117,7 @@ func TestUpdateWithPoison(t *testing.T) {
 	r.wantEvents(a, "update_received u", "update_answered answer better")
 }
 
-// An update that the store refuses is refused; its sender waits for nothing.
+// If the store refuses an update, the lane refuses it, and the sender no longer waits.
 func TestPoisonedUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -133,7 +133,7 @@ func TestPoisonedUpdate(t *testing.T) {
 	}
 }
 
-// moments are how far an update has come when something happens to it.
+// moments names the moments in the life of an update at which the tests interfere.
 var moments = map[string]func(r *rig){
 	"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
 }
@@ -160,7 +160,7 @@ func TestUpdateOfMovingShard(t *testing.T) {
 	}
 }
 
-// A caller that gives up leaves nothing behind, whenever it does.
+// Whenever a caller gives up, the lane keeps nothing of its wait.
 func TestForgottenUpdate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -191,8 +191,8 @@ func TestForgottenUpdate(t *testing.T) {
 	}
 }
 
-// An update of another process: the lane consumes its row when it accepts the update, and remembers
-// the answer and sends the node a hint when the code has answered.
+// The lane consumes the row of an update of another process when it accepts the update. When the
+// code has answered, the lane remembers the answer and sends the node a hint.
 func TestUpdateByInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -228,8 +228,8 @@ func TestUpdateByInbox(t *testing.T) {
 	r.wantEmpty()
 }
 
-// Open updates of a run that ends are refused in the commit that ends it; updates of a run that
-// continues are answered by the next run.
+// When a run ends, the same commit refuses its open updates. When a run continues as new, the next
+// run answers them.
 func TestUpdateAtTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -261,8 +261,8 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.wantEmpty()
 }
 
-// A signal of a workflow with a request id that was used before is consumed once and has no effect;
-// its sender gets the first answer.
+// A workflow sends a signal with a request id that was used before. The lane consumes the signal
+// once, and it has no effect. The sender gets the first answer.
 func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	t.Parallel()
 	for _, quarantined := range []bool{false, true} {
@@ -308,9 +308,9 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	}
 }
 
-// The sender of an update to a certain run repeats it when the next run already has the update: it
-// waits for the same answer. A refusal would be remembered under the request id, and the answer
-// could then no longer be stored.
+// The sender of an update to a certain run repeats the update when the next run already has it. The
+// sender waits for the same answer. The lane must not refuse the repetition: it would remember the
+// refusal under the request id, and could no longer store the answer.
 func TestUpdateOfARunThatWentOn(t *testing.T) {
 	t.Parallel()
 	for name, goOn := range map[string]func(r *rig, a model.Address){

@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// how long the lane informs another node, which also checks every second
+	// how long the lane informs another node about an address; the node also checks the store every
+	// second
 	awaitFor = 10 * time.Minute
-	// addresses below which the lane does not look for nodes to forget
+	// with fewer addresses than this, the lane does not look for nodes to forget
 	fewestSweep = 1024
 )
 
@@ -20,9 +21,9 @@ type waiter struct {
 	token any
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain of runs
-	reply string      // it waits for the answer to the request with this id, not for the end
+	reply string      // the id of the request whose answer it waits for; empty if it waits for the end
 	drawn bool        // no other caller knows that id
-	early bool        // its own start or update is not committed, so earlier events are not for it
+	early bool        // its own start or update is not committed, so the end of an earlier run is not for it
 	begun bool        // its own start is committed
 	until model.Time  // when the lane forgets another node; zero for a caller of this process
 }
@@ -112,7 +113,7 @@ func (ws *waiters) forget(a model.Address, token any) (request string, shared bo
 	return request, shared
 }
 
-// find returns the waiter with the token; nil when it has been taken back.
+// find returns the waiter with the token, or nil if the caller has cancelled the wait.
 func (ws *waiters) find(a model.Address, token any) *waiter {
 	all := ws.at[a]
 	for i := range all {
@@ -123,7 +124,8 @@ func (ws *waiters) find(a model.Address, token any) *waiter {
 	return nil
 }
 
-// end answers the waiters for the end of a run, or of the chain whose last run it was.
+// end answers the waiters for the end of a run. If the run was the last of its chain, it also
+// answers the waiters for the end of the chain.
 func (ws *waiters) end(out *Output, a model.Address, run model.RunID, o *model.Outcome) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply != "" || w.run != run && (!w.run.IsZero() || o.Status == model.Continued) {
@@ -134,8 +136,8 @@ func (ws *waiters) end(out *Output, a model.Address, run model.RunID, o *model.O
 	})
 }
 
-// reply answers the waiters for the answer to a request. It reports whether the only caller that
-// can ask for the answer again is among them.
+// reply answers the waiters for the answer to a request. It returns true if one of them is the only
+// caller that knows the request id, so that no caller can ask for the answer again.
 func (ws *waiters) reply(out *Output, a model.Address, id string, answer Answer) (last bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply != id {
@@ -150,8 +152,8 @@ func (ws *waiters) reply(out *Output, a model.Address, id string, answer Answer)
 	return last
 }
 
-// stop tells all waiters of a run why they get neither its end nor an answer of its code. Other
-// nodes look again when they get the hint.
+// stop tells all waiters of a run why they get neither the end of the run nor an answer of its
+// code. Other nodes get a hint, and look at the store again.
 func (ws *waiters) stop(out *Output, a model.Address, err error) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early {
@@ -162,8 +164,8 @@ func (ws *waiters) stop(out *Output, a model.Address, err error) {
 	})
 }
 
-// endRemoved answers the waiters of an address that an operator removed. When again is set, another
-// run may be the current one; then waiters for the end get the answer too, and ask again.
+// endRemoved answers the waiters of an address that an operator removed. If again is set, another
+// run may be the current one. In that case waiters for the end also get this answer, and ask again.
 func (ws *waiters) endRemoved(out *Output, a model.Address, err error, again bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply == "" && !again {
@@ -175,8 +177,9 @@ func (ws *waiters) endRemoved(out *Output, a model.Address, err error, again boo
 }
 
 // fail tells the waiters of the picked addresses that this lane will not answer them. A waiter
-// whose start is not committed learns it from the answer to the start. A request whose answer is
-// awaited is stored: when its caller sends it again with the same id, it waits for the same answer.
+// whose start is not committed learns this from the answer to the start. A request whose sender
+// waits for an answer is already stored. So when the sender repeats the request with the same id,
+// it waits for the same answer.
 func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
 	for _, a := range pickAddresses(ws.at, pick) {
 		ws.remove(a, func(w *waiter) bool {

@@ -10,11 +10,11 @@ const (
 	// watchFor is how long the lane informs another node of changes. The node renews its interest
 	// before that.
 	watchFor        = 2 * time.Minute
-	fewestListeners = 64 // addresses below which the lane does not look for nodes to forget
+	fewestListeners = 64 // with fewer addresses than this, the lane does not look for nodes to forget
 )
 
-// watcher is informed of each commit that changes an address. A caller of this process is informed
-// once.
+// watcher is a caller or a node that the lane informs of commits that change an address. A node is
+// informed of each commit, a caller of this process only of the first.
 type watcher struct {
 	token any
 	node  model.NodeID
@@ -48,9 +48,9 @@ func (ws *watchers) remove(a model.Address, token any) {
 	ws.keep(a, func(w *watcher) bool { return w.token != token })
 }
 
-// sweep forgets nodes that no longer watch. Without it, a node that watched an address without
-// further commits would stay forever. It runs when there are twice as many addresses as the last
-// sweep left.
+// sweep forgets nodes that no longer watch. Without the sweep, a node that watched an address
+// without further commits would stay forever. The sweep runs when there are twice as many addresses
+// as the last sweep left.
 func (ws *watchers) sweep(now model.Time) {
 	if len(ws.at) < ws.sweepAt {
 		return

@@ -12,13 +12,14 @@ import (
 
 // window holds the timers that are due soon. Later timers stay in the store. A kind of workflow
 // that has more than its share of the window also leaves timers in the store. So if a million
-// timers of a kind are due at once, the lane reads them as they fire. Timers of other kinds do not
-// wait behind them, and do not lack room.
+// timers of a kind are due at the same time, the lane reads them as they fire. Timers of other
+// kinds do not wait behind them, and have room in the window.
 //
 // Every timer of our shards up to the horizon is in the window or has fired. For a kind that is
-// behind, that holds up to the position of the kind. A refill asks for timers up to a later bound.
-// The window compares a timer that is committed while a refill is in flight with that requested
-// bound. So the timer is either kept or read later, and never missed.
+// behind, this is true only up to the position of the kind (line.from). A refill asks for timers up
+// to a later bound. The window compares a timer that is committed while a refill is in flight with
+// that requested bound. So the window either keeps the timer now or reads it later, and never
+// misses it.
 type window struct {
 	limit   int
 	heap    timerHeap
@@ -27,11 +28,12 @@ type window struct {
 	order   []*line         // lines with due timers, in turn
 	due     int             // timers in lines that are due
 	behind  int             // lines that are behind
-	horizon store.TimerMark // everything up to here is known, of lines that are not behind
-	asked   model.Time      // bound of the refill in flight; 0 when there is none
-	// timers started or stopped since the refill was asked for: its result has an old state of them
+	horizon store.TimerMark // of lines that are not behind, all timers up to here are known
+	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
+	// timers that were started or stopped since the refill began: its result has an old state of
+	// them
 	changed map[timerKey]struct{}
-	crossed bool // timers were committed while a refill was in flight, and kept
+	crossed bool // the window has kept timers that were committed while a refill was in flight
 	// a position was moved back while a refill was in flight
 	stale bool
 	more  bool // the last page was full
@@ -45,9 +47,10 @@ type line struct {
 	last   store.TimerMark // no timer of the line is behind this position
 	due    []store.Timer   // timers that are due, in order
 	behind bool
-	// while it is behind: its timers up to here are known, and later ones are not kept
+	// while the line is behind: its timers up to here are known, and the window does not keep later
+	// ones
 	from   store.TimerMark
-	denied bool // a page brought more timers than it had room for
+	denied bool // a page had more timers of the line than there was room for
 }
 
 type timerKey struct {
@@ -59,8 +62,8 @@ func newWindow(limit int) window {
 	return window{limit: limit, known: map[timerKey]model.Time{}, lines: map[kind]*line{}, changed: map[timerKey]struct{}{}, fresh: true}
 }
 
-// reset makes the lane read all timers again, because shards were added, or because a batch that
-// stopped some was refused.
+// reset makes the lane read all timers again, because the lane has acquired shards, or because the
+// store refused a batch that stopped timers.
 func (w *window) reset() {
 	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
 	for _, n := range w.lines {
@@ -74,8 +77,8 @@ func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 // share returns how many timers a kind may have in memory once the window is half full.
 func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 
-// room reports whether the window takes a timer that was read for a line. It always takes a timer
-// that is due before others of the line, because it replaces one of them.
+// room reports whether the window takes a timer that the lane has read for a line. It always takes
+// a timer that is due before others of the line, because the timer replaces one of them.
 func (w *window) room(n *line, place store.TimerMark) bool {
 	return w.timerCount() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
@@ -134,8 +137,8 @@ func (w *window) add(t *store.Timer) {
 	if t.Due > w.bound() {
 		return
 	}
-	// A timer behind the position of a late line is read when the turn of the line comes. Only a
-	// read in flight may have passed it.
+	// The lane reads a timer that is after the position of a late line when the line has its turn.
+	// But a read in flight may already have passed the place of the timer.
 	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
 		return
 	}
@@ -171,11 +174,11 @@ func (w *window) shrink() {
 	w.stale = w.asked != 0
 }
 
-// trim forgets void timers, timers behind the position of a late line, and timers beyond a share.
+// trim forgets void timers, timers after the position of a late line, and timers beyond a share.
 func (w *window) trim(share int) {
-	slices.SortFunc(w.heap, compareTimers) // sorted is a heap
-	// A timer that was stopped and started again for the same time is in the heap twice. Both go or
-	// both stay.
+	slices.SortFunc(w.heap, compareTimers) // a sorted slice is a heap
+	// A timer that was stopped and started again for the same time is in the heap twice. Both
+	// entries go or both stay.
 	all := slices.CompactFunc(w.heap, func(x, y store.Timer) bool { return compareTimers(x, y) == 0 })
 
 	kept, taken := all[:0], map[*line]int{}
@@ -188,7 +191,7 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				// Timers that are due before it are not in the heap.
+				// Timers that are due before this one are not in the heap.
 				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
@@ -206,7 +209,8 @@ func (w *window) trim(share int) {
 	clear(w.heap[len(kept):])
 	w.heap = kept
 	for _, n := range w.lines {
-		// The timers that it lacks are behind the horizon, and are read with all others.
+		// The timers that the line lacks are after the horizon, and the lane reads them with all
+		// others.
 		if n.behind && compareMarks(n.from, w.horizon) >= 0 {
 			w.catchUp(n)
 		}
@@ -247,7 +251,8 @@ func (w *window) forget(t *store.Timer) {
 	w.lines[kindOf(t)].n--
 }
 
-// remove forgets a timer that was stopped. It stays where it is and is skipped when its time comes.
+// remove forgets a timer that was stopped. Its entry in the heap stays, and the window skips it
+// when its time comes.
 func (w *window) remove(a model.Address, run model.RunID, id string) {
 	k := timerKey{run, id}
 	w.change(k)
@@ -308,7 +313,7 @@ func (w *window) ripen(now model.Time) {
 	}
 }
 
-// next takes a due timer, from each line in turn. ok is false when the timer was stopped since it
+// next takes a due timer, from each line in turn. ok is false if the timer was stopped after it
 // became due.
 func (w *window) next() (t store.Timer, ok bool) {
 	n := w.order[0]
@@ -333,7 +338,7 @@ func (w *window) next() (t store.Timer, ok bool) {
 	return t, ok
 }
 
-// wake returns when the next timer is due, or the window must move on.
+// wake returns when the next timer is due, or when the lane must read the next timers.
 func (w *window) wake(horizon time.Duration) model.Time {
 	if w.due > 0 || w.catchUpDue() != nil {
 		return 1
@@ -371,11 +376,11 @@ func (w *window) catchUpDue() (next *line) {
 	return next
 }
 
-// page is what a refill has read: all timers behind after, up to end.
+// page is what a refill has read: all timers after the position after, up to the position end.
 type page struct {
 	after, end store.TimerMark
 	timers     []store.Timer
-	catchUp    bool // read for the lines that are behind, otherwise for all others
+	catchUp    bool // the page is for the lines that are behind; if false, for all other lines
 }
 
 // take takes a page of timers into the window. Timers without room stay in the store, and their
@@ -388,11 +393,11 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && owns(t.Shard) {
 			switch n := w.line(kindOf(t)); {
 			case n.behind != p.catchUp || p.catchUp && !w.isWanted(n, p.after, place):
-				// Known already, or beyond the position of its line.
+				// The timer is already known, or is beyond the position of its line.
 				w.dismiss(n)
 			case w.room(n, place):
 				w.push(*t)
-			case w.stale: // read again
+			case w.stale: // the lane reads the timers again
 				w.dismiss(n)
 			case p.catchUp:
 				n.from, n.denied = last, true
@@ -404,8 +409,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		last = place
 	}
 
-	// The timers of a stale read are valid, but it does not say up to where timers are known: a
-	// position was moved back while it was in flight.
+	// The timers of a stale read are valid. But the read does not show up to where timers are
+	// known, because a position was moved back while the read was in flight.
 	if !w.stale {
 		w.move(p)
 	}
@@ -417,12 +422,13 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 	case len(w.heap) > w.limit:
 		w.shrink()
 	case crossed && w.behind > 0:
-		// Timers that were kept because the read might have passed them are in the store.
+		// The window kept some timers because the read might have passed them. They are in the
+		// store, so the window can forget them now.
 		w.trim(len(w.heap) + w.due)
 	}
 }
 
-// isWanted reports whether a late line takes a timer that was read at a position.
+// isWanted reports whether a late line takes a timer that the lane has read at a position.
 func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// complains is a test, of either kind.
+// complains is a test of package testing or of rapid.
 type complains interface {
 	Fatalf(format string, args ...any)
 }
 
-// windowRig is a window beside the store that it reads, in which timers begin, are stopped and
-// fire.
+// windowRig is a window together with the store that it reads. In the store, timers start, are
+// stopped and fire.
 type windowRig struct {
 	t      complains
 	w      window
@@ -26,7 +26,7 @@ type windowRig struct {
 	stored map[timerKey]store.Timer
 	fired  map[timerKey]bool // their commits are in flight, so they are still stored
 	next   byte
-	read   *page // what a refill in flight has read, if it has
+	read   *page // what the refill in flight has read; nil before it has read
 	after  store.TimerMark
 	until  model.Time
 	catch  bool
@@ -46,7 +46,7 @@ const rigHorizon = 30 * time.Second
 
 func (r *windowRig) owns(s model.ShardID) bool { return !r.gone[s] }
 
-// sortedTimers are the stored timers of our shards in their order.
+// sortedTimers returns the stored timers of our shards in order.
 func (r *windowRig) sortedTimers() (all []store.Timer) {
 	for _, t := range r.stored {
 		if r.owns(t.Shard) {
@@ -70,7 +70,7 @@ func (r *windowRig) ask() {
 	w.asked = r.until
 }
 
-// look is the moment at which the store is read for the refill in flight.
+// look reads the store for the refill in flight.
 func (r *windowRig) look() {
 	if r.w.asked == 0 || r.read != nil {
 		return
@@ -119,7 +119,7 @@ func (r *windowRig) fire(n int) {
 	}
 }
 
-// commit makes durable what has fired.
+// commit makes the fired timers durable: it removes them from the store.
 func (r *windowRig) commit() {
 	for k := range r.fired {
 		r.w.remove(r.stored[k].Address, k.run, k.id) // as the lane does when it writes the event
@@ -136,7 +136,7 @@ func (r *windowRig) start(kind string, shard model.ShardID, order byte, in time.
 	r.w.add(&t)
 }
 
-// counts demands that the window counts right.
+// counts checks the counters of the window.
 func (r *windowRig) counts() {
 	w := &r.w
 	n, behind := 0, 0
@@ -154,8 +154,8 @@ func (r *windowRig) counts() {
 	}
 }
 
-// A timer that is stopped and started again in one commit arrives only as added. It fires at its
-// new time, earlier or later, and not at the old one.
+// When one commit stops a timer and starts it again, the window only learns of the start. The timer
+// fires at its new time, earlier or later, and not at the old one.
 func TestWindowTakesTheNewTimeOfATimer(t *testing.T) {
 	t.Parallel()
 	for _, in := range []time.Duration{time.Second, 20 * time.Second} {
@@ -187,8 +187,8 @@ func TestWindowTakesTheNewTimeOfATimer(t *testing.T) {
 	}
 }
 
-// Whatever the order of commits, reads and results, every timer fires, none twice for one commit
-// and none before its time, even when a kind has more than its share.
+// Whatever the order of commits, reads and results, every timer fires, no timer fires twice for one
+// commit, and none fires before its time. This holds even if a kind has more than its share.
 func TestWindowLosesNoTimer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,7 +196,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 		page := rapid.SampledFrom([]int{1, 3, 10}).Draw(t, "page")
 		r := newWindowRig(t, limit, min(page, limit))
 		r.w.reset()
-		moves := rapid.Bool().Draw(t, "moves") // a reset hides what was lost before it
+		moves := rapid.Bool().Draw(t, "moves") // a reset would hide timers that were lost before it
 		kinds := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(1, 6).Draw(t, "kinds")]
 
 		steps := map[string]func(*rapid.T){
@@ -261,8 +261,8 @@ func TestWindowLosesNoTimer(t *testing.T) {
 		}
 
 		t.Repeat(steps)
-		// Everything is due now, and must fire within a bounded number of rounds.
-		if len(r.gone) > 0 { // otherwise nothing is read again: what has been lost stays lost
+		// All timers are due now, and must fire within a bounded number of rounds.
+		if len(r.gone) > 0 { // no reset without need: it would bring lost timers back
 			clear(r.gone)
 			r.w.reset()
 		}
@@ -302,7 +302,7 @@ func TestWindowIsFair(t *testing.T) {
 
 		for s := range 12 {
 			r.now = begin.Add(due(s))
-			for range 30 { // what there is time for within the second
+			for range 30 { // as many as there is time for within the second
 				r.ask()
 				r.look()
 				r.arrive()
@@ -318,13 +318,13 @@ func TestWindowIsFair(t *testing.T) {
 	})
 }
 
-// A timer of a kind that is behind is committed while a refill for that kind is in flight, at a
-// place that the refill has passed: it is still kept.
+// A kind is behind, and a refill for it is in flight. A timer of the kind is committed at a place
+// that the refill has passed. The window still keeps the timer.
 func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 	t.Parallel()
 	r := newWindowRig(t, 8, 8)
 	for i := range byte(20) {
-		// before anything was read: they are in the store only
+		// the lane has read nothing yet, so these timers are only in the store
 		r.start("storm", 0, 10+i, 10*time.Second)
 	}
 	r.w.reset()

@@ -22,15 +22,15 @@ type workers struct {
 	leaving  map[WorkerID]bool
 	away     map[WorkerID]bool // workers of other nodes
 
-	slots   map[WorkerID]Capacity // of workers that take a limited number
+	slots   map[WorkerID]Capacity // of workers that take a limited number of runs and calls
 	offered map[WorkerID][]ownOffer
-	lines   map[kind][]*slotLine // what waits for a free slot
+	lines   map[kind][]*slotLine // the runs and entities that wait for a free slot
 	round   int                  // for nextLine
 	freed   seat                 // a slot for the run or the entity that is being dispatched
 	lane    int
 
 	gen  uint64 // generation of the last hand-over
-	step uint64 // to the next one: the lanes of a node never use the same generation
+	step uint64 // distance to the next generation: the lanes of a node never use the same one
 }
 
 // offer is a worker that runs a workflow, and the version of its code.
@@ -40,17 +40,17 @@ type offer struct {
 	pinned  bool // it continues only pinned runs of its version
 	away    bool // it belongs to another node
 
-	entity *model.EntityType // what it offers, when that is an entity or a service
+	entity *model.EntityType // the type, if the offer is an entity or a service
 }
 
-// ownOffer is an offer with what it is for.
+// ownOffer is an offer together with its kind.
 type ownOffer struct {
 	kind kind
 	offer
 }
 
-// canContinue reports whether the worker may continue a run that is pinned to a version; empty for
-// a run that is not. For an entity, the version is the one of its state.
+// canContinue reports whether the worker may continue a run that is pinned to a version. pin is
+// empty for a run that is not pinned. For an entity, it is the version of the state.
 func (o *offer) canContinue(pin string) bool {
 	if o.entity != nil && pin != "" {
 		version, err := strconv.Atoi(pin) // of a state, see statePin
@@ -70,7 +70,7 @@ func newWorkers(cfg *Config) workers {
 	}
 }
 
-// add adds a worker; its slots are nil when it takes any number.
+// add adds a worker. Its slots are nil if it takes any number of runs and calls.
 func (w *workers) add(id WorkerID, s Capacity) {
 	w.here[id] = true
 	if s != nil {
@@ -84,7 +84,8 @@ func (w *workers) nextGen() uint64 {
 	return w.gen
 }
 
-// offer adds what a worker can run. It returns the runs that have waited for it.
+// offer adds what a worker can run. It returns the runs and entities that have waited for this
+// offer.
 func (w *workers) offer(k kind, o offer) []*entry {
 	o.away = w.away[o.id]
 	w.offers[k] = append(w.offers[k], o)
@@ -138,7 +139,7 @@ func (w *workers) remove(id WorkerID) {
 }
 
 // pick chooses in turn among the workers that offer the kind and can continue a run that is pinned
-// to a version; 0 when there is none. Workers of other nodes come last.
+// to a version. It returns 0 if there is no such worker. Workers of other nodes come last.
 func (w *workers) pick(k kind, pin string) WorkerID {
 	offers := w.offersOf(k)
 	for _, away := range w.distances() {
@@ -152,15 +153,16 @@ func (w *workers) pick(k kind, pin string) WorkerID {
 	return 0
 }
 
-// hasUntried reports whether a worker could continue a run, and no turn of it was refused.
+// hasUntried reports whether there is a worker that can continue the run and whose turn for this
+// run the lane has not refused.
 func (w *workers) hasUntried(e *entry, pin string) bool {
 	return slices.ContainsFunc(w.offersOf(e.kind()), func(o offer) bool {
 		return o.canContinue(pin) && !slices.Contains(e.wait.refused, o.id)
 	})
 }
 
-// isRefused reports whether another worker must try a run first, because a turn of this one was
-// refused.
+// isRefused reports whether another worker must try a run first, because the lane has refused a
+// turn of this worker.
 func (w *workers) isRefused(id WorkerID, e *entry, pin string) bool {
 	return len(e.wait.refused) > 0 && slices.Contains(e.wait.refused, id) && w.hasUntried(e, pin)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Runs are handed to the workers that offer them, in turn.
+// The lane hands runs to the workers that offer their workflow, in turn.
 func TestRunsAreSharedOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -28,7 +28,7 @@ func TestRunsAreSharedOut(t *testing.T) {
 	}
 }
 
-// A worker leaves: what it holds goes to others, with all events, or waits for one.
+// A worker leaves. Its runs go to other workers with all events, or wait for a worker.
 func TestWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -56,7 +56,7 @@ func TestWorkerLeaves(t *testing.T) {
 		t.Fatalf("the next worker has %+v, want three events and a later generation than %d", h, old)
 	}
 
-	// A turn of the old one comes late.
+	// A turn of the old worker comes late.
 	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: old, Seen: 1, Commands: []model.Command{step("late")}})
 	r.take()
 	r.settle()
@@ -67,8 +67,8 @@ func TestWorkerLeaves(t *testing.T) {
 	r.wantHolder(a, 2) // the late turn has not taken the run from it
 }
 
-// The outcome of a step is on its way when the worker leaves: the next one must not run the step
-// again.
+// The outcome of a step is on its way to the store when the worker leaves. The next worker must not
+// run the step again.
 func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -91,8 +91,8 @@ func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	}
 }
 
-// A worker withdraws: nothing new goes to it. It gives back the runs that it holds, and loses a run
-// with news at once.
+// A worker withdraws and gets no new runs. It gives back the runs that it holds. If there is a new
+// event for such a run, the worker loses the run immediately.
 func TestWorkerWithdraws(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -137,8 +137,8 @@ func TestWorkerWithdraws(t *testing.T) {
 	}
 }
 
-// A blocked run waits for code that fits: it is handed to the next worker that joins, and events
-// alone do not wake it.
+// A blocked run waits for code that fits. The next worker that joins gets the run. Events alone do
+// not wake it.
 func TestBlockedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -166,17 +166,18 @@ func TestBlockedRun(t *testing.T) {
 		t.Errorf("still blocked by %v", row.Blocked)
 	}
 
-	// After a restart of the node a blocked run is tried again as well.
+	// After a restart of the node, a worker also tries a blocked run again.
 	r.block(a)
 	r.settle()
 	r.restart()
 	r.join(3)
 	r.settle()
-	r.wantHolder(a, 3) // it is tried by the next owner
+	r.wantHolder(a, 3) // the next owner tries the run
 }
 
 // A turn that contradicts the history takes the run from its worker, which learns why. Another
-// worker gets the run and goes on. Only if the turns of all workers are refused is the run blocked.
+// worker gets the run and continues. The run is blocked only if the lane refuses the turns of all
+// workers.
 func TestInvalidTurnOfOneWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -193,7 +194,7 @@ func TestInvalidTurnOfOneWorker(t *testing.T) {
 	r.turn(a, steps("y"))
 	r.settle()
 	r.wantEvents(a, "step_completed x", "step_completed y")
-	r.turn(a, nonsense) // the count began anew
+	r.turn(a, nonsense) // the count of refused turns has started again
 	r.settle()
 	r.wantHolder(a, first)
 
@@ -270,7 +271,8 @@ func TestInvalidTurnBlocks(t *testing.T) {
 	}
 }
 
-// Release: the run is parked and leaves memory; news in between keeps it with its worker.
+// After a release the run is parked and leaves memory. If a new event comes before that, the worker
+// keeps the run.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -278,7 +280,7 @@ func TestRelease(t *testing.T) {
 	a := key("a")
 	run := r.startRun(a)
 	r.signal(a, "s", "signal")
-	r.flush() // news on the way
+	r.flush() // a new event is on its way
 	r.release(a, "s")
 	r.settle()
 	if h := r.held[run]; h == nil || len(h.events) != 1 {
@@ -352,8 +354,9 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A worker whose code ran ahead to its end keeps the run until the lane answers: whatever happens
-// to the turn, the worker learns that the run is gone, or gets the events in between.
+// The code of a run has run ahead to its end. The worker keeps the run until the lane answers.
+// Whatever happens to the turn, the worker learns that it has lost the run, or gets the events in
+// between.
 func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	t.Parallel()
 	news := func(r *rig, a model.Address) {
@@ -456,8 +459,8 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	}
 }
 
-// A run whose turn cannot be applied goes to a worker that has not had it, whatever other runs the
-// workers get in between. When all have failed, the run is blocked.
+// A run whose turn cannot be applied goes to a worker that has not tried it, whatever other runs
+// the workers get in between. When all workers have failed, the run is blocked.
 func TestRefusedTurnGoesToAnotherWorker(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 3} {

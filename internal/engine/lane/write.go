@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// write turns a decision into rows of the batch, and into effects that run after the commit.
-// Workers and callers learn of the effects in this order.
+// write turns a decision into rows of the batch, and into effects that run after the commit. The
+// effects run in the order in which write adds them.
 func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	m, _ := in.(*messageInput)
 	key := e.key()
@@ -31,7 +31,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		e.pending.mark = nil
 	}
 	if d.Mark != nil {
-		e.pending.mark = d.Mark // the last mark of a batch counts; seal writes it
+		e.pending.mark = d.Mark // seal writes the last mark of a batch
 	}
 
 	// The history, and its effects: the worker gets the events, and tasks are handed over.
@@ -56,7 +56,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		b.send(e.shard, &d.Messages[i])
 	}
 
-	// The input itself is consumed, and its answer remembered, in the same commit.
+	// The same commit consumes the input itself and remembers its answer.
 	if from := in.source(); from != nil {
 		l.writeConsumed(b, e, in, d)
 	}
@@ -78,14 +78,14 @@ func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Deci
 		}
 	}
 	if d.Erased {
-		// Only the row says whether the entity has a timer, and it may be unreadable.
+		// Only the row says whether the entity has a timer, and the row may be unreadable.
 		b.batch.StopAll = append(b.batch.StopAll, store.RunKey{Shard: e.shard.id, Run: e.address.TimerRun()})
 		b.batch.EntityRemoves = append(b.batch.EntityRemoves, store.EntityKey{Shard: e.shard.id, Address: e.address})
 	}
 }
 
-// writeStart writes a new run, and gives it to a worker after the commit unless it has ended at
-// once.
+// writeStart writes a new run. After the commit a worker gets the run, unless the same decision has
+// ended it.
 func (l *Lane) writeStart(b *building, e *entry, d *core.Decision) {
 	b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
 	b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)

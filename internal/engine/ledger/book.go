@@ -9,12 +9,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Book is the ledger as one node sees it: the messages that it has for the owners on the pages, and
-// the leases that it has.
+// Book is the ledger as one node sees it: the messages of the node to the owners on the pages, and
+// the leases of the node.
 //
-// The engine shows the book every version of a page that it reads (ApplyPage). It writes what the
-// book composes (Compose, then ApplyPage) if the page has not changed in between. It asks for
-// DuePages after every call, and at the time of Wake.
+// The engine passes every version of a page that it reads to the book (ApplyPage). To change a
+// page, it calls Compose, writes the result if the stored page has not changed in between, and
+// calls ApplyPage with it. It asks for DuePages after every call, and at the time of Wake.
 type Book struct {
 	// Gate is the gate whose limits are on the pages. The engine must call Post after every call to
 	// it.
@@ -32,8 +32,9 @@ type Book struct {
 type sheet struct {
 	places []limit.Place // all places that the page names
 	body   []byte
-	// unread says why the stored page cannot be read; nil if it can. The body is then that of an
-	// earlier version. A page that is made from it would drop what others have leased since.
+	// unread says why the stored page cannot be read; nil if it can. While it is set, the body is
+	// that of an earlier version. A page that is made from that body would drop permits that others
+	// have leased since.
 	unread error
 	// queue holds messages to send. flight holds the messages of a write that may have landed; the
 	// write has the number seq.
@@ -42,7 +43,7 @@ type sheet struct {
 	posted        int64 // messages so far, including queue and flight
 	accounts      map[rule.Resource]*limit.Account
 	sole          bool       // the gate owns the limits of the page
-	export        *page      // what the gate owned and must now be written back
+	export        *page      // the owners that the gate had and that must now be written back
 	wake          model.Time // when this place gets tokens that it waits for; zero for never
 	due           bool       // there may be something to write
 }
@@ -66,7 +67,7 @@ func (b *Book) Post() bool {
 	return len(out) > 0
 }
 
-// Mark returns how much has been posted so far, per page.
+// Mark returns how many messages have been posted so far, per page.
 func (b *Book) Mark() (m Mark) {
 	for i := range b.sheets {
 		m[i] = b.sheets[i].posted
@@ -106,8 +107,8 @@ func (b *Book) SetAlone(alone bool) {
 	}
 }
 
-// Clean names the places that are dead for certain, and whose claims other nodes have all counted
-// on stored pages. The ledger frees what they had leased.
+// Clean names places that are certainly dead, and whose claims other nodes have all counted on
+// stored pages. The ledger frees the permits that these places had leased.
 func (b *Book) Clean(places map[limit.Place]bool) {
 	b.clean = places
 	for i := range b.sheets {
@@ -177,14 +178,14 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { s.due = needed }() // also if needed: the write may fail
+	defer func() { s.due = needed }() // stays due if needed, because the write may fail
 	for _, place := range sortedPlaces(b.clean) {
 		needed = p.lapse(now, place) || needed
 	}
 
 	switch {
 	case p.sole == b.place && s.sole:
-	// The page is in the memory of another node: leave messages for it.
+	// The owners are in the memory of another node: leave messages for that node on the page.
 	case p.sole != 0 && p.sole != b.place:
 		needed = b.postMessages(s, p) || needed
 	default:
@@ -222,12 +223,12 @@ func (b *Book) postMessages(s *sheet, p *page) bool {
 	return true
 }
 
-// apply performs everything that is due on a page whose owners are up to date.
+// apply makes all due changes on a page. The owners on the page are up to date.
 func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	changed = b.postMessages(s, p)
 	heard := map[rule.Resource]bool{}
-	// Note all messages before serving any of them: the last message may return what the first one
-	// wants.
+	// Note all messages before serving any of them, because the last message may return a permit
+	// that the first one wants.
 	for _, l := range p.messages {
 		n, _ := b.rules.Numbers(l.id)
 		p.owner(now, l.id, n).Note(now, l.place, l.told)
@@ -255,7 +256,7 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	}
 
 	switch {
-	// This node is leaving and has nothing on the page: take its name off.
+	// This node is leaving and has nothing on the page: remove its name.
 	case b.leaving && !mine && len(s.flight) == 0 && p.seen[b.place] > 0:
 		delete(p.seen, b.place)
 		changed = true
@@ -267,9 +268,9 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	return changed
 }
 
-// ApplyPage shows the book a page that was read, or written after Compose. Seeing the same page
-// again changes nothing. If the page cannot be read, the book writes nothing in its place, until it
-// sees one that it can read.
+// ApplyPage passes a stored page to the book: one that the engine has read, or has written after
+// Compose. A second call with the same page changes nothing. If the book cannot read the page, it
+// composes no page in its place until it gets one that it can read.
 func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
 	p, err := decode(body)
@@ -283,7 +284,8 @@ func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 		s.due = s.due || b.clean[l]
 	})
 
-	// The write has landed, even if its caller got an error: the page has its number.
+	// The page has the number of the write, so the write has landed, even if its caller got an
+	// error.
 	if len(s.flight) > 0 && p.seen[b.place] >= s.seq {
 		for i := range s.flight {
 			s.account(s.flight[i].Resource).TakeBack(s.flight[i].ToOwner)
@@ -297,7 +299,7 @@ func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 			b.handOver(now, number)
 		}
 		return nil
-	case s.sole: // another node takes this one for dead; the engine will find out soon
+	case s.sole: // another node believes that this one is dead; the engine will find out soon
 		s.sole = false
 		b.Gate.Disown(now, func(id rule.Resource) bool { return PageOf(id) == number })
 		return nil
@@ -318,7 +320,7 @@ func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 			b.handOver(now, number)
 			b.Gate.Rest(now)
 		case len(p.messages) > 0:
-			// other nodes wrote messages before this node knew that it has the page
+			// other nodes wrote messages before this node knew that it had taken the page
 			b.handOver(now, number)
 		}
 	}
@@ -328,7 +330,7 @@ func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	return nil
 }
 
-// look finds on the page what this place was granted and what others want back.
+// look finds on the page which permits this place was granted and which permits others want back.
 func (b *Book) look(now model.Time, s *sheet, p *page) {
 	for _, id := range p.sortedLimits() {
 		if slices.ContainsFunc(p.owners[id].Leases(), func(l limit.Lease) bool { return l.Place == b.place }) {
@@ -400,8 +402,8 @@ func (b *Book) handOver(now model.Time, number int) {
 	}
 }
 
-// copy returns the page to write in place of one that only this node knew. The write may be
-// repeated, so copy leaves p as it is.
+// copy returns a copy of p, a page that only this node knew, in the form that replaces the stored
+// page instead. The write may be repeated, so copy does not change p.
 func (p *page) copy(instead *page) (*page, error) {
 	body, err := (&page{owners: p.owners, messages: instead.messages, seen: instead.seen, emptied: instead.emptied}).encode()
 	if err != nil {

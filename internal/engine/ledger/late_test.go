@@ -11,8 +11,8 @@ import (
 )
 
 // A node takes a whole page, and the answer to that write is lost. Before it reads the page,
-// another node leaves a message on it. The first node hands the page over at once, without waiting
-// for a second message.
+// another node leaves a message on it. The first node hands over the page immediately, without
+// waiting for a second message.
 func TestMessageOnAPageThatWasTakenUnheard(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)

@@ -30,7 +30,7 @@ type row struct {
 type write struct {
 	page    int
 	body    []byte
-	version int64 // the version it expects
+	version int64 // the version that the write expects
 }
 
 // node is a book with the tasks that its place has admitted or keeps waiting.
@@ -52,7 +52,7 @@ func (n *node) GoString() string {
 type dead struct {
 	place  limit.Place
 	claims []*gate.Task
-	marks  map[*node]*ledger.Mark // of the nodes that have found some
+	marks  map[*node]*ledger.Mark // of the nodes that have found claims of the dead node
 }
 
 // GoString is for the log of a property.
@@ -68,7 +68,7 @@ type world struct {
 	limbo   []*gate.Task // claims that no node has found yet
 	clean   map[limit.Place]bool
 	numbers map[string]limit.Numbers
-	most    map[string]int // how many may hold it, by any of the rules so far
+	most    map[string]int // how many tasks may hold a limit, by the most generous of the rules so far
 	began   map[string][]model.Time
 	rules   *rule.Set
 	epochs  limit.Place
@@ -106,7 +106,7 @@ func (w *world) spawn() {
 	w.read(n)
 }
 
-// read shows a node everything that has changed.
+// read passes all changed pages to a node.
 func (w *world) read(n *node) {
 	for p := range w.rows {
 		w.look(n, p)
@@ -136,8 +136,8 @@ func (w *world) compose(n *node, page int) {
 	}
 }
 
-// land applies a write to the store. A node that gets no answer reads the result later. A node that
-// was too late reads it at once.
+// land applies a write to the store. A node that gets no answer reads the result later. A node
+// whose write came too late reads the page immediately.
 func (w *world) land(n *node, told bool) {
 	f := n.flight
 	if f == nil {
@@ -180,7 +180,7 @@ func (w *world) arrive(n *node, limits []string) {
 	}
 }
 
-// dispatch tries the woken groups, and the tasks whose time has come.
+// dispatch tries the woken groups, and the tasks that are due.
 func (w *world) dispatch(n *node) {
 	woken := n.book.Gate.TakeWoken()
 	n.waiting = slices.DeleteFunc(n.waiting, func(it *gate.Task) bool {
@@ -196,7 +196,7 @@ func (w *world) finish(n *node, i int) {
 	n.book.Post()
 }
 
-// kill ends a node. A write of it may still land.
+// kill ends a node. A write of the node may still land.
 func (w *world) kill(n *node, lands bool) {
 	if f := n.flight; f != nil && lands && w.rows[f.page].version == f.version {
 		w.rows[f.page] = row{f.version + 1, f.body}
@@ -246,7 +246,7 @@ func (w *world) settle() {
 	}
 }
 
-// check is D1.
+// check checks D1.
 func (w *world) check() {
 	for _, l := range names {
 		held := 0
@@ -270,7 +270,7 @@ func (w *world) check() {
 	}
 }
 
-// drain lets every task finish: D2.
+// drain lets every task finish, which checks D2.
 func (w *world) drain() {
 	if len(w.nodes) == 0 {
 		w.spawn()
@@ -322,10 +322,10 @@ func (w *world) drain() {
 	}
 }
 
-// Several nodes join, die and believe to be alone, with several limits per task. Pages are written
-// and read at any time; writes are lost or land without an answer. There are never more holders
-// than allowed and never more starts than the rate allows, and when nothing else happens, every
-// task gets through.
+// Several nodes join, die and sometimes believe that they are alone. Tasks need several limits.
+// Pages are written and read at any time; writes are lost or land without an answer. There are
+// never more holders than allowed and never more starts than the rate allows. When nothing else
+// happens, every task gets through.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Pages is the number of pages. Limits of one page are written together.
+// Pages is the number of pages. Nodes write all limits of a page together.
 const Pages = 64
 
 // PageOf returns the page of a limit.
@@ -24,9 +24,9 @@ const version = 1
 
 // page is a decoded page.
 type page struct {
-	// sole is the place that keeps the whole page in its memory, zero for none. While it does, the
-	// owners here are out of date. messages are what other places left for the owners;
-	// the owners receive them when they are back on the page.
+	// sole is the place that keeps the whole page in its memory; zero if there is none. If there is
+	// such a place, the owners here are out of date. messages are messages that other places left
+	// for the owners. The owners receive them when they are back on the page.
 	sole     limit.Place
 	messages []message
 	// seen is the number of the last applied messages, by place.
@@ -74,7 +74,7 @@ type storedMessage struct {
 	Told  limit.ToOwner `cbor:"3,keyasint"`
 }
 
-// decode reads a page; nil is an empty one.
+// decode reads a page. A nil body is an empty page.
 func decode(body []byte) (*page, error) {
 	p := &page{seen: map[limit.Place]int64{}, owners: map[rule.Resource]*limit.Owner{}}
 	if body == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // A node cannot read the page on which another node has a permit: the row is damaged, or a newer
-// build has written it. The node must not write a page of its own in its place, because the permit
+// build has written it. The node must not replace the page by a page of its own, because the permit
 // of the other node would be lost. It continues when it can read the page.
 func TestPageThatCannotBeReadStays(t *testing.T) {
 	t.Parallel()

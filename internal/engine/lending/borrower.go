@@ -21,7 +21,7 @@ const KnockPause = 5 * time.Millisecond
 // BorrowerNode is the life of a node that borrows.
 type BorrowerNode interface {
 	loan.Party
-	// Serving reports whether its lease certainly holds.
+	// Serving reports whether the lease of the node is certainly valid.
 	Serving() bool
 	// Hire puts a worker of another node on the board, without slots.
 	Hire(w *LockedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired
@@ -40,7 +40,7 @@ type Proposer interface {
 	Propose()
 	// Lend sets the number of slots of workers of another node.
 	Lend(slots []loan.Slot)
-	// LetGo frees what is counted for workers of other nodes that are done or gone.
+	// LetGo frees the permits of claims whose workers, on other nodes, are done or gone.
 	LetGo()
 }
 
@@ -88,13 +88,13 @@ func (b *Borrower) HasOthers() bool {
 	return others != nil && len(*others) > 0
 }
 
-// Covered reports whether a worker of another node could take such tasks.
+// Covered reports whether a worker of another node could take tasks of this kind.
 func (b *Borrower) Covered(w queue.Want) bool {
 	others := b.others.Load()
 	return others != nil && others.Cover(w)
 }
 
-// Wake makes the borrower look around soon: a task may wait for a worker.
+// Wake makes the borrower start a round soon, because a task may wait for a worker.
 func (b *Borrower) Wake() {
 	select {
 	case b.kick <- struct{}{}:
@@ -102,7 +102,7 @@ func (b *Borrower) Wake() {
 	}
 }
 
-// Run looks after other nodes until ctx ends.
+// Run makes rounds until ctx ends.
 func (b *Borrower) Run(ctx context.Context) {
 	defer b.close()
 	timer := time.NewTimer(0)
@@ -132,8 +132,8 @@ func (b *Borrower) Run(ctx context.Context) {
 	}
 }
 
-// round sends the knocks that are due. It reports whether to look again after a while even if
-// nothing happens.
+// round sends the knocks that are due. It reports whether the next round is due after a while even
+// if nothing happens.
 func (b *Borrower) round() (again bool) {
 	b.mu.Lock()
 	calls, again := b.debtor.Round(time.Now())
@@ -163,7 +163,7 @@ func (b *Borrower) SetMembers(v *store.View) {
 	}
 }
 
-// close ends everything.
+// close removes all workers of other nodes from the board.
 func (b *Borrower) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,8 +178,8 @@ func (b *Borrower) AskAbout(node model.NodeID, ref model.ClaimRef) {
 	b.debtor.AskAbout(time.Now(), node, ref)
 }
 
-// IsDropped reports whether the node of a claim has said that it does not have it, at a time when
-// the claim could no longer be in flight to it.
+// IsDropped reports whether the node of a claim has said that it does not have the claim. It
+// ignores statements from a time when the claim could still be on its way to that node.
 func (b *Borrower) IsDropped(ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

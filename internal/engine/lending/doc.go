@@ -9,9 +9,9 @@
 //
 //   - The lock of a Borrower or a Lender, then the lock of the board, then the lock of a worker's
 //     session. A goroutine never holds the lock of a Borrower and of a Lender at the same time.
-//   - The caller of a method that proposes to workers (Proposer, and loan.Slots.Rejoin) holds no
-//     lock of this package: the Borrower counts a proposal to a borrowed worker
-//     (LockedWorker.Expect), and takes its lock for that.
+//   - The caller of a method that proposes tasks to workers (Proposer, and loan.Slots.Rejoin) must
+//     hold no lock of this package. The reason is that the Borrower takes its lock to count a
+//     proposal to a borrowed worker (LockedWorker.Expect).
 //   - The board calls LockedWorker.Expect, AskAbout, IsDropped and Covered without its own lock.
 //     HasOthers, Wanted and Wake take no lock.
 package lending

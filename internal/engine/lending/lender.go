@@ -37,8 +37,8 @@ func (d *Lender) Connect(line peer.Line) { d.line = line }
 // Wanted reports whether an owner has tasks for free slots.
 func (d *Lender) Wanted() bool { return d.wanted.Load() }
 
-// Wake makes the lender look around soon: slots may be free, or a worker may have something to
-// report.
+// Wake makes the lender start a round soon, because slots may be free, or a worker may have
+// something to report.
 func (d *Lender) Wake() {
 	select {
 	case d.kick <- struct{}{}:
@@ -75,7 +75,7 @@ func (d *Lender) Run(ctx context.Context) {
 	}
 }
 
-// close waits for the polls in flight. Then all slots belong to the workers again.
+// close waits for the polls in flight. After that all slots belong to the workers again.
 func (d *Lender) close() {
 	d.calls.Wait()
 	d.mu.Lock()
@@ -103,8 +103,8 @@ func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	d.with(func(c *loan.Creditor) { c.Over(ref, maker) })
 }
 
-// round starts the polls that are due. It returns how long to wait until another is due by time; 0
-// for never.
+// round starts the polls that are due. It returns how long to wait until time alone makes another
+// poll due; 0 means never.
 func (d *Lender) round(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	polls, wait := d.creditor.Round(time.Now())

@@ -25,7 +25,7 @@ var (
 // lent is the worker of the host in a poll, with one slot for the polled owner.
 var lent = []peer.PollWorker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
 
-// owner is a node with one task and no worker for it: board, lane and session of the borrowed
+// owner is a node with one task and no worker for it. It is board, lane and session of the borrowed
 // worker in one.
 type owner struct {
 	t        *testing.T
@@ -136,7 +136,7 @@ func (o *owner) Hire(w *LockedWorker, _ model.TaskOffer, _ model.NodeID) loan.Hi
 	return o
 }
 
-// poll makes the host poll; the answer is nil if there is none yet.
+// poll makes the host poll. It returns nil if there is no answer yet.
 func (o *owner) poll(p *peer.Poll) (answer *peer.PollReply) {
 	o.borrower.HandlePoll(hostID, p, func(body []byte) {
 		var err error
@@ -152,7 +152,7 @@ func (*owner) SetHeld(_, _ map[model.ClaimRef]bool) []model.ClaimRef { return ni
 func (*owner) DropClaim(model.ClaimRef)                              {}
 func (*owner) Dismiss()                                              {}
 
-// host is a node with one worker of one slot, which ends a claim after a second.
+// host is a node with one worker. The worker has one slot, and ends a claim after a second.
 type host struct {
 	lender *Lender
 
@@ -256,7 +256,7 @@ func (h *host) Settle(model.ClaimRef, error) {
 	h.reported = false
 }
 
-// line connects the two. It loses answers, and duplicates some messages.
+// line connects owner and host. It loses answers, and duplicates some messages.
 type line struct {
 	o     *owner
 	h     *host
@@ -338,8 +338,8 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 	})
 }
 
-// A proposal to a borrowed worker is counted under the lock of the borrower. So nothing may be
-// proposed while that lock is held: not when a worker joins, leaves, or dies with its node.
+// The borrower counts a proposal to a borrowed worker under its lock. So no goroutine may propose
+// while it holds that lock: not when a worker joins, leaves, or dies with its node.
 func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // no timer fires before the test is over
@@ -362,8 +362,9 @@ func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	})
 }
 
-// A node that was sent a claim and does not list it does not execute it: the claim is given back. A
-// claim that may be in flight to the node is not.
+// The owner has sent a claim to a node, and the node does not list the claim. So the node does not
+// execute it, and the owner gives the claim back. It does not do so while the claim may be in
+// flight to the node.
 func TestClaimThatIsNotListedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ type LockedWorker struct {
 	w *loan.BorrowedWorker
 }
 
-// Expect says that the given number of claims by the worker are being committed.
+// Expect says that the lane is committing the given number of claims for the worker.
 func (w *LockedWorker) Expect(count int) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
@@ -42,7 +42,8 @@ func (w *LockedWorker) Settle(ref model.ClaimRef, err error) {
 	w.w.Settle(time.Now(), ref, err)
 }
 
-// Redirect says that a report reached the wrong owner: its node sends it to the right one.
+// Redirect says that a report reached the wrong owner. The node of the worker then sends it to the
+// right one.
 func (w *LockedWorker) Redirect(ref model.ClaimRef) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()

@@ -7,15 +7,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Abroad records what a worker has to do with runs of other nodes: which of its slots they use, and
-// what their owners do not know yet. The session of the worker knows which claims the worker
-// executes and has reported, and passes them in. The zero value is a worker without claims of other
-// nodes.
+// Abroad records the work of a worker for runs of other nodes: which of its slots these runs use,
+// and which news their owners have not received yet. The session of the worker knows which claims
+// the worker executes and has reported, and passes them in. The zero value is a worker without
+// claims of other nodes.
 type Abroad struct {
 	lent int                     // slots that another node may use now
 	held map[model.ClaimRef]bool // claims that the board of this node does not know
 	// makers are the nodes that have handed over the held or reported claims. A maker counts its
-	// claims as long as they are listed to it, even if another node owns the runs by now.
+	// claims for limits as long as the polls of this node list them, even if another node owns the
+	// runs by now.
 	makers map[model.ClaimRef]model.NodeID
 	// reported are claims whose report another node must settle. The value is true until that node
 	// has received the report.
@@ -24,14 +25,14 @@ type Abroad struct {
 	seq      uint64
 }
 
-// News is what the owner of a claim must learn about it.
+// News is what the owner of a claim must learn about the claim: progress, or a sign of life.
 type News struct {
-	Seq      uint64 // 0 for none
+	Seq      uint64 // 0 if there is no news
 	Beat     bool
 	Progress *model.Payload
 }
 
-// Fresh is a claim that may belong to another owner, and whether there is news of it.
+// Fresh is a claim that may belong to another owner. It says whether there is news about the claim.
 type Fresh struct {
 	Ref  model.ClaimRef
 	News bool
@@ -73,9 +74,9 @@ func (a *Abroad) hold(ref model.ClaimRef) {
 }
 
 // Free drops a claim that the worker no longer executes. It reports whether that frees a slot,
-// because the claim belonged to another owner. It also drops news of the claim: a poll lists only
-// claims that the worker has, so this node would poll the owner again and again and never deliver
-// the news.
+// because the claim belonged to another owner. It also drops news about the claim. A poll lists
+// only claims that the worker has. With the news, this node would poll the owner again and again
+// and never deliver them.
 func (a *Abroad) Free(ref model.ClaimRef) bool {
 	delete(a.news, ref)
 	if len(a.held) == 0 || !a.held[ref] {
@@ -88,16 +89,17 @@ func (a *Abroad) Free(ref model.ClaimRef) bool {
 // HasClaim reports whether a claim takes a slot for another owner.
 func (a *Abroad) HasClaim(ref model.ClaimRef) bool { return a.held[ref] }
 
-// Unmake forgets which node has handed over an ended claim, and returns that node; zero for a claim
-// of this node.
+// Unmake forgets which node has handed over an ended claim, and returns that node. It returns zero
+// for a claim of this node.
 func (a *Abroad) Unmake(ref model.ClaimRef) model.NodeID {
 	maker := a.makers[ref]
 	delete(a.makers, ref)
 	return maker
 }
 
-// MoveClaims notes that the shards of claims that the worker executes now belong to another node,
-// or to this one. It returns the claims that have come to this node.
+// MoveClaims notes that shards now belong to another node, or to this one (ours). It looks at the
+// claims of these shards that the worker executes, and returns the claims that have come to this
+// node.
 func (a *Abroad) MoveClaims(executes iter.Seq[model.ClaimRef], shard func(model.ClaimRef) bool, ours bool) (come []model.ClaimRef) {
 	for ref := range executes {
 		switch {
@@ -126,14 +128,14 @@ func (a *Abroad) Note(ref model.ClaimRef, progress *model.Payload) {
 	a.news[ref] = n
 }
 
-// NewsOf returns the news of a claim.
+// NewsOf returns the news about a claim.
 func (a *Abroad) NewsOf(ref model.ClaimRef) News { return a.news[ref] }
 
 // Last returns the number of the last news.
 func (a *Abroad) Last() uint64 { return a.seq }
 
-// Untold reports whether there is progress, up to the given number, that its owner has not
-// received. It drops the news of claims that the worker does not execute.
+// Untold reports whether there is news, up to the given number, that the owner of a claim has not
+// received. It drops news about claims that the worker does not execute.
 func (a *Abroad) Untold(last uint64, executes func(model.ClaimRef) bool) (untold bool) {
 	for ref, n := range a.news {
 		if !executes(ref) {
@@ -153,8 +155,8 @@ func (a *Abroad) Report(ref model.ClaimRef) {
 	a.reported[ref] = true
 }
 
-// TakeBackReport takes back a report that another node was to settle, because this node now owns
-// the run. It returns false if there is no report.
+// TakeBackReport removes a report from the queue for another node, because this node now owns the
+// run. It returns false if there is no report.
 func (a *Abroad) TakeBackReport(ref model.ClaimRef) bool {
 	_, abroad := a.reported[ref]
 	delete(a.reported, ref)
@@ -164,8 +166,8 @@ func (a *Abroad) TakeBackReport(ref model.ClaimRef) bool {
 // DropReport drops a report.
 func (a *Abroad) DropReport(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// DropSentNews drops news that the owner has received, unless there is newer news: a report that
-// was made while a heartbeat of the same claim was in flight has not arrived.
+// DropSentNews drops news that the owner has received. It keeps newer news: if the worker reported
+// a claim while a heartbeat of the claim was in flight, the report has not arrived.
 func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
 		switch {
@@ -177,7 +179,7 @@ func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	}
 }
 
-// toldReport stands for the report of a claim among the numbers of news.
+// toldReport is the number that means the report of a claim, among the numbers of news.
 const toldReport = 0
 
 // All returns the claims that may belong to another owner.
@@ -210,9 +212,9 @@ type Listing struct {
 	Room *int
 }
 
-// List returns what a poll tells a node: all claims of foreign runs and all claims from that node,
-// with news and reports for what it owns as far as there is room. sent says which news and reports
-// are included.
+// List returns what a poll says to a node: all claims of foreign runs and all claims that the node
+// has made. It adds news and reports for runs that the node owns, as far as there is room. sent
+// says which news and reports are included.
 func (a *Abroad) List(l Listing) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	sent = map[model.ClaimRef]uint64{}
 	for ref := range l.Executes {

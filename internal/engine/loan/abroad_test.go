@@ -17,7 +17,7 @@ var (
 func always(model.ClaimRef) bool { return true }
 
 // A report is made while a heartbeat of the same claim is in flight to the owner. The answer to the
-// heartbeat says nothing about the report, which is sent at once.
+// heartbeat does not confirm the report. The node sends the report immediately.
 func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad
@@ -51,8 +51,8 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// A claim ends before its last heartbeat was sent. The heartbeat is dropped: no poll would carry
-// it, and this node would poll the owner for it without end.
+// A claim ends before its last heartbeat was sent. The node drops the heartbeat. No poll would
+// carry it, and the node would poll the owner again and again.
 func TestNewsEndsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad

@@ -27,9 +27,10 @@ func (quiet) HasClaim(queue.WorkerID, model.ClaimRef) bool                      
 func (quiet) Beat(queue.WorkerID, model.ClaimRef) bool                            { return false }
 func (quiet) KeptFor() map[model.NodeID]bool                                      { return nil }
 
-// A node lends slots to an owner that it has not seen in a view yet: the owner is new, and knocks.
-// Then a view arrives that was taken before the owner came, so the node forgets the owner. When
-// they talk again, the owner must listen: otherwise it never hears what the workers report.
+// A node lends slots to an owner that it has not seen in a view of the members yet, because the
+// owner is new. Then an older view arrives, from before the owner came, and the node forgets the
+// owner. When the node polls the owner again, the owner must accept the poll. Otherwise it would
+// never receive the reports of the workers.
 func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 	t.Parallel()
 	now, self, owner := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}
@@ -62,17 +63,18 @@ func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 			t.Fatal("the owner does not answer")
 		}
 	}
-	creditor.SetMembers(early) // it forgets the owner
+	creditor.SetMembers(early) // the creditor forgets the owner
 	creditor.SetMembers(later)
 	if !poll() {
 		t.Error("the owner does not answer a node that had forgotten it")
 	}
 }
 
-// An owner stops a claim that it could not store, and then stores another claim of the same task
-// under the same number, for any worker. The node of the worker takes the second claim: otherwise
-// the owner would take it back and make it again without end. A claim from an owner that did not
-// know of the end is not taken, and neither is one that was settled.
+// An owner stops a claim that it could not store. Then it stores another claim of the same task
+// with the same number, for any worker. The node of the worker must take the second claim.
+// Otherwise the owner would take the claim back and make it again, forever. The node does not take
+// a claim that was settled. It also does not take a claim from an owner that does not know that the
+// claim has ended.
 func TestClaimThatIsMadeAgainUnderItsNumber(t *testing.T) {
 	t.Parallel()
 	now, self, owner, other := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}, model.NodeID{3}

@@ -13,7 +13,7 @@ import (
 
 const (
 	mostLent     = 1000
-	progressSize = 4 << 20 // bounds the progress of one poll, plus one more
+	progressSize = 4 << 20 // bounds the bytes of progress in one poll; one more value may exceed it
 )
 
 // CreditorConfig configures a Creditor.
@@ -26,20 +26,21 @@ type CreditorConfig struct {
 }
 
 // Creditor lets workers of a node execute tasks of runs that other nodes own. It polls an owner
-// that has knocked, while slots are free for the tasks that wait there, and an owner whose claims
-// are held here. A poll carries the reports of the workers. The owner decides about a report as
-// about any other: a repeated report counts once.
+// that has knocked, while slots are free for the tasks that wait there. It also polls an owner as
+// long as workers of this node have its claims. A poll carries the reports of the workers. The
+// owner treats such a report like any other, so a repeated report counts once.
 type Creditor struct {
 	cfg   CreditorConfig
 	view  *store.View
 	loans map[model.NodeID]*loan
 	ended map[model.ClaimRef]ending
-	// seq numbers the polls of all owners. It only grows: an owner drops a poll whose number is not
-	// above the last one that it received, even if this node has forgotten that owner in between.
+	// seq numbers the polls of all owners. It only grows, because an owner drops a poll whose
+	// number is not above the last one that it received. So the next poll gets through even if this
+	// node has forgotten the owner in between.
 	seq uint64
 }
 
-// ending is the end of a claim that an owner has reported. If another owner sends the claim
+// ending is the end of a claim, as an owner has announced it. If another owner sends the claim
 // afterwards, that message is late, and the claim must not start.
 type ending struct {
 	at time.Time
@@ -55,10 +56,10 @@ type loan struct {
 	stream model.RunID
 	seen   uint64
 	wants  []queue.Want
-	// since is what the owner has knocked for during a poll: the answer to the poll may not include
-	// it.
+	// since are tasks for which the owner has knocked during a poll. The answer to the poll may not
+	// include them.
 	since   []peer.WantedTasks
-	poll    bool // at once
+	poll    bool // poll the owner immediately
 	calling bool
 	polled  time.Time // when the last answered poll was sent
 	after   time.Time // no poll before this time
@@ -70,8 +71,8 @@ type loan struct {
 type Lent struct {
 	Own   Own
 	Count int
-	// More says that the worker got more claims than slots were lent: a claim may arrive after its
-	// poll was answered.
+	// More says that the worker got more claims than slots were lent. This happens if a claim
+	// arrives after the answer to its poll.
 	More bool
 }
 
@@ -91,7 +92,8 @@ func (c *Creditor) Wanted() bool {
 }
 
 // Close drops all owners. The caller must call it after the last poll has ended. It returns the
-// slots that are still lent: they belong to the workers again, which outlive this life of the node.
+// slots that are still lent. They belong to the workers again, because the workers outlive this
+// life of the node.
 func (c *Creditor) Close() (home []Lent) {
 	for _, l := range c.sortedLoans() {
 		home = append(home, l.kept...)
@@ -158,8 +160,9 @@ func (c *Creditor) owner(ref model.ClaimRef) model.NodeID {
 	return c.view.Owners[c.view.Layout().Shard(ref.Address)].Node
 }
 
-// Round returns the polls that are due, and how long to wait until another is due by time; 0 for
-// never. Each poll ends with a call of FailPoll, or of HandleReply and FinishPoll.
+// Round returns the polls that are due. It also returns how long to wait until time alone makes
+// another poll due; 0 means never. Each poll ends with a call of FailPoll, or of HandleReply and
+// FinishPoll.
 func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) {
 	if c.view == nil {
 		return nil, 0
@@ -204,8 +207,8 @@ func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) 
 	return polls, wait
 }
 
-// heldNodes returns the nodes that own runs of held claims, and the ones that must receive news. It
-// delivers news of runs that this node owns by now.
+// heldNodes returns the nodes that own runs of held claims, and the nodes that must receive news.
+// It delivers news about claims whose runs this node owns by now.
 func (c *Creditor) heldNodes(workers []Own) (held, news map[model.NodeID]bool) {
 	held, news = map[model.NodeID]bool{}, map[model.NodeID]bool{}
 	for _, s := range workers {
@@ -231,8 +234,8 @@ func (l *loan) wantsTasksOf(s Own) bool {
 	return slices.ContainsFunc(l.wants, func(w queue.Want) bool { return covers(s.Offer(), w) })
 }
 
-// Over schedules a poll of the node that made an ended claim, if that node no longer owns the run:
-// it does not know that the claim has ended and its permit is free.
+// Over schedules a poll of the node that made an ended claim, if that node no longer owns the run.
+// Without the poll, that node would not learn that the claim has ended and its permit is free.
 func (c *Creditor) Over(ref model.ClaimRef, maker model.NodeID) {
 	if c.view == nil || c.owner(ref) == maker || !c.isAlive(maker) {
 		return

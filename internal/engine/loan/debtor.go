@@ -29,10 +29,10 @@ type DebtorConfig struct {
 }
 
 // Debtor brings the tasks of a node to workers of other nodes. It knocks at nodes whose workers
-// could take tasks that no worker here can. They poll, and lend some of their slots until the
-// answer. A worker that has polled is on the board like any other, under its name in histories, but
-// only with the slots that are lent at the moment. The Debtor keeps what the lanes send to it in a
-// stream until a poll says that it has arrived.
+// could take tasks that no worker here can take. These nodes poll, and each poll lends some of
+// their slots until it is answered. A worker that has polled is on the board like any other, under
+// its name in histories, but only with the slots that are lent at the moment. The Debtor keeps what
+// the lanes send to it in a stream until a poll says that it has arrived.
 type Debtor struct {
 	cfg     DebtorConfig
 	others  Others
@@ -56,7 +56,7 @@ func (o *offered) covers(w queue.Want) bool {
 	return o.tenant == w.Tenant && slices.Contains(o.queues, w.Queue) && model.Executes(o.kinds, w.Kind)
 }
 
-// OthersOf returns the workers that a view names, without the ones of node self.
+// OthersOf returns the workers that a view names, without the workers of node self.
 func OthersOf(v *store.View, self model.NodeID) (others Others) {
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -72,12 +72,13 @@ func OthersOf(v *store.View, self model.NodeID) (others Others) {
 	return others
 }
 
-// Cover reports whether one of them could take such tasks.
+// Cover reports whether one of these workers could take tasks of this kind.
 func (others Others) Cover(w queue.Want) bool {
 	return slices.ContainsFunc(others, func(o offered) bool { return o.covers(w) })
 }
 
-// unheard is a claim of a worker of a live node that this node has no news about.
+// unheard is a claim that, according to the history, a worker of another live node has, and that
+// the other node has not listed yet.
 type unheard struct {
 	node  model.NodeID
 	since time.Time
@@ -94,8 +95,8 @@ type KnockCall struct {
 	Knock peer.Knock
 }
 
-// Round returns the nodes to knock at now, and whether to call it again after Pace.PendAgain even
-// if nothing happens. Afterwards the caller must let the board propose.
+// Round returns the nodes to knock at now. It also says whether to call it again after
+// Pace.PendAgain even if nothing happens. After Round the caller must let the board propose.
 func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 	pace, board := &d.cfg.Pace, d.cfg.Board
 	at := func(node model.NodeID) *peer.Knock {
@@ -114,7 +115,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		}
 	}
 
-	// Claims that a live node may have: ask it to poll.
+	// Claims that a live node may have: ask the node to poll.
 	for ref, o := range d.unheard {
 		if !board.HasClaim(0, ref) {
 			delete(d.unheard, ref)
@@ -141,8 +142,8 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		node := n.node
 		n.tidy(now)
 		if wait := now.Sub(n.lastContact()); n.answer == nil && len(n.pending) > 0 {
-			// Entries of an answer have arrived, unless the answer was lost; then the node asks
-			// again on its own.
+			// Entries that were in an answer have arrived, unless the answer was lost. If it was
+			// lost, the node asks again on its own.
 			if unsent := n.last > n.sent; unsent && (!n.coming || wait >= pace.PendAgain) || wait >= pace.KnockAgain {
 				at(node).Poll = true
 			}
@@ -163,7 +164,8 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 	return calls, again
 }
 
-// knockFor tells the nodes whose workers could take a waiting task about it, unless they know.
+// knockFor tells the nodes whose workers could take a waiting task that the task waits, unless they
+// already know.
 func (d *Debtor) knockFor(now time.Time, w queue.Want, at func(model.NodeID) *peer.Knock) {
 	for i := range d.others {
 		o := &d.others[i]
@@ -175,7 +177,7 @@ func (d *Debtor) knockFor(now time.Time, w queue.Want, at func(model.NodeID) *pe
 	}
 }
 
-// neighbours returns the nodes that have to do with this one, in order.
+// neighbours returns the nodes that this one exchanges messages with, in order.
 func (d *Debtor) neighbours() []*neighbour {
 	return slices.SortedFunc(maps.Values(d.nodes), func(a, b *neighbour) int { return compareNodes(a.node, b.node) })
 }
@@ -193,12 +195,13 @@ func (d *Debtor) neighbour(node model.NodeID) *neighbour {
 
 // Gone is what a Debtor has learned from a view.
 type Gone struct {
-	Lost []model.ClaimRef // lost together with the node of their worker
-	Back []model.ClaimRef // never sent to that node
+	Lost []model.ClaimRef // claims that were lost together with the node of their worker
+	Back []model.ClaimRef // claims that were never sent to that node
 }
 
-// SetMembers takes in which nodes there are. Afterwards the caller must call Board.LetGo, give back
-// and lose (Lane.Lose) the returned claims, and call Round if there are others.
+// SetMembers learns which nodes there are. After it the caller must call Board.LetGo, give back the
+// claims in Gone.Back, lose the claims in Gone.Lost (Lane.Lose), and call Round if others is not
+// empty.
 func (d *Debtor) SetMembers(v *store.View, others Others) (g Gone) {
 	d.others = others
 	alive := map[model.NodeID]bool{}
@@ -232,7 +235,7 @@ func (d *Debtor) forget(n *neighbour) {
 	delete(d.nodes, n.node)
 }
 
-// Close ends everything.
+// Close removes all workers of other nodes from the board.
 func (d *Debtor) Close() {
 	d.closed = true
 	for _, n := range d.neighbours() {
@@ -248,8 +251,8 @@ func (d *Debtor) AskAbout(now time.Time, node model.NodeID, ref model.ClaimRef) 
 	}
 }
 
-// IsDropped reports whether the node of a claim has said that it does not have it, at a time when
-// the claim could no longer be in flight to it.
+// IsDropped reports whether the node of a claim has said that it does not have the claim. It
+// ignores statements from a time when the claim could still be on its way to that node.
 func (d *Debtor) IsDropped(ref model.ClaimRef) bool {
 	o, known := d.unheard[ref]
 	n := d.nodes[o.node]
@@ -262,14 +265,14 @@ func (d *Debtor) IsDropped(ref model.ClaimRef) bool {
 // Terms is the result of a poll.
 type Terms struct {
 	Missing []model.ClaimRef // claims that the node does not have, although they were sent
-	Lend    []Slot           // the slots that its workers lend
+	Lend    []Slot           // the slots of its workers that the node lends
 }
 
 // HandlePoll takes in a poll of another node. If taken is true, the caller must give back the
 // missing claims, call Board.LetGo and Board.Lend, and then call Reply.
 func (d *Debtor) HandlePoll(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) (t Terms, taken bool) {
 	if d.closed || !d.cfg.Owner.Alive(from) {
-		d.cfg.Owner.LookAround() // it may have joined since; it asks again
+		d.cfg.Owner.LookAround() // the node may have joined since, and it will ask again
 		return t, false
 	}
 	n := d.neighbour(from)
@@ -285,8 +288,8 @@ func (d *Debtor) HandlePoll(now time.Time, from model.NodeID, p *peer.Poll, answ
 	return t, true
 }
 
-// Reply answers a poll, unless claims for it are being committed. Then it returns true, and the
-// caller must call Late after Pace.AnswerWait.
+// Reply answers a poll. If claims for the poll are still being committed, it does not answer and
+// returns true, and the caller must call Late after Pace.AnswerWait.
 func (d *Debtor) Reply(now time.Time, from model.NodeID, seq uint64) (waits bool) {
 	n := d.nodes[from]
 	if n == nil || n.answer == nil || n.seq != seq {
@@ -303,6 +306,6 @@ func (d *Debtor) Reply(now time.Time, from model.NodeID, seq uint64) (waits bool
 func (d *Debtor) Late(now time.Time, from model.NodeID, seq uint64) {
 	if n := d.nodes[from]; n != nil && n.answer != nil && n.seq == seq {
 		n.reply(now)
-		n.expected = 0 // claims that have not arrived by now are not expected
+		n.expected = 0 // the answer no longer waits for claims that are not committed by now
 	}
 }

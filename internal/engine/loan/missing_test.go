@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// hirer is an owner whose board has every claim, and that remembers the workers it has hired.
+// hirer is an owner whose board has every claim. It remembers the workers that it has hired.
 type hirer struct {
 	quiet
 
@@ -33,9 +33,9 @@ func (session) SetHeld(_, _ map[model.ClaimRef]bool) (gone []model.ClaimRef) { r
 func (session) DropClaim(model.ClaimRef)                                     {}
 func (session) Dismiss()                                                     {}
 
-// An owner takes back a claim that it sent to a worker of another node, if the node has read all
-// entries and the worker does not list the claim, or has left. While the entry is on its way, or
-// the worker lists the claim, the owner takes nothing back.
+// An owner has sent a claim to a worker of another node. The owner takes the claim back if that
+// node has read all entries, and the worker does not list the claim or has left. While the entry is
+// on its way, or the worker lists the claim, the owner takes nothing back.
 func TestClaimThatItsWorkerDoesNotHave(t *testing.T) {
 	t.Parallel()
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Run: model.RunID{7}, ID: "task"}, Claim: 12}

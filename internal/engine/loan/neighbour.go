@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// neighbour is another node, as far as it has to do with tasks of this one.
+// neighbour is another node that executes, or could execute, tasks of this one.
 type neighbour struct {
 	d       *Debtor
 	node    model.NodeID
@@ -28,8 +28,8 @@ type neighbour struct {
 	expected int                   // claims and reports that are being committed
 	strange  []model.ClaimRef
 
-	knows   bool // it knows that tasks wait, and polls on its own when it has slots
-	coming  bool // it was asked to poll at once
+	knows   bool // the neighbour knows that tasks wait, and polls on its own when it has slots
+	coming  bool // the neighbour was asked to poll immediately
 	knocked time.Time
 }
 
@@ -47,7 +47,7 @@ func (n *neighbour) lastContact() time.Time {
 	return n.heard
 }
 
-// idle reports whether this node remembers nothing about the neighbour that it could not find out
+// idle reports whether this node can forget the neighbour: it could find out everything about it
 // again.
 func (n *neighbour) idle() bool {
 	if len(n.pending) > 0 || n.answer != nil {
@@ -61,7 +61,8 @@ func (n *neighbour) idle() bool {
 	return true
 }
 
-// end returns the claims that were lost with a dead node, and the ones that were never sent to it.
+// end returns the claims that were lost with a dead node, and the claims that were never sent to
+// that node.
 func (n *neighbour) end() (lost, untold []model.ClaimRef) {
 	waiting := map[model.ClaimRef]bool{}
 	for i := range n.pending {
@@ -87,11 +88,12 @@ func (n *neighbour) dismiss(name string) {
 	w.session.Dismiss()
 }
 
-// take compares what the workers of a node hold with what they should hold. It returns claims that
-// they do not have although they were sent, and how many slots they lend.
+// take compares the claims that the workers of a node have with the claims that they should have.
+// It returns claims that they do not have although they were sent to them, and how many slots they
+// lend.
 func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	board := n.d.cfg.Board
-	waiting := map[string]map[model.ClaimRef]bool{} // claims in flight to them
+	waiting := map[string]map[model.ClaimRef]bool{} // claims in flight to the workers
 	for i := range n.pending {
 		if e := &n.pending[i]; e.Claim != nil {
 			if waiting[e.Worker] == nil {
@@ -117,8 +119,8 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		}
 
 		for _, ref := range w.session.SetHeld(holds, waiting[pw.Name]) {
-			// A lane may have found since then that the worker has the claim according to its
-			// history.
+			// A lane may have found since then that the worker has the claim according to the
+			// history of the run.
 			w.known[ref] = true
 		}
 		for j := range pw.Holds {
@@ -142,7 +144,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(n.workers)) {
-		if !here[name] { // it has left; its node gives back entries that arrive there later
+		if !here[name] { // the worker has left; its node gives back entries that arrive there later
 			w := n.workers[name]
 			for ref := range w.known {
 				if !waiting[name][ref] && board.HasClaim(w.session.ID(), ref) {
@@ -156,7 +158,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	return missing, lend
 }
 
-// worker returns a worker of the node as it is on the board, and hires it if it is new.
+// worker returns a worker of the node. If the worker is new, it puts the worker on the board.
 func (n *neighbour) worker(pw *peer.PollWorker) *BorrowedWorker {
 	w := n.workers[pw.Name]
 	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
@@ -174,8 +176,8 @@ func (n *neighbour) reply(now time.Time) {
 	a := peer.PollReply{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := cfg.Board.Unlend(n.ids())
 
-	// Without a lease another node may own the runs by now, and have made claims that look ended
-	// from here. So do not answer.
+	// Without a lease, another node may own the runs by now. It may have made claims that seem to
+	// have ended from the point of view of this node. So do not answer.
 	if !cfg.Owner.Serving() {
 		n.answer = nil
 		return
@@ -211,19 +213,19 @@ func (n *neighbour) tidy(now time.Time) {
 	for _, w := range n.workers {
 		for ref := range w.known {
 			if n.d.cfg.Owner.Lane(ref) == nil || !n.d.cfg.Board.HasClaim(w.session.ID(), ref) {
-				delete(w.known, ref) // if it is listed again, the lane checks it
+				delete(w.known, ref) // if the node lists the claim again, the lane checks it
 			}
 		}
 	}
 }
 
 // over reports whether the claim of an entry should no longer be executed. The claim of a run that
-// has moved is still sent for a while: its next owner waits longer than that before it decides that
-// no worker has it.
+// has moved is still sent for a while. The next owner of the run waits longer than that before it
+// decides that no worker has the claim.
 func (n *neighbour) over(e *datedEntry, now time.Time) bool {
 	w := n.workers[e.Worker]
 	if w == nil {
-		return false // the node gives it back, because the worker has left
+		return false // the worker has left, and its node gives the claim back
 	}
 
 	ref := e.Claim.Ref
@@ -235,7 +237,8 @@ func (n *neighbour) over(e *datedEntry, now time.Time) bool {
 		return false
 	}
 
-	// An entry that was sent may have arrived. It counts until the node has listed what it holds.
+	// If the entry was sent, it may have arrived. In that case the session keeps the claim until
+	// the node has listed what it holds.
 	if e.N > n.sent && !n.listed[ref] {
 		w.session.DropClaim(ref)
 	}
@@ -250,7 +253,7 @@ func (n *neighbour) ids() []queue.WorkerID {
 	return ids
 }
 
-// covers reports whether a worker of the node could take such tasks.
+// covers reports whether a worker of the node could take tasks of this kind.
 func (n *neighbour) covers(want queue.Want) bool {
 	for _, w := range n.workers {
 		if covers(&w.offer, want) {

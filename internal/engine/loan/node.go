@@ -12,10 +12,10 @@ type Party interface {
 	Alive(node model.NodeID) bool
 	// LookAround makes the node look at the members soon. It never waits.
 	LookAround()
-	// GiveBack makes the tasks of claims that no worker executes available again, without consuming
-	// an attempt. It never waits.
+	// GiveBack makes the tasks of claims that no worker executes available again. This uses up no
+	// attempt. GiveBack never waits.
 	GiveBack(claims []model.ClaimRef)
-	// Lane returns the lane of a claim's run; nil if this node does not own it.
+	// Lane returns the lane of a claim's run, or nil if this node does not own the run.
 	Lane(claim model.ClaimRef) ClaimLane
 }
 
@@ -34,19 +34,19 @@ type ClaimLane interface {
 // Owner is the life of a node that borrows.
 type Owner interface {
 	Party
-	// Serving reports whether its lease certainly holds.
+	// Serving reports whether the lease of the node is certainly valid.
 	Serving() bool
 	// Hire puts a worker of another node on the board, without slots.
 	Hire(w *BorrowedWorker, offer model.TaskOffer, node model.NodeID) Hired
 }
 
-// Hired is the session of a worker of another node. It records which claims count as executed
-// there.
+// Hired is the session of a worker of another node. It records which claims the worker executes, as
+// far as this node knows.
 type Hired interface {
-	// ID identifies it on the board.
+	// ID identifies the worker on the board.
 	ID() queue.WorkerID
-	// SetHeld sets what it holds: the claims that its node lists, and the ones in flight to it. It
-	// returns the claims that it no longer holds.
+	// SetHeld sets the claims that the worker holds: the claims that its node lists, and the claims
+	// in flight to it. It returns the claims that the worker no longer holds.
 	SetHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
 	// DropClaim drops a claim.
 	DropClaim(claim model.ClaimRef)
@@ -58,15 +58,16 @@ type Hired interface {
 type Board interface {
 	// UnservedWants returns the kinds of tasks that wait for a worker.
 	UnservedWants() []queue.Want
-	// Unlend takes unused slots away, and returns the kinds of tasks that still wait for a worker.
+	// Unlend takes unused lent slots from the board, and returns the kinds of tasks that still wait
+	// for a worker.
 	Unlend(workers []queue.WorkerID) []queue.Want
-	// HasClaim reports whether a claim still holds its task, and whether its worker is the given
-	// one or none.
+	// HasClaim reports whether a claim still holds its task, and has either this worker or no
+	// worker.
 	HasClaim(worker queue.WorkerID, claim model.ClaimRef) bool
 	// Beat says that a worker executes a claim.
 	Beat(worker queue.WorkerID, claim model.ClaimRef) bool
-	// KeptFor returns the nodes whose workers execute claims that the owner still counts, although
-	// it no longer owns the runs.
+	// KeptFor returns the nodes whose workers execute claims for which the owner still keeps
+	// permits, although it no longer owns the runs.
 	KeptFor() map[model.NodeID]bool
 }
 
@@ -79,7 +80,7 @@ type Slot struct {
 // Host is the life of a node that lends.
 type Host interface {
 	Party
-	// Workers returns its own workers that take tasks.
+	// Workers returns the task workers of this node.
 	Workers() []Own
 }
 
@@ -93,38 +94,39 @@ type Own interface {
 
 // Slots are the slots of a worker.
 type Slots interface {
-	// Idle returns how many slots no task at home needs.
+	// Idle returns how many slots the tasks of this node do not need.
 	Idle() int
 	// LendOut takes at most the given number of idle slots from the board, and returns how many it
 	// took.
 	LendOut(most int) int
-	// Regain ends the loan of n slots; the board learns about it by Rejoin.
+	// Regain ends the loan of n slots. The caller must call Rejoin after it, which tells the board.
 	Regain(n int)
-	// Rejoin tells the board the current number of slots. The board then proposes.
+	// Rejoin tells the board the current number of slots. After that the board proposes tasks.
 	Rejoin()
 }
 
 // Claims are the claims of a worker on runs of other nodes.
 type Claims interface {
 	// Each calls do for each claim that may belong to another owner. fresh says whether there is
-	// news of it.
+	// news about the claim.
 	Each(do func(claim model.ClaimRef, fresh bool))
-	// Deliver delivers the news of a claim whose run this node owns by now.
+	// Deliver delivers the news about a claim whose run this node owns by now.
 	Deliver(claim model.ClaimRef)
-	// List returns what a poll tells a node: all claims of foreign runs and all claims from that
-	// node, with news and reports for what it owns as far as there is room. sent says which news
-	// and reports are included.
+	// List returns what a poll says to a node: all claims of foreign runs and all claims that the
+	// node has made. It adds news and reports for runs that the node owns, as far as there is room.
+	// sent says which news and reports are included.
 	List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64)
 	// DropSentNews drops news that the owner has received.
 	DropSentNews(sent map[model.ClaimRef]uint64)
 	// Has reports whether the worker executes a claim, or has reported it and the report is not
 	// settled.
 	Has(claim model.ClaimRef) bool
-	// Take hands over claims that a node has made. It returns false if the worker leaves; then the
-	// worker has none of them.
+	// Take hands over claims that a node has made. It returns false if the worker is leaving. In
+	// that case the worker has none of the claims.
 	Take(claims []model.Claim, maker model.NodeID) bool
-	// Stop ends a claim: its outcome no longer counts. It does nothing for a claim that is over.
+	// Stop ends a claim, whose outcome is no longer needed. It does nothing for a claim that is
+	// over.
 	Stop(claim model.ClaimRef, canceled bool)
-	// Settle says that the report of a claim counts, or why not. It does nothing the second time.
+	// Settle says that the report of a claim is accepted, or why not. A second call does nothing.
 	Settle(claim model.ClaimRef, err error)
 }

@@ -8,21 +8,21 @@ type Pace struct {
 	PendAgain  time.Duration // between two knocks at a node with entries to fetch
 	// AnswerWait is how long a poll waits for claims that are being committed.
 	AnswerWait  time.Duration
-	ForgetAfter time.Duration // of silence, for a node that holds nothing
+	ForgetAfter time.Duration // of silence, before this node forgets another node that holds nothing
 	// SureAfter is how long a claim may be in flight to a node that does not list it.
 	SureAfter   time.Duration
-	TellMoved   time.Duration // how long a claim of a moved run is still sent
+	TellMoved   time.Duration // how long the owner still sends a claim after its run has moved
 	CallTimeout time.Duration // of a poll
-	PollEvery   time.Duration // while a claim of the other node is held
+	PollEvery   time.Duration // while a worker has a claim of the other node
 	FirstPause  time.Duration // after a poll without result, doubled each time
 	// RememberFor is how long ended claims are remembered, so that a late answer does not start
 	// them again.
 	RememberFor time.Duration
 }
 
-// Standard is the pace of production, for leases of ten seconds. No node waits for an answer as
-// long as SureAfter: a poll ends after CallTimeout, and a node that pauses longer loses its lease.
-// TellMoved leaves room for the call and for the clocks of two nodes.
+// Standard is the pace of production, for leases of ten seconds. No claim is in flight for longer
+// than SureAfter: a poll ends after CallTimeout, and a node that is paused for longer loses its
+// lease. TellMoved leaves room for the call and for the clocks of two nodes.
 var Standard = Pace{
 	KnockAgain: 5 * time.Second, PendAgain: time.Second, AnswerWait: 250 * time.Millisecond, ForgetAfter: time.Minute,
 	SureAfter: 15 * time.Second, TellMoved: 10 * time.Second, CallTimeout: 3 * time.Second, PollEvery: 5 * time.Second,

@@ -18,7 +18,7 @@ type OpenPoll struct {
 	lent   []Lent
 	sent   []map[model.ClaimRef]uint64 // by worker, in the order of lent
 	began  time.Time
-	wanted bool   // tasks waited there when it started
+	wanted bool   // tasks waited at the owner when the poll started
 	fresh  int    // new entries of the answer
 	kept   []Lent // slots that stay lent, because claims for them are in flight
 }
@@ -68,8 +68,8 @@ func (c *Creditor) rest(now time.Time, l *loan) {
 	l.after = now.Add(l.pause)
 }
 
-// HandleReply takes in the answer to a poll, and returns its new entries. The caller must let the
-// workers execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call
+// HandleReply takes the answer to a poll, and returns its new entries. The caller must then let the
+// workers execute the entries (CarryOut), end the loan of the unused slots (Home, Regain), and call
 // FinishPoll.
 func (c *Creditor) HandleReply(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
 	for i, refs := range p.sent {
@@ -127,8 +127,8 @@ func (p *OpenPoll) Home(a *peer.PollReply, got map[Own]int) (home []Lent) {
 	return home
 }
 
-// Regain ends the loan of slots. The board of the node then proposes, so the caller must not hold a
-// lock around the machine.
+// Regain ends the loan of slots. The board of the node then proposes tasks, which calls the
+// machine. So the caller must not hold the lock that protects the machine.
 func Regain(home []Lent) {
 	for _, x := range home {
 		if x.Count > 0 {
@@ -155,7 +155,7 @@ func (c *Creditor) FinishPoll(now time.Time, p *OpenPoll, a *peer.PollReply) {
 }
 
 // CarryOut lets workers execute the entries of an owner. It returns how many claims each worker
-// got. Workers may call the Creditor, so the caller must not hold a lock around it.
+// got. Workers may call the Creditor, so the caller must not hold the lock that protects it.
 func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	if len(entries) == 0 {
 		return nil
@@ -186,8 +186,8 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 			claims[s] = append(claims[s], *e.Claim)
 		case e.Stop != nil && s != nil:
 			handOver(s) // keep the order
-			// It may be a repetition: the owner sends the stop again whenever a poll lists the
-			// claim.
+			// The stop may be a repetition, because the owner sends it again whenever a poll lists
+			// the claim.
 			s.Stop(*e.Stop, e.Canceled)
 		case e.Settled != nil && s != nil:
 			var err error
@@ -205,7 +205,7 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	return got
 }
 
-// execute hands claims to a worker, and returns them if the worker leaves.
+// execute hands claims to a worker. If the worker is leaving, it returns the claims.
 func execute(from model.NodeID, s Own, claims []model.Claim) (left []model.ClaimRef) {
 	if s.Take(claims, from) {
 		return nil

@@ -14,12 +14,12 @@ import (
 type BorrowedWorker struct {
 	n       *neighbour
 	session Hired
-	known   map[model.ClaimRef]bool // claims that the lane knows it has
+	known   map[model.ClaimRef]bool // claims that the lane knows the worker has
 	reports map[model.ClaimRef]bool // claims whose report the lane has not settled
 	offer   model.TaskOffer
 }
 
-// noteHold takes in what a poll says about a claim.
+// noteHold handles what a poll says about a claim.
 func (w *BorrowedWorker) noteHold(h *peer.Hold) {
 	ref, id := h.Ref, w.session.ID()
 	l := w.n.d.cfg.Owner.Lane(ref)
@@ -52,7 +52,7 @@ func (w *BorrowedWorker) noteHold(h *peer.Hold) {
 	}
 }
 
-// Expect says that the given number of claims by the worker are being committed.
+// Expect says that the lane is committing the given number of claims for the worker.
 func (w *BorrowedWorker) Expect(count int) { w.n.expected += count }
 
 // Execute hands over committed claims.
@@ -67,7 +67,7 @@ func (w *BorrowedWorker) Execute(now time.Time, claims []model.Claim) {
 	n.flush(now)
 }
 
-// Stop ends a claim: its outcome no longer counts.
+// Stop ends a claim, whose outcome is no longer needed.
 func (w *BorrowedWorker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
 	if !canceled {
 		delete(w.known, ref)
@@ -76,7 +76,7 @@ func (w *BorrowedWorker) Stop(now time.Time, ref model.ClaimRef, canceled bool) 
 	w.n.flush(now)
 }
 
-// Settle says that a report is durable, or why it does not count.
+// Settle says that a report is durable, or why it was refused.
 func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n := w.n
 	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
@@ -90,7 +90,7 @@ func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n.flush(now)
 }
 
-// Redirect says that a report reached the wrong owner: the node of the worker sends it to the
+// Redirect says that a report reached the wrong owner. The node of the worker then sends it to the
 // right one.
 func (w *BorrowedWorker) Redirect(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)

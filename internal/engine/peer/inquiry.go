@@ -35,13 +35,14 @@ type QueueCount struct {
 // Informant is a Handler that answers inquiries.
 type Informant interface {
 	// HandleInquiry receives the runs or entities that another process asks about. It answers once,
-	// now or later, or never, with the reasons of the ones that it knows better than the store.
+	// now or later, or never. The answer has the reasons of the runs and entities that the node
+	// knows better than the store.
 	HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason))
-	// Queues returns the tasks of its runs, by queue. ok is false if it is not sure to own them. It
-	// does not block.
+	// Queues returns the numbers of tasks of the node's runs, by queue. ok is false if the node is
+	// not sure that it owns these runs. Queues does not block.
 	Queues() (counts []QueueCount, ok bool)
-	// Series returns what the node has counted for a tenant. ok is false if it does not count, or
-	// if the question makes no sense. It does not block.
+	// Series returns what the node has counted for a tenant. ok is false if the node does not
+	// count, or if the question makes no sense. Series does not block.
 	Series(q series.Question) (counts series.Counts, ok bool)
 }
 
@@ -57,12 +58,12 @@ const (
 // asked is the body of an inquiry.
 type asked struct {
 	Addresses []model.Address `cbor:"1,keyasint,omitempty"`
-	// Queues asks for the tasks of the node by queue instead.
+	// Queues asks for the numbers of tasks of the node by queue, instead of the reasons.
 	Queues bool `cbor:"2,keyasint,omitempty"`
-	// Series asks for the numbers of a tenant instead.
+	// Series asks for the numbers of a tenant, instead of the reasons.
 	Series string `cbor:"3,keyasint,omitempty"`
-	// Levels asks for the state of its queues and limits as well, in points of this many
-	// nanoseconds. A node of an older version answers without them.
+	// Levels also asks for the states of the tenant's queues and limits, one point for each period
+	// of this length. A node of an older version answers without them.
 	Levels time.Duration `cbor:"4,keyasint,omitempty"`
 }
 
@@ -87,8 +88,8 @@ type Asker struct {
 }
 
 // Ask asks a node why runs of its shards do not move. The asker need not be a node: it draws a name
-// for the answer and polls for it. ctx should have a deadline, because the node may never answer.
-// Ask sends at most maxAsked addresses.
+// for the answer, and looks for the answer under that name again and again. ctx should have a
+// deadline, because the node may never answer. Ask sends at most maxAsked addresses.
 func (k Asker) Ask(ctx context.Context, to model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
 	all = all[:min(len(all), maxAsked)]
 	told, err := k.inquire(ctx, to, asked{Addresses: all})
@@ -162,7 +163,7 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 	}
 }
 
-// handleInquiry passes an inquiry to the handler, if it answers inquiries.
+// handleInquiry passes an inquiry to the handler, if the handler is an Informant.
 func (p *Post) handleInquiry(m *store.PeerMail) {
 	h, ok := p.handler.(Informant)
 	if !ok {

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The messages of two nodes about slots that one lends to the other. The owner of tasks knocks. The
-// other node polls, with all claims that its workers hold for runs of other nodes, and the answer
-// brings claims. See package loan.
+// Here are the messages between two nodes about slots that one lends to the other. The owner of
+// tasks knocks. The other node polls the owner, and lists all claims that its workers hold for runs
+// of other nodes. The answer to the poll brings claims. See package loan.
 //
 // The owner sends the workers of a node a stream of numbered entries. An answer contains all
 // entries that the poll has not acknowledged, so a lost or repeated answer does no harm.
@@ -22,17 +22,18 @@ type WantedTasks struct {
 	Kind   string `cbor:"3,keyasint"`
 }
 
-// Knock is sent by an owner that wants to be polled.
+// An owner sends a Knock to a node that should poll it.
 type Knock struct {
-	// Wants are the kinds of tasks that wait there for a worker. Poll asks for a poll in any case:
-	// there are entries to fetch, or the owner needs to know what the node has.
+	// Wants are the kinds of tasks that wait at the owner for a worker. Poll asks for a poll even
+	// if the node has no free slots. The owner sets it if there are entries to fetch, or if it
+	// needs to know which claims the node has.
 	Wants []WantedTasks `cbor:"1,keyasint,omitempty"`
 	Poll  bool          `cbor:"2,keyasint,omitempty"`
 }
 
-// Poll is sent by a node to an owner.
+// A node sends a Poll to an owner.
 type Poll struct {
-	// Seq counts the polls of the node. An older poll that arrives later is ignored.
+	// Seq counts the polls of the node. The owner ignores an older poll that arrives later.
 	Seq uint64 `cbor:"1,keyasint"`
 	// Seen is the number of the last received entry of the stream.
 	Stream model.RunID `cbor:"2,keyasint,omitzero"`
@@ -50,19 +51,19 @@ type PollWorker struct {
 	Version string   `cbor:"5,keyasint,omitempty"`
 	// Lend is how many slots the owner may use, until it answers.
 	Lend int `cbor:"6,keyasint,omitempty"`
-	// Holds are all claims of runs that the node does not own, including the ones that were
-	// reported and are not settled.
+	// Holds are all claims of the worker for runs that the node does not own. This includes
+	// reported claims whose reports are not settled.
 	Holds []Hold `cbor:"7,keyasint,omitempty"`
 }
 
 // Hold is a claim that a worker has.
 type Hold struct {
 	Ref model.ClaimRef `cbor:"1,keyasint"`
-	// Beat says that the worker has sent a heartbeat for it since the last poll. Progress is what
-	// the heartbeat carried, if that was new.
+	// Beat says that the worker has sent a heartbeat for the claim since the last poll. Progress is
+	// the progress in the heartbeat, if it is new.
 	Beat     bool           `cbor:"2,keyasint,omitempty"`
 	Progress *model.Payload `cbor:"3,keyasint,omitempty"`
-	// Report is how it ended. Each poll contains it until an entry settles it.
+	// Report is how the claim ended. Each poll contains the report until an entry settles it.
 	Report *model.TaskReport `cbor:"4,keyasint,omitempty"`
 }
 
@@ -71,11 +72,11 @@ type PollReply struct {
 	Seq     uint64      `cbor:"1,keyasint"` // of the poll
 	Stream  model.RunID `cbor:"2,keyasint"`
 	Entries []Entry     `cbor:"3,keyasint,omitempty"`
-	// Wants are the tasks that still wait there and that the workers could take. Coming is how many
-	// more entries follow: the node should poll again at once.
+	// Wants are the tasks that still wait at the owner and that the workers could take. Coming is
+	// how many more entries follow. If it is not 0, the node should poll again immediately.
 	Wants  []WantedTasks `cbor:"4,keyasint,omitempty"`
 	Coming int           `cbor:"5,keyasint,omitempty"`
-	// Strange are claims with news in the poll whose runs the owner does not own either.
+	// Strange are claims for which the poll had news, and whose runs the polled node does not own.
 	Strange []model.ClaimRef `cbor:"6,keyasint,omitempty"`
 }
 
@@ -86,9 +87,9 @@ type Entry struct {
 	Worker   string          `cbor:"2,keyasint"`
 	Claim    *model.Claim    `cbor:"3,keyasint,omitempty"`
 	Stop     *model.ClaimRef `cbor:"4,keyasint,omitempty"`
-	Canceled bool            `cbor:"5,keyasint,omitempty"` // of Stop: it may still report
+	Canceled bool            `cbor:"5,keyasint,omitempty"` // of Stop: the task is cancelled, and the worker may still report
 	Settled  *model.ClaimRef `cbor:"6,keyasint,omitempty"`
-	Refusal  *model.Failure  `cbor:"7,keyasint,omitempty"` // of Settled: why it does not count
+	Refusal  *model.Failure  `cbor:"7,keyasint,omitempty"` // of Settled: why the report was refused
 }
 
 // Size returns the approximate size of an entry in bytes.

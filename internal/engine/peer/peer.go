@@ -2,8 +2,7 @@
 // one.
 //
 // It promises little. A message may be lost, and may arrive twice. A node that asks gives up after
-// a while, and asks again if the answer still matters. So a message may only affect how long
-// something takes.
+// a while, and asks again if the answer still matters. So a lost message may only cost time.
 //
 // [Post] sends messages through the store, which every node reaches. Hints make it fast. Without
 // hints, a node that waits for an answer looks once a second, and every other node learns with the
@@ -34,19 +33,19 @@ type Line interface {
 
 // Handler receives messages. No method may block.
 type Handler interface {
-	// HandleQuestion receives a question. It answers once, now or later, or never.
+	// HandleQuestion receives a question. It calls answer once, now or later, or never.
 	HandleQuestion(from model.NodeID, question []byte, answer func(answer []byte))
 	// HandleNote receives a note.
 	HandleNote(from model.NodeID, word []byte)
 }
 
 const (
-	mostWaiting = 4096             // messages that wait to be sent; further ones are lost
-	mostBytes   = 64 << 20         // their size, plus one more
-	page        = 256              // messages that are read at once
-	pageBytes   = 16 << 20         // their size
+	mostWaiting = 4096             // messages that wait to be sent; further messages are lost
+	mostBytes   = 64 << 20         // size of the waiting messages; one more may exceed it
+	page        = 256              // messages of one read
+	pageBytes   = 16 << 20         // size of the messages of one read
 	timeout     = 5 * time.Second  // of a call to the store
-	lookEvery   = time.Second      // while something is expected
+	lookEvery   = time.Second      // while an answer may arrive
 	expectFor   = 10 * time.Second // after the last message
 )
 
@@ -73,12 +72,12 @@ type Post struct {
 	sending  []store.PeerMail
 	bytes    int // of the messages in sending
 	calls    map[model.RunID]chan []byte
-	expected time.Time // until when something may arrive
+	expected time.Time // until when an answer may arrive
 }
 
 var _ Line = (*Post)(nil)
 
-// Config configures a Post. All fields but Direct are required.
+// Config configures a Post. All fields except Direct are required.
 type Config struct {
 	Self    model.NodeID
 	Mail    store.Peers
@@ -86,7 +85,7 @@ type Config struct {
 	Log     *slog.Logger
 	Handler Handler
 	// Direct sends a message over a connection to another node. It returns false if the message has
-	// to go through the store. Hear receives it on the other side. It may be nil.
+	// to go through the store. On the other side, Hear receives the message. Direct may be nil.
 	Direct func(*store.PeerMail) bool
 }
 
@@ -149,7 +148,7 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	p.lookout.Expect()
 }
 
-// LookNow says that something may have arrived.
+// LookNow says that a message may have arrived.
 func (p *Post) LookNow() { p.lookout.LookNow() }
 
 // Run sends and receives messages until ctx ends.
@@ -169,7 +168,7 @@ func (p *Post) Run(ctx context.Context) {
 	p.lookout.Run(ctx, lookEvery, p.mayReceive, p.receiveAll)
 }
 
-// mayReceive reports whether something may arrive.
+// mayReceive reports whether a message may arrive soon.
 func (p *Post) mayReceive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +256,7 @@ func (p *Post) Hear(m *store.PeerMail) {
 		if answered != nil {
 			select {
 			case answered <- body:
-			default: // it already has an answer
+			default: // the call already has an answer
 			}
 		}
 	}

@@ -27,8 +27,8 @@ func (e echo) HandleQuestion(_ model.NodeID, q []byte, answer func([]byte)) {
 
 func (e echo) HandleNote(_ model.NodeID, w []byte) { e.words <- string(w) }
 
-// Two nodes ask each other, with hints at once and without them soon. A node that gets no answer
-// gives up. A node that sends nothing does not ask the store.
+// Two nodes ask each other. With hints the answers come immediately, without hints soon. A node
+// that gets no answer gives up. A node that sends nothing does not read the store.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,14 +101,14 @@ func (c counting) PutPeerMail(_ context.Context, rows []store.PeerMail) error {
 	return nil
 }
 
-// Messages that wait for the store are bounded in number and in bytes. Further ones are lost.
+// Messages that wait for the store are bounded in number and in bytes. Further messages are lost.
 func TestPostIsBounded(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]int{1: 4096, 1 << 20: 64} {
 		synctest.Test(t, func(t *testing.T) {
 			st := counting{memory.New(memory.Options{}), make(chan int, 2)}
 			p := peer.New(peer.Config{Self: model.NodeID{1}, Mail: st, Hints: notify.NoHub{}, Log: slog.New(slog.DiscardHandler)})
-			body := make([]byte, size-1) // and a byte for the kind
+			body := make([]byte, size-1) // the message has one more byte, for its kind
 			for range want + want/4 {
 				p.Tell(model.NodeID{2}, body)
 			}
@@ -171,8 +171,8 @@ func (informant) Series(q series.Question) (series.Counts, bool) {
 	return c, q.Tenant == "default"
 }
 
-// A process that is not a node asks one why runs do not move. A node that answers no inquiries,
-// such as one of an older version, lets the asker run into its deadline.
+// A process that is not a node asks a node why runs do not move. If the node answers no inquiries,
+// for example because it has an older version, the asker waits until its deadline.
 func TestInquiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

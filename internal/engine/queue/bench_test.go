@@ -31,8 +31,8 @@ func tenQueues(slots int) model.TaskOffer {
 	return o
 }
 
-// A task of a busy node: it waits behind others, is matched when a slot is free, is claimed and
-// removed.
+// A task of a busy node: it waits behind others, the board matches it when a slot is free, a worker
+// claims it, and it is removed.
 func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 	for _, size := range []struct{ waiting, keys int }{{100, 1}, {100_000, 1}, {100_000, 1000}, {1_000_000, 1}} {
 		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {
@@ -97,7 +97,7 @@ func (g *limitGate) Take(model.Time, *Item) (bool, model.Reason, model.Time) {
 func (g *limitGate) Hold(model.Time, *Item, string)  {}
 func (g *limitGate) Give(model.Time, *Item, Outcome) { g.used = false }
 
-// One limit holds back 10,000 keys, and lets one task start whenever one ends.
+// One limit holds back 10,000 keys, and lets the next task start when one ends.
 func BenchmarkLimitOverManyKeys(b *testing.B) {
 	board := New(Config{Gate: &limitGate{}})
 	items := many(50_000, 10_000)

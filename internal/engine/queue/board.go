@@ -12,9 +12,9 @@ type Config struct {
 	Gate Admitter
 	// Weights are the shares of tenants. A tenant that is not listed has weight 1.
 	Weights map[string]int
-	// Grace is how long a claim may have no worker, after recovery or after its worker has left,
-	// before the claim is lost. 0 means DefaultGrace. A worker that still executes the claim comes
-	// back and beats within that time.
+	// Grace is how long a claim may have no worker before the claim is lost. A claim has no worker
+	// after recovery, or after its worker has left. A worker that still executes the claim comes
+	// back and sends a heartbeat (Beat) within that time. 0 means DefaultGrace.
 	Grace time.Duration
 }
 
@@ -106,8 +106,8 @@ func (b *Board) drop(t *task) {
 	b.forget(t.site)
 }
 
-// leaveState takes a task out of its line, or out of the delayed or claimed ones. The task keeps
-// its slot, permits and deadline.
+// leaveState takes a task out of its line, out of the delayed tasks, or out of the claimed tasks.
+// The task keeps its slot, permits and deadline.
 func (b *Board) leaveState(t *task) {
 	switch {
 	case t.state == delayed:
@@ -133,8 +133,8 @@ func (b *Board) release(now model.Time, t *task, how Outcome) {
 }
 
 // Add adds a committed task that waits. If the board already has the task, the task waits again,
-// and the board returns what it holds to the gate with the outcome Neither. A caller that knows the
-// outcome of the attempt calls Remove first.
+// and the board returns its permits to the gate with the outcome Neither. If the caller knows the
+// outcome of the attempt, it must call Remove first.
 func (b *Board) Add(now model.Time, it Item) {
 	b.advance(now)
 	if t := b.tasks[keyOf(&it.Ref)]; t != nil {
@@ -173,8 +173,8 @@ func (b *Board) wait(t *task) {
 		return
 	}
 
-	// It is the first task of its kind: create the line, and list it in each class whose workers
-	// can execute it.
+	// This is the first task of its kind: create the line, and list it in each class whose workers
+	// can execute its tasks.
 	g := b.groups[name.group]
 	if g == nil {
 		g = &group{name: name.group}
@@ -246,7 +246,8 @@ func (b *Board) Match(now model.Time) []Match {
 	var out []Match
 	for b.ready.len() > 0 {
 		c := b.ready.top()
-		// The best class, its best priority, tenant, key and cell lead to the next line by Q2.
+		// The best class, and in it the best priority, tenant, key and cell, lead to the next line
+		// according to Q2.
 		ln := c.active.top().active.top().active.top().cells.top().leaves.top().line
 		t := ln.tasks.top()
 		if !b.take(now, &t.Item, ln.group) {
@@ -276,7 +277,7 @@ func (b *Board) propose(t *task, w *worker, s state) {
 
 // Reserve takes a slot and permits for a task that is about to be committed, so that the claim can
 // be part of the same commit. It does so only if a suitable worker is free and no waiting task goes
-// first. Otherwise it returns false and changes nothing; the caller then adds the task once it is
+// first. Otherwise it returns false and changes nothing, and the caller calls Add once the task is
 // committed.
 func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	b.advance(now)
@@ -310,8 +311,8 @@ func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	return w.id, true
 }
 
-// Unreserve says that the commit of a proposal failed. A reserved task is dropped. A matched task
-// waits again, at its old place in line.
+// Unreserve says that the commit of a proposal failed. The board drops a reserved task. A matched
+// task waits again, at its old place in the line.
 func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.advance(now)
 	t := b.tasks[keyOf(&ref)]
@@ -324,22 +325,22 @@ func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 		b.drop(t)
 		return
 	}
-	b.wait(t) // it was visible when it was matched
+	b.wait(t) // the task was visible when it was matched
 	b.arm(t)
 }
 
 // HeldClaim is a committed claim.
 type HeldClaim struct {
 	Ref    model.ClaimRef
-	Worker WorkerID // 0 if it is not here
+	Worker WorkerID // 0 if the worker is not here
 	// Maker is the other node that has made the claim and counts it; empty if this node counts it.
 	Maker string
 }
 
-// Hold says that a claim is committed; its deadlines start. The board need not know the task: after
-// recovery, a claim has no worker (WorkerID 0), and its worker may come back for it (Beat). Hold
-// reports whether the worker is here. If not, the claim has no worker, and the caller may give it
-// back.
+// Hold says that a claim is committed. The deadlines of the claim start. The board need not know
+// the task, because the caller also reports claims that it finds after recovery. Such a claim has
+// no worker (WorkerID 0), and its worker may come back for it (Beat). Hold reports whether the
+// worker is here. If not, the claim has no worker, and the caller may give the claim back.
 func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	b.advance(now)
 	t := b.tasks[keyOf(&it.Ref)]
@@ -382,7 +383,7 @@ func (b *Board) MarkReported(now model.Time, id WorkerID, claim model.ClaimRef) 
 	return true
 }
 
-// findClaim returns the task of a claim, if the claim still stands.
+// findClaim returns the task of a claim, or nil if the claim no longer holds its task.
 func (b *Board) findClaim(claim model.ClaimRef) *task {
 	t := b.tasks[keyOf(&claim.TaskRef)]
 	if t == nil || t.claim != claim.Claim || t.state < held {

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The board does what the naive one does, whatever happens to it.
+// Whatever calls the board gets, it does the same as the naive board.
 func TestBoardIsLikeTheNaiveOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

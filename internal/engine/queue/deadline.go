@@ -9,10 +9,11 @@ import (
 // DueKind says which deadline has passed.
 type DueKind uint8
 
-// Deadlines. If two pass at the same time, the first one in this list counts.
+// Kinds of deadlines. If two deadlines pass at the same time, the board reports the first one in
+// this list.
 const (
-	DueToStart DueKind = iota + 1 // no worker claimed it in time
-	DueSilence                    // its worker did not beat in time
+	DueToStart DueKind = iota + 1 // no worker claimed the task in time
+	DueSilence                    // the worker sent no heartbeat in time
 	DueToClose                    // the attempt took too long
 	DueTotal                      // the task took too long, over all attempts
 	DueLost                       // the claim had no worker for longer than the grace period
@@ -88,9 +89,9 @@ func (b *Board) arm(t *task) {
 	b.deadlines.put(t)
 }
 
-// TakeDue returns the deadlines that have passed. It returns each of them once. From then on an
-// unclaimed task is no longer offered, and heartbeats for an expired claim are refused. The caller
-// decides what follows and calls Remove or Add, or Hold if the claim stands after all.
+// TakeDue returns the deadlines that have passed. It returns each of them once. After that, the
+// board no longer offers an unclaimed task, and refuses heartbeats for an expired claim. The caller
+// decides what follows: it calls Remove or Add, or Hold if the claim continues after all.
 func (b *Board) TakeDue(now model.Time) []Due {
 	b.advance(now)
 	var out []Due
@@ -111,8 +112,8 @@ func (b *Board) TakeDue(now model.Time) []Due {
 	return out
 }
 
-// Beat says that a worker still executes a claim. It reports whether the worker still has the
-// claim. If the claim has no worker, this worker gets it.
+// Beat is a heartbeat: a worker says that it still executes a claim. Beat reports whether the
+// worker still has the claim. If the claim has no worker, this worker gets it.
 func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld bool) {
 	b.advance(now)
 	t, w := b.findClaim(claim), b.workers[id]
@@ -129,14 +130,14 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 }
 
 // Overdue reports whether TakeDue has returned a deadline of a claim and the caller has not decided
-// yet. After another Hold for the claim its deadlines start again, so it is not overdue.
+// yet. Another Hold starts the deadlines of the claim again, so the claim is no longer overdue.
 func (b *Board) Overdue(claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.state == late
 }
 
-// Wake returns when to call Match and TakeDue again because time alone changes something. It is 1
-// if Match would propose something now, and 0 for never.
+// Wake returns when to call Match and TakeDue again if no other call comes before. It returns 1 if
+// Match would propose something now, and 0 for never.
 func (b *Board) Wake() model.Time {
 	if b.ready.len() > 0 {
 		return 1

@@ -6,10 +6,10 @@ import "slices"
 // lines of a key.
 //
 // Groups of the gate cut across that order: one limit may hold back thousands of keys, and opens
-// and closes with every task that ends. So lines are reached through cells. A cell holds the lines
-// of one group under one tenant. Only the best line of an open cell represents it, and the cell is
-// listed under the key of that line; its other lines come later anyway. So a group opens and closes
-// in as many steps as it has cells, however many keys and tasks they contain.
+// and closes with every task that ends. So the board reaches lines through cells. A cell holds the
+// lines of one group under one tenant. An open cell is listed only under the key of its best line,
+// because its other lines come later anyway. So a group opens and closes in as many steps as it has
+// cells, however many keys and tasks the cells contain.
 
 // stride is how much a task of weight 1 advances the time of its key.
 const stride = 1 << 20
@@ -17,7 +17,7 @@ const stride = 1 << 20
 func strideOf(weight int) int64 { return stride / int64(min(max(weight, 1), stride)) }
 
 // share is a position in a fair order: the time of a tenant or key by the clock of its parent, and
-// a sequence number that decides between equal times. It only grows.
+// a sequence number that decides between equal times. A share only grows.
 type share struct {
 	time int64
 	seq  uint64
@@ -30,8 +30,8 @@ func (s share) before(o share) bool {
 	return s.seq < o.seq
 }
 
-// level is a priority. It exists while tasks of it wait. When it is created again, all of its
-// tenants start again.
+// level is a priority. It exists while tasks of this priority wait. When it is created again, all
+// of its tenants start again.
 type level struct {
 	class    *class
 	priority int
@@ -42,7 +42,7 @@ type level struct {
 	active   heap[*tenant, byTenant]
 }
 
-// tenant is a tenant in a level. It exists while tasks of it wait.
+// tenant is a tenant in a level. It exists while tasks of the tenant wait in this level.
 type tenant struct {
 	share
 	level  *level
@@ -57,7 +57,7 @@ type tenant struct {
 
 type keyName struct{ queue, fair string }
 
-// key is a fair key of a tenant in a queue. It exists while tasks of it wait.
+// key is a fair key of a tenant in a queue. It exists while tasks of this key wait.
 type key struct {
 	share
 	tenant *tenant
@@ -65,8 +65,8 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // open cells whose best line has this key
-	// shared holds the cells among them that have several lines. When the key is served, the line
-	// of another key may become the best one of such a cell.
+	// shared holds the cells with several lines among them. When the key is served, the line of
+	// another key may become the best one of such a cell.
 	shared []*cell
 }
 
@@ -75,13 +75,13 @@ type cellName struct {
 	group *group
 }
 
-// cell holds the lines of a gate group and a site under one tenant of a level. They open and close
-// together.
+// cell holds the lines of a gate group and a site under one tenant of a level. These lines open and
+// close together.
 type cell struct {
 	tenant *tenant
 	name   cellName
 	leaves heap[*leaf, byShare]
-	key    *key // the key it is listed under; nil while it is closed
+	key    *key // the key that the cell is listed under; nil while the cell is closed
 
 	at, sharedAt, siteAt, groupAt int32
 }
@@ -91,8 +91,8 @@ type leaf struct {
 	line *line
 	cell *cell
 	key  *key
-	// seen is the share of the key when the leaf was sorted in. If the share has grown since, the
-	// leaf belongs further back.
+	// seen is the share of the key when the leaf was sorted in. If the share of the key has grown
+	// since, the leaf belongs further back.
 	seen share
 	at   int32
 }
@@ -130,10 +130,10 @@ func (byShare) before(a, b *leaf) bool {
 func (byShare) place(l *leaf) *int32 { return &l.at }
 
 // enter lists a line in a class that covers it. The line has a task. A tenant or key without
-// waiting tasks starts as if it had just been served: it joins at the end of the round, so that
-// ever new keys do not overtake the waiting ones. Because of that, the board need not remember keys
-// that were served and have no tasks left: a served key is at the clock, and its next time is the
-// one that it gets when it starts again.
+// waiting tasks starts as if it had just been served: it joins at the end of the round. So a stream
+// of new keys does not overtake the waiting keys. Because of that, the board need not remember keys
+// that were served and have no tasks left. When such a key comes back, it gets the same time that
+// it would have had if the board had remembered it.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {
@@ -172,8 +172,8 @@ func (b *Board) enter(c *class, ln *line) {
 	b.touch(lf)
 }
 
-// exit undoes enter, except for the line's own list of leaves. It compares no tasks of the line,
-// which may be empty.
+// exit undoes enter, except for the line's own list of leaves. It does not look at the tasks of the
+// line, because the line may be empty.
 func (b *Board) exit(lf *leaf) {
 	b.withdraw(lf)
 	lf.uncount()
@@ -208,7 +208,7 @@ func (lf *leaf) uncount() {
 	}
 }
 
-// touch sorts in a leaf that is new or whose line has another first task.
+// touch puts a leaf at its place in the order. The leaf is new, or its line has another first task.
 func (b *Board) touch(lf *leaf) {
 	lf.cell.leaves.put(lf)
 	b.refresh(lf.cell)
@@ -317,8 +317,8 @@ func (b *Board) charge(c *class, it *Item) {
 		return
 	}
 
-	// A tenant that was held back may be behind the clock. It gets no credit for what it could not
-	// take.
+	// The time of a tenant that was held back may be behind the clock. The tenant gets no credit
+	// for the time in which it was held back.
 	lv.clock = max(lv.clock, t.time)
 	t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
 	if lv.active.has(t) {
@@ -334,8 +334,8 @@ func (b *Board) charge(c *class, it *Item) {
 	if t.active.has(k) {
 		t.active.put(k)
 	}
-	// refresh removes at most the cell that it is called for, and fills its place with the last
-	// one, which was visited before.
+	// The loop goes backwards, because refresh may remove the cell that it is called for. It then
+	// fills the place of that cell with the last cell, which the loop has already visited.
 	for _, cl := range slices.Backward(k.shared) {
 		b.refresh(cl)
 	}

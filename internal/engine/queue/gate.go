@@ -13,7 +13,7 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	Neither   Outcome = iota // it was withdrawn or given back, or did not start
+	Neither   Outcome = iota // the attempt was withdrawn or given back, or did not start
 	Succeeded                // the attempt succeeded
 	Failed                   // the attempt failed
 	// The task leaves the memory of this node, because its run moves away or is unloaded. A worker
@@ -21,18 +21,20 @@ const (
 	Forgotten
 )
 
-// Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate
-// must not call the board.
+// Admitter decides, by limits and breakers, whether a task may start now. The board calls it. An
+// Admitter must not call the board.
 type Admitter interface {
-	// Take takes what the item needs, all or nothing. If the item may not start, it returns why,
-	// and when to ask again (0: after the caller has called Reopen).
+	// Take takes the permits that the item needs, all or none. If the item may not start, Take
+	// returns why, and when the board should ask again. A zero time means that the board asks again
+	// after a call of Reopen.
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
-	// Hold takes what the item needs even if there is no room: the claim is durable and was made
-	// elsewhere, or before this process started. maker is the other node that has made the claim
-	// and counts it; empty if this node counts it.
+	// Hold takes the permits that the item needs even if none are free, because the claim is
+	// durable: another node has made it, or this node before it started again. maker is the node
+	// that has made the claim and counts it. It is empty if this node counts the claim.
 	Hold(now model.Time, it *Item, maker string)
-	// Give returns what a claim held; how is the outcome of the attempt. The board then asks for
-	// its group again. If other groups may pass now, the caller of the board must call Reopen.
+	// Give returns the permits of a claim. how is the outcome of the attempt. After that the board
+	// asks for the group of the item again. If other groups may pass now, the caller of the board
+	// must call Reopen.
 	Give(now model.Time, it *Item, how Outcome)
 	// Group names the group of an item. The gate admits or refuses all items of a group alike, so
 	// that a refused item does not hold back other groups behind it. The group of an item may
@@ -40,7 +42,8 @@ type Admitter interface {
 	Group(it *Item) string
 }
 
-// group stands for the tasks with the same Admitter.Group. It exists while some of them wait.
+// group has the state of a group of tasks, see Admitter.Group. It exists while tasks of the group
+// wait.
 type group struct {
 	name   string
 	lines  int
@@ -114,7 +117,7 @@ func (b *Board) Reopen(now model.Time, groups ...string) {
 	}
 	if len(groups) == 0 {
 		for _, g := range b.groups {
-			b.open(g) // the order does not matter: nothing is asked yet
+			b.open(g) // the order does not matter, because open does not ask the gate
 		}
 	}
 }
@@ -125,7 +128,7 @@ func (b *Board) Closed(group string) bool {
 	return g != nil && g.closed
 }
 
-// Pause stops the tasks of a queue of a tenant from starting. Claimed tasks continue, and deadlines
+// Pause keeps the tasks of a queue of a tenant from starting. Claimed tasks continue, and deadlines
 // still run.
 func (b *Board) Pause(tenant, queue, why string) {
 	s := b.site(siteName{tenant, queue})
@@ -144,14 +147,14 @@ func (b *Board) Resume(tenant, queue string) {
 	b.forget(s)
 }
 
-// Kept counts the tasks of a group that the gate holds back, with the first of them.
+// Kept has the number of tasks of a group that the gate holds back, and the first of these tasks.
 type Kept struct {
 	Count int
 	First []Item
 }
 
-// CountKept counts, by group, the tasks that only the gate holds back, and returns the first ones
-// of each. It visits all lines.
+// CountKept counts, by group, the tasks that only the gate holds back. It also returns up to most
+// tasks of each group. It visits all lines.
 func (b *Board) CountKept(most int) map[string]Kept {
 	all := map[string]Kept{}
 	for _, ln := range b.lines {
@@ -174,8 +177,8 @@ func (b *Board) CountKept(most int) map[string]Kept {
 }
 
 // Regroup says that the gate has changed the names of groups. It moves waiting tasks to their new
-// groups and opens all groups. No key loses its place: shares belong to keys, which do not depend
-// on groups. It visits everything that waits.
+// groups and opens all groups. No key loses its place, because shares belong to keys, and keys do
+// not depend on groups. Regroup visits all waiting tasks.
 func (b *Board) Regroup(now model.Time) {
 	b.advance(now)
 	var moved []*task
@@ -201,7 +204,8 @@ func (b *Board) Regroup(now model.Time) {
 			b.headChanged(ln)
 		default:
 			for _, lf := range ln.leaves {
-				// stays counted until its tasks are in their new lines, so that their keys survive
+				// the counts still include the leaf until its tasks are in their new lines, so that
+				// their keys survive
 				b.withdraw(lf)
 			}
 			emptied = append(emptied, ln.leaves...)

@@ -2,8 +2,8 @@ package queue
 
 import "slices"
 
-// order says how a heap is sorted and where an element keeps its place in it. Place 1 is the top. 0
-// means that the element is not in the heap, so that the zero value is right.
+// order says how a heap is sorted and where an element keeps its place in it. Place 1 is the top.
+// Place 0 means that the element is not in the heap, so a new element has the right place.
 type order[T any] interface {
 	before(a, b T) bool
 	place(x T) *int32
@@ -34,8 +34,8 @@ func (h *heap[T, O]) put(x T) {
 	h.up(len(h.xs) - 1)
 }
 
-// remove takes x out of the heap, if it is in it. It does not compare x, whose order may already
-// have changed.
+// remove takes x out of the heap, if it is there. It does not compare x with others, because the
+// order of x may already have changed.
 func (h *heap[T, O]) remove(x T) {
 	var o O
 	i := int(*o.place(x)) - 1
@@ -109,7 +109,7 @@ func (h *heap[T, O]) down(i int) {
 // first returns the first elements in order, at most the given number.
 func (h *heap[T, O]) first(most int) (list []T) {
 	var o O
-	// places of candidates for the next one: at first the top
+	// places of the candidates for the next element: at first only the top
 	open := make([]int, min(1, len(h.xs)))
 	for len(open) > 0 && len(list) < most {
 		best := 0
@@ -128,7 +128,8 @@ func (h *heap[T, O]) first(most int) (list []T) {
 	return list
 }
 
-// countBefore counts the elements before x, up to a limit. It visits at most twice as many.
+// countBefore counts the elements before x, up to a limit. It visits at most twice as many
+// elements.
 func (h *heap[T, O]) countBefore(x T, limit int) int {
 	var o O
 	n, open := 0, []int{0}

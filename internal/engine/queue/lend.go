@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Lend sets how many more claims the board may propose to a lent worker. Its slots belong to
-// another node, and only that node knows how many are free. Each proposal uses one up, and the end
-// of a claim frees none.
+// Lend sets how many more claims the board may propose to a lent worker. The slots of a lent worker
+// belong to another node, and only that node knows how many are free. Each proposal uses up one of
+// the n, and the end of a claim gives none back.
 func (b *Board) Lend(now model.Time, id WorkerID, n int) {
 	b.advance(now)
 	if w := b.workers[id]; w != nil {
@@ -34,21 +34,21 @@ func (b *Board) Idle(id WorkerID) int {
 	return 0
 }
 
-// HasClaim reports whether a claim still holds its task and has no report, and whether its worker
-// is the given one or none.
+// HasClaim reports whether a claim still holds its task, has no report, and has either this worker
+// or no worker.
 func (b *Board) HasClaim(id WorkerID, claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 
-// IsAssigned reports whether a claim stands and its worker is on the board.
+// IsAssigned reports whether a claim still holds its task and its worker is on the board.
 func (b *Board) IsAssigned(claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.worker != nil
 }
 
 // HasProposal reports whether Match has proposed a task to a worker and the proposal is undecided.
-// After another Add for the task it is not: its permits were given back.
+// Another Add for the task ends the proposal, because it gives back the permits.
 func (b *Board) HasProposal(id WorkerID, ref model.TaskRef) bool {
 	t := b.tasks[keyOf(&ref)]
 	return t != nil && t.state == matched && (t.worker == nil || t.worker.id == id)
@@ -62,7 +62,8 @@ func (w Want) Compare(o Want) int {
 	return cmp.Or(cmp.Compare(w.Tenant, o.Tenant), cmp.Compare(w.Queue, o.Queue), cmp.Compare(w.Kind, o.Kind))
 }
 
-// Waiting returns what a task in a line waits for. waits is false if the task is in no line.
+// Waiting returns which tenant, queue and kind a worker must offer to get a task that waits in a
+// line. waits is false if the task is in no line.
 func (b *Board) Waiting(ref model.TaskRef) (w Want, waits bool) {
 	t := b.tasks[keyOf(&ref)]
 	if t == nil || t.state != waiting {

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A lent slot is used once: neither the end of its claim nor that of another claim frees it.
+// The board uses a lent slot once. Neither the end of its claim nor the end of another claim frees
+// it.
 func TestLentSlotsAreUsedOnce(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(1000)

@@ -9,14 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// naive is the board as one would explain it: lists that are sorted whenever they are needed.
+// naive is the simplest possible board: it has only lists, and sorts them whenever it needs them.
 type naive struct {
 	gate    Admitter
 	weights map[string]int
 	grace   time.Duration
 	tasks   []*naiveTask
 	workers []*naiveWorker
-	closed  map[string]model.Time   // groups that are held back, and when to ask again
+	closed  map[string]model.Time   // groups that the gate holds back, and when to ask it again
 	paused  map[siteName]bool       //
 	classes map[string]*naiveShares // by offer
 	seq     uint64
@@ -316,7 +316,7 @@ func (n *naive) couldTake(w *naiveWorker) []*naiveTask {
 	return out
 }
 
-// byFree returns the workers with free slots, those with most of them first.
+// byFree returns the workers with free slots. The workers with the most free slots come first.
 func (n *naive) byFree() []*naiveWorker {
 	free := slices.DeleteFunc(slices.Clone(n.workers), func(w *naiveWorker) bool { return w.offer.Slots <= n.load(w.id) })
 	slices.SortFunc(free, func(a, b *naiveWorker) int {
@@ -511,7 +511,7 @@ func (n *naive) takeDue(now model.Time) []Due {
 			t.state = "late"
 		} else {
 			n.leave(t)
-			t.state, t.beat = "expired", 1 // records that it was returned
+			t.state, t.beat = "expired", 1 // 1 records that takeDue has returned the task
 		}
 		out = append(out, d)
 	}
@@ -583,7 +583,7 @@ func (n *naive) reopen(now model.Time, groups ...string) {
 	}
 }
 
-// wake returns when time alone changes something.
+// wake returns when something changes next if no call comes before.
 func (n *naive) wake() model.Time {
 	for _, w := range n.byFree() {
 		if len(n.couldTake(w)) > 0 {

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The invariants (E16 and so on) that the board must keep. These tests see the board from outside,
-// without the naive one.
+// The invariants (E16 and so on) that the board must keep. These tests look at the board from
+// outside, without the naive board.
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 
@@ -100,7 +100,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 	})
 }
 
-// E19: a task whose attempts are spent is never handed out, and does not stay on the board either.
+// E19: the board never hands out a task whose attempts are used up, and does not keep it either.
 func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -232,9 +232,9 @@ func TestE22NothingIsLostOrDoubled(t *testing.T) {
 	})
 }
 
-// E26: the claim of a worker that is gone is reported within the grace period; the claim of a
-// worker that beats never is, however long it takes. E32: a worker that beats in shorter intervals
-// than the limit never times out.
+// E26: if the worker of a claim is gone, the board reports the claim when the grace period is over.
+// It never reports the claim of a worker that sends heartbeats, however long the claim takes. E32:
+// a worker whose heartbeats come in shorter intervals than the limit never times out.
 func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -295,9 +295,9 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 	})
 }
 
-// E30: schedule-to-start is reported exactly if the task was unclaimed for longer than the limit,
-// and a reported task is no longer handed out. A claim whose commit fails does not restart the
-// limit.
+// E30: the board reports schedule-to-start if and only if the task was unclaimed for longer than
+// the limit. It no longer hands out a reported task. A claim whose commit fails does not restart
+// the limit.
 func TestE30ScheduleToStartOrClaim(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -349,8 +349,8 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 	})
 }
 
-// E43, E45: a worker that drains gets no further tasks and keeps what it has; its load returns to
-// zero however its tasks end.
+// E43, E45: a worker that drains gets no further tasks and keeps its claims. However its tasks end,
+// its load returns to zero.
 func TestE43DrainingWorkers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -380,7 +380,7 @@ func TestE43DrainingWorkers(t *testing.T) {
 			b.Add(1, it)
 		case 2: // the commit of the claim fails
 			b.Unreserve(1, m.Ref)
-		case 3: // is given back because the worker leaves
+		case 3: // the task is given back because the worker leaves
 			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
 		}
 
@@ -423,7 +423,7 @@ func TestHeldTellsThatTheWorkerLeft(t *testing.T) {
 	}
 }
 
-// Load spreads: equal workers get equally much.
+// The board spreads the load: equal workers get equally many tasks.
 func TestWorkersAreServedEvenly(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -567,7 +567,7 @@ func TestIdleKeysHoardNoCredit(t *testing.T) {
 	}
 }
 
-// A stream of new keys does not starve a waiting one.
+// A stream of new keys does not starve a waiting key.
 func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakeGate has limits per group, and sometimes refuses without a reason. Two of them that get the
-// same calls give the same answers.
+// fakeGate has limits per group, and sometimes refuses without a reason. Two fake gates that get
+// the same calls give the same answers.
 type fakeGate struct {
 	room  map[string]int
 	used  map[string]int
@@ -59,10 +59,10 @@ func (g *fakeGate) Give(now model.Time, it *Item, how Outcome) {
 	g.hold(it, -1)
 }
 
-// hold counts by the specs of tasks, whatever their group is called.
+// hold counts tasks by the breaker in their specs, whatever name their group has.
 func (g *fakeGate) hold(it *Item, n int) { g.used[it.Spec.Breaker] += n }
 
-// rig runs a board and the naive one side by side.
+// rig runs a board and the naive board side by side.
 type rig struct {
 	board         *Board
 	naive         *naive
@@ -227,7 +227,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			c := r.claim(it.Ref)
 			same(t, "Hold", r.board.Hold(r.now, it, HeldClaim{Ref: c, Worker: id}), r.naive.hold(r.now, it, c, id))
 		},
-		"commit all": func(t *rapid.T) { // what usually happens to proposals
+		"commit all": func(t *rapid.T) { // the usual case
 			for _, k := range append([]*naiveTask(nil), r.naive.tasks...) {
 				if k.state == "matched" || k.state == "reserved" {
 					c, it, id := r.claim(k.Ref), k.Item, k.worker
@@ -310,7 +310,7 @@ func (r *rig) match(t *rapid.T) {
 	same(t, "Match", got, want)
 }
 
-// check compares everything that is visible without changing it.
+// check compares everything that both boards show without a change.
 func (r *rig) check(t *rapid.T) {
 	same(t, "calls of the gate", r.gate.calls, r.mirror.calls)
 	same(t, "Stats", r.board.Stats(), r.naive.stats())
@@ -356,8 +356,8 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 	}
 }
 
-// checkBooks checks the internal state of the board: it keeps nothing that is unreferenced, and
-// every heap is in order.
+// checkBooks checks the internal state of the board: it contains nothing that is no longer used,
+// and every heap is in order.
 func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
 	leaves := 0
 	for _, ln := range b.lines {

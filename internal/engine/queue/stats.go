@@ -31,7 +31,7 @@ func (b *Board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	case expired, reserved, matched:
 	}
 
-	return model.Reason{Code: model.WaitTurn}, true // a decision about it is in flight
+	return model.Reason{Code: model.WaitTurn}, true // a decision about the task is in flight
 }
 
 func (b *Board) explainWaiting(t *task) model.Reason {
@@ -57,13 +57,14 @@ type Stats struct {
 	Workers []WorkerStats // by id
 }
 
-// QueueStats holds the counts of a queue of a tenant. A proposed task counts as claimed.
+// QueueStats holds the counts of a queue of a tenant. Proposed tasks are included in the claimed
+// ones.
 type QueueStats struct {
 	Tenant, Queue             string
 	Waiting, Delayed, Claimed int
 	Oldest                    model.Time // Visible of the task that waits longest; 0 for none
-	// Workers and Slots count the workers that offer the queue. Lent workers count on their own
-	// node, not here.
+	// Workers and Slots count the workers that offer the queue. Lent workers are counted on their
+	// own node, not here.
 	Workers, Slots int
 	Paused         bool
 }
@@ -83,8 +84,8 @@ func (s *site) stats() QueueStats {
 	return q
 }
 
-// Depths counts the tasks of each queue, in no order. It visits only the queues, so it knows
-// nothing of workers.
+// Depths counts the tasks of each queue, in no particular order. It visits only the queues, so it
+// leaves the numbers of workers out.
 func (b *Board) Depths() (all []QueueStats) {
 	for name, s := range b.sites {
 		if name.queue != model.InlineQueue {
@@ -94,7 +95,7 @@ func (b *Board) Depths() (all []QueueStats) {
 	return all
 }
 
-// Stats counts. It visits queues, offers and workers, not tasks.
+// Stats returns the counts of the board. It visits queues, offers and workers, but no tasks.
 func (b *Board) Stats() Stats {
 	queues := map[siteName]*QueueStats{}
 	at := func(name siteName) *QueueStats {

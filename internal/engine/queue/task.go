@@ -9,20 +9,20 @@ import (
 // Item is a task that waits or is claimed.
 type Item struct {
 	Ref       model.TaskRef
-	Lane      int // the lane of the node that decides about it
+	Lane      int // the lane that decides about the task
 	Spec      *model.TaskSpec
 	Attempt   int        // attempts consumed so far
 	Scheduled model.Time // when it was created
 	Visible   model.Time // when the next attempt may start
-	Claimed   model.Time // when the current attempt started; for Hold
+	Claimed   model.Time // when the current attempt started; only Hold uses it
 
-	// Input is for gates that look into it; it may be nil. Note belongs to the gate: what it has
-	// worked out about the item.
+	// Input is the input of the task, for gates that look into it. It may be nil. Note belongs to
+	// the gate: the gate keeps there what it has worked out about the item.
 	Input *model.Payload
 	Note  any
 }
 
-// spent reports whether no attempt is left. Such a task should not be added; the board does not
+// spent reports whether no attempt is left. A caller should not add such a task. The board does not
 // offer it.
 func (it *Item) spent() bool {
 	limit := it.Spec.Retry.MaxAttempts
@@ -44,8 +44,8 @@ const (
 	waiting                  // in a line
 	// TakeDue has returned a deadline of this unclaimed task; it is in no line.
 	expired
-	reserved // proposed before it was committed
-	matched  // proposed while it waited
+	reserved // proposed by Reserve, before it was committed
+	matched  // proposed by Match, while it waited
 	held     // claimed
 	late     // claimed, and TakeDue has returned a deadline of it
 	reported // claimed, and its worker has delivered the outcome
@@ -54,22 +54,22 @@ const (
 // hasPermits reports whether the task has permits.
 func (s state) hasPermits() bool { return s >= reserved }
 
-// task is an Item on the board. There may be a million of them: 216 bytes each, without any pointer
-// that is not needed.
+// task is an Item on the board. There may be a million tasks, so a task has only 216 bytes, and no
+// pointer that is not needed.
 type task struct {
 	Item
 	site   *site
 	line   *line   // while it waits
-	worker *worker // the worker with its slot; nil for none here
+	worker *worker // the worker whose slot the task has; nil if there is no worker here
 	claim  int64
-	beat   model.Time // the last beat; without a worker, since when it has none
+	beat   model.Time // the last heartbeat; for a claim without a worker, since when it has none
 	due    model.Time // the next deadline, see deadline.go
 
-	at         int32 // in its line, or among the delayed ones
+	at         int32 // place in its line, or among the delayed tasks
 	deadlineAt int32
-	workerAt   int32 // in the list of its worker
+	workerAt   int32 // place in the list of its worker
 	state      state
-	kind       DueKind // of due
+	kind       DueKind // which deadline due is
 }
 
 // before is the order within a line.
@@ -122,13 +122,13 @@ type site struct {
 	why    string
 	lines  heap[*line, byHead]
 	cells  []*cell
-	tasks  int // all of them
+	tasks  int // all tasks of the queue
 
 	waiting, delayed, claimed int
 }
 
-// lineName has everything that decides which worker may take a task and when, except for the order
-// within the line.
+// lineName has everything that decides which worker may take a task and when the task may start,
+// except for the order within the line.
 type lineName struct {
 	tenant, queue, kind, fair, group string
 	priority                         int

@@ -11,7 +11,7 @@ import (
 // WorkerID identifies a worker of this node. 0 is none.
 type WorkerID int
 
-// InlineWorker stands for the workflow workers, which make attempts of steps themselves
+// InlineWorker is the id for attempts of steps that workflow workers run themselves
 // (model.InlineQueue). Stats leaves it out.
 const InlineWorker WorkerID = -1
 
@@ -20,12 +20,12 @@ type worker struct {
 	id     WorkerID
 	class  *class
 	slots  int
-	tasks  []*task // proposed to it or claimed by it, without the reported ones
-	served uint64  // when it was last served
+	tasks  []*task // tasks that are proposed to the worker or that it has claimed, without the reported ones
+	served uint64  // when the worker was last served
 	at     int32
 
-	lent   bool // its slots belong to another node, see Lend
-	credit int  // how many of them may be used
+	lent   bool // the slots belong to another node, see Lend
+	credit int  // how many of the lent slots may be used
 }
 
 // free returns how many more claims the worker may get.
@@ -58,11 +58,12 @@ type class struct {
 	workers                int
 	free                   heap[*worker, byFree]
 	levels                 map[int]*level
-	active                 heap[*level, byPriority] // with a task that could start
+	active                 heap[*level, byPriority] // levels with a task that could start
 	at                     int32
 }
 
-// covers reports whether workers of the class execute such tasks. The caller has checked the queue.
+// covers reports whether workers of the class execute tasks of this tenant and kind. The caller has
+// checked the queue.
 func (c *class) covers(tenant, kind string) bool {
 	_, ok := slices.BinarySearch(c.kinds, kind)
 	if ok || c.anyKind {
@@ -73,7 +74,8 @@ func (c *class) covers(tenant, kind string) bool {
 
 // byTurn is the order in which classes are served: the highest priority first, then the worker with
 // the most free slots. So the worker that gets a task has the most free slots of all workers that
-// could take it: any other class that covers the task has nothing of a higher priority either.
+// could take it. This is true because no other class that covers the task has a task of a higher
+// priority.
 type byTurn struct{}
 
 func (byTurn) before(a, b *class) bool {
@@ -93,7 +95,7 @@ func (b *Board) settle(c *class) {
 	}
 }
 
-// settleWorker sorts in a worker whose slots or tasks have changed.
+// settleWorker puts a worker whose slots or tasks have changed at its new place in the order.
 func (b *Board) settleWorker(w *worker) {
 	if w.free() > 0 {
 		w.class.free.put(w)
@@ -103,7 +105,8 @@ func (b *Board) settleWorker(w *worker) {
 	b.settle(w.class)
 }
 
-// Join adds a worker. A worker that has joined before replaces its offer and keeps what it holds.
+// Join adds a worker. If the worker has joined before, Join replaces its offer, and the worker
+// keeps its claims.
 func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	b.advance(now)
 	w := b.workers[id]
@@ -205,7 +208,7 @@ func (b *Board) coveredLines(c *class) []*line {
 	return lines
 }
 
-// Slots sets how many claims a worker may hold. The worker keeps what it already holds.
+// Slots sets how many claims a worker may hold. The worker keeps the claims that it already has.
 func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 	b.advance(now)
 	w := b.workers[id]
@@ -216,10 +219,10 @@ func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 	b.settleWorker(w)
 }
 
-// Leave removes a worker and returns the claims that it held, in the order of Visible. They have no
-// worker now and are lost after the grace period; the caller should return or fail each of them
-// before. Proposals to the worker stay until they are decided: Hold then reports that the worker is
-// not here.
+// Leave removes a worker and returns the claims that it held, in the order of Visible. These claims
+// have no worker now, and are lost after the grace period. The caller should return or fail each of
+// them before. Proposals to the worker stay until the caller decides about them. If it then calls
+// Hold, Hold reports that the worker is not here.
 func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	b.advance(now)
 	w := b.workers[id]
@@ -249,7 +252,8 @@ func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	return claims
 }
 
-// assign gives a slot of a worker to a task; a nil worker frees the slot.
+// assign gives a slot of a worker to a task. If the worker is nil, assign frees the slot of the
+// task.
 func (b *Board) assign(t *task, w *worker) {
 	if t.worker == w {
 		return

@@ -11,18 +11,18 @@ import (
 
 // Bounds of a node.
 const (
-	// DefaultStreams bounds the streams of a node, DefaultTenantStreams those of one tenant, and
-	// DefaultEntityStreams those of one entity.
+	// DefaultStreams bounds the streams of a node, DefaultTenantStreams the streams of one tenant,
+	// and DefaultEntityStreams the streams of one entity.
 	DefaultStreams       = 1_000
 	DefaultTenantStreams = 500
 	DefaultEntityStreams = 100
 
-	// DefaultWait is how long a request waits for items or for room. Then the other side asks
-	// again.
+	// DefaultWait is how long a request waits for items or for room. After that it returns, and its
+	// sender asks again.
 	DefaultWait = 10 * time.Second
 	// DefaultSilence is how long a caller or a worker may be silent.
 	DefaultSilence = 45 * time.Second
-	// DefaultIdle is how long a caller may read nothing, although it is there.
+	// DefaultIdle is how long a caller that is not silent may read nothing.
 	DefaultIdle = 10 * time.Minute
 )
 
@@ -79,7 +79,7 @@ func gone(entity model.Address, id string) error {
 	return fault.New(fault.NotFound, "stream %s of %s is not here: its caller has left, or the entity has moved to another process", id, entity)
 }
 
-// Take serves a request of a caller. It waits for items if it is asked for the next ones.
+// Take serves a request of a caller. If the caller asks for the next items, Take waits for them.
 func (h *Buffers) Take(ctx context.Context, r *model.ItemsTake) (model.ItemsPage, error) {
 	k := streamKey{r.Entity, r.ID}
 	h.mu.Lock()
@@ -102,7 +102,7 @@ func (h *Buffers) Take(ctx context.Context, r *model.ItemsTake) (model.ItemsPage
 	case r.Do == model.TakeKeep:
 		defer h.mu.Unlock()
 		s.heard = time.Now()
-		if r.After <= s.taken { // it works on an item, or a later request was faster
+		if r.After <= s.taken { // the caller still works on an item, or a later request came first
 			return model.ItemsPage{}, nil
 		}
 		return model.ItemsPage{}, s.acknowledge(r.After)
@@ -143,10 +143,10 @@ func (h *Buffers) next(ctx context.Context, k streamKey, s *stream, turn <-chan 
 	}
 }
 
-// Send serves a request of a worker, and returns the number of the last item that is here. It
-// waits until there is room for all of the items, but not for longer than the worker may be silent.
-// A request without items waits for the end of the stream: so the worker learns that its caller
-// leaves.
+// Send serves a request of a worker, and returns the number of the last item that is here. It waits
+// until there is room for all of the items, but not for longer than the worker may be silent. A
+// request without items waits for the end of the stream. This is how the worker learns that its
+// caller leaves.
 func (h *Buffers) Send(ctx context.Context, r *model.ItemsSend) (int64, error) {
 	k := streamKey{r.Entity, r.ID}
 	h.mu.Lock()

@@ -97,7 +97,8 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// A large item waits until the caller has taken the ones before it, and then has room alone.
+// A large item waits until the caller has taken all items before it. Then there is room for this
+// item, and for no other.
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +118,8 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// Both sides may repeat a request. The caller gets every item once, and the end after the last.
+// Both sides may repeat a request. The caller gets every item once, and learns after the last item
+// that the stream has ended.
 func TestRepetition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +197,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// The worker learns at once that the caller leaves, and both learn that the node stops.
+// The worker learns immediately that the caller leaves, and both learn that the node stops.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,21 +242,21 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// A side that is silent for too long ends the stream, and so does a caller that is there and reads
-// nothing.
+// If a side is silent for too long, the stream ends. It also ends if the caller is not silent but
+// reads nothing.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := replies.New(replies.Config{})
 		defer h.Close()
 
-		open(t, h, "gone") // its caller is silent
+		open(t, h, "gone") // the caller is silent
 		time.Sleep(2 * replies.DefaultSilence)
 		if n := h.Count(); n != 0 {
 			t.Errorf("%d streams without a caller are left", n)
 		}
 
-		open(t, h, "mute") // its worker is silent
+		open(t, h, "mute") // the worker is silent
 		var err error
 		begun := time.Now()
 		for err == nil {
@@ -267,7 +269,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("a late item: %v", err)
 		}
 
-		open(t, h, "slow") // its caller reads one item in five minutes, then none
+		open(t, h, "slow") // the caller reads one item in five minutes, then none
 		if _, err := h.Send(t.Context(), send("slow", 1, 5)); err != nil {
 			t.Fatal(err)
 		}

@@ -6,9 +6,9 @@
 // the next one, and ignores an item that it has already. So either side may repeat a request whose
 // answer was lost, and the caller gets every item once and in order.
 //
-// A buffer accepts only a bounded number of items ahead of the caller. Then it makes the worker
-// wait, and the worker makes the code wait.
+// A buffer accepts only a bounded number of items that the caller has not taken. When it is full,
+// it makes the worker wait, and the worker makes the code wait.
 //
-// Nothing is stored. A stream ends with its owner, with a caller or a worker that is silent for too
-// long, and with a caller that reads nothing for too long.
+// Nothing is stored. A stream ends when its owner ends, when the caller or the worker is silent for
+// too long, or when the caller reads nothing for too long.
 package replies

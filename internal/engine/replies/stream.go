@@ -16,11 +16,11 @@ type stream struct {
 	bytes   int
 	ended   bool // no item follows
 	failure *model.Failure
-	why     error // why this node has ended it; nil if it has not
+	why     error // why this node has ended the stream; nil if it has not
 
-	heard time.Time // when the caller was last heard
+	heard time.Time // when the caller last sent a request
 	read  time.Time // when the caller last asked for items
-	fed   time.Time // when the worker was last heard; zero before the caller asks for items
+	fed   time.Time // when the worker last sent a request; zero before the caller asks for items
 
 	taking, sending turns
 	changed         chan struct{} // closed at the next change
@@ -48,10 +48,10 @@ func (s *stream) wake() {
 // last returns the number of the last item that the worker has sent.
 func (s *stream) last() int64 { return s.taken + int64(len(s.items)) }
 
-// isOver reports whether the worker has nothing more to do.
+// isOver reports whether the worker has nothing left to do.
 func (s *stream) isOver() bool { return s.ended || s.why != nil }
 
-// fail ends the stream, which drops its items.
+// fail ends the stream and drops its items.
 func (s *stream) fail(why error) {
 	s.why = why
 	s.items, s.bytes = nil, 0
@@ -123,7 +123,7 @@ func (s *stream) accept(r *model.ItemsSend) (done bool, err error) {
 	return len(rest) == 0 && (len(r.Items) > 0 || r.Ended), nil
 }
 
-// hasRoom reports whether an item of a size may be ahead of the caller.
+// hasRoom reports whether the buffer has room for an item of this size.
 func (s *stream) hasRoom(size int) bool {
 	return len(s.items) == 0 || len(s.items) < model.MaxItemsAhead && s.bytes+size <= model.MaxBytesAhead
 }

@@ -38,8 +38,8 @@ const (
 	QueueOldest
 )
 
-// Levels of a limit, over all its keys. Permits are those that the node may hand out. Refused
-// counts how often the limit has held a task back since the sample before.
+// Levels of a limit, over all its keys. Permits is the number of permits that the node may hand
+// out. Refused counts how often the limit has held a task back since the last sample.
 const (
 	LimitHeld = iota
 	LimitWaiting
@@ -55,11 +55,11 @@ var levelNames = [...][NumLevels]string{
 // LevelNames returns the names of the numbers of a subject.
 func (k SubjectKind) LevelNames() []string { return slices.Clone(levelNames[k][:]) }
 
-// Sums reports whether a level counts something that happened. Other levels are a state.
+// Sums reports whether a level counts events. Other levels show a state.
 func (k SubjectKind) Sums(level int) bool { return k == Limit && level == LimitRefused }
 
-// Largest reports whether the level of several nodes is that of the node with the largest one.
-// Otherwise it is their sum.
+// Largest says how to combine the levels of several nodes. If it returns true, the result is the
+// largest of them. Otherwise it is their sum.
 func (k SubjectKind) Largest(level int) bool { return k == Queue && level == QueueOldest }
 
 // Bounds of levels.
@@ -68,7 +68,8 @@ const (
 	MaxSubjects = 500
 	// MaxOfTenant keeps one tenant from taking the place of all others.
 	MaxOfTenant = 100
-	// held is how many points a sample stands for, because a sampler may be late.
+	// held is how many points a sample is used for if no later sample comes, because a sampler may
+	// be late.
 	held = 3
 )
 
@@ -88,7 +89,8 @@ type OfSubject struct {
 
 // Levels are the subjects of one tenant on one node.
 type Levels struct {
-	// Last is the number of the newest point: steps of the question since 1970.
+	// Last is the number of the newest point: how many steps of the question's length have passed
+	// since 1970.
 	Last     int64       `cbor:"3,keyasint"`
 	Subjects []OfSubject `cbor:"1,keyasint,omitempty"`
 	// Cut says that the node has left out subjects within the hour, because it had no room.
@@ -107,8 +109,8 @@ type track struct {
 type Sampler struct {
 	mu     sync.Mutex
 	tracks map[Subject]*track
-	// cut has the point at which a subject of a tenant was left out last. cutAll is that point for
-	// tenants that the map has no room for.
+	// cut has, by tenant, the last point at which the sampler left out a subject of that tenant.
+	// cutAll is this point for all tenants for which the map has no room.
 	cut    map[string]int64
 	cutAll int64
 }
@@ -117,7 +119,7 @@ type Sampler struct {
 func NewSampler() *Sampler { return &Sampler{tracks: map[Subject]*track{}, cut: map[string]int64{}} }
 
 // Add records the state of all subjects of a node. A subject that is missing has no tasks. Two
-// samples of one point become one, with the state of the second and the sum of what both counted.
+// samples of one point become one, with the state of the second and the sum of both counts.
 func (s *Sampler) Add(now model.Time, all []Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +159,8 @@ func (s *Sampler) record(at int64, one *Sample) {
 	t.set(at, one.Kind, one.Levels)
 }
 
-// set records levels for a point. Levels of a time before the last sample count for the point of
-// that sample.
+// set records levels for a point. If the time is before the last sample, set records them for the
+// point of that sample.
 func (t *track) set(at int64, kind SubjectKind, levels [NumLevels]uint32) {
 	again := at <= t.sampled
 	t.advance(at, kind)
@@ -175,8 +177,8 @@ func (t *track) set(at int64, kind SubjectKind, levels [NumLevels]uint32) {
 	}
 }
 
-// advance makes a point the newest one. A few points without a sample repeat the state before, and
-// further ones are empty.
+// advance makes a point the newest one. The first few points without a sample repeat the last
+// state. Further points are empty.
 func (t *track) advance(to int64, kind SubjectKind) {
 	for n := max(t.last+1, to-Points+1); n <= to; n++ {
 		for i := range t.points {
@@ -190,8 +192,8 @@ func (t *track) advance(to int64, kind SubjectKind) {
 	t.last = max(t.last, to)
 }
 
-// makeRoom drops the subject that has been idle for longest: a subject of the tenant if that has
-// too many, and otherwise a subject of any tenant.
+// makeRoom drops the subject that has been idle for longest. If the tenant has too many subjects,
+// it drops one of this tenant. Otherwise it drops one of any tenant.
 func (s *Sampler) makeRoom(at int64, tenant string) {
 	own := 0
 	for subject := range s.tracks {
@@ -221,8 +223,8 @@ func (s *Sampler) makeRoom(at int64, tenant string) {
 	}
 }
 
-// Read returns the last hour of a tenant in points of a step, which is a multiple of Step. A state
-// is that of the last sample of its point.
+// Read returns the last hour of a tenant. Each point covers a time of step, which is a multiple of
+// Step. The state of a point is that of the last sample in it.
 func (s *Sampler) Read(now model.Time, tenant string, step time.Duration) *Levels {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +248,8 @@ func (s *Sampler) Read(now model.Time, tenant string, step time.Duration) *Level
 	return out
 }
 
-// condense returns a level in points of several samples. The last point has the sample with the
-// number at.
+// condense combines several samples into each point of a level. The last point contains the sample
+// with the number at.
 func condense(samples *[Points]uint32, at, of int64, sums bool) []uint32 {
 	n := Points / of
 	out := make([]uint32, n)

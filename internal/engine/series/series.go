@@ -1,6 +1,6 @@
 // Package series keeps the last hour of a node in memory: a [Recorder] counts what becomes durable
-// in each tenant, and a [Sampler] keeps the state of queues and limits. Both have a bounded size,
-// and what they know is gone when the node ends.
+// in each tenant, and a [Sampler] keeps the state of queues and limits. Both have a bounded size.
+// Their content is lost when the node ends.
 package series
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Kind is what is counted.
+// Kind says what a number counts.
 type Kind uint8
 
 // Kinds.
@@ -57,13 +57,13 @@ const (
 // Question asks for the last hour of a tenant.
 type Question struct {
 	Tenant string
-	// Levels asks for the state of queues and limits too, in points of Step, which must be a
-	// multiple of the constant Step that divides an hour.
+	// Levels also asks for the state of queues and limits. Each point covers a time of Step, which
+	// must be a multiple of the constant Step and must divide an hour.
 	Levels bool
 	Step   time.Duration
 }
 
-// Valid reports whether the step of the question can be answered.
+// Valid reports whether the step of the question is allowed.
 func (q Question) Valid() bool {
 	return !q.Levels || q.Step >= Step && q.Step <= Points*Step && q.Step%Step == 0 && Points*Step%q.Step == 0
 }
@@ -72,7 +72,7 @@ func (q Question) Valid() bool {
 type Counts struct {
 	// Since is when the node began to count.
 	Since model.Time `cbor:"1,keyasint"`
-	// Last is the number of the newest point: steps since 1970.
+	// Last is the number of the newest point: how many steps have passed since 1970.
 	Last int64 `cbor:"2,keyasint"`
 	// Points has the numbers of each kind, the newest last.
 	Points [][]uint32 `cbor:"3,keyasint"`
@@ -98,13 +98,13 @@ type Recorder struct {
 // New returns a recorder that counts from a time on.
 func New(now model.Time) *Recorder { return &Recorder{since: now, rings: map[string]*hour{}} }
 
-// One is something to count.
+// One is one event to count.
 type One struct {
 	Tenant string
 	Kind   Kind
 }
 
-// Add counts at a time. What happened before the newest point counts for that point.
+// Add counts at a time. If the time is before the newest point, Add counts in the newest point.
 func (r *Recorder) Add(now model.Time, all []One) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +156,9 @@ func (g *hour) advance(to int64) {
 	g.last = max(g.last, to)
 }
 
-// makeRoom drops the tenant that was counted least recently, if there are too many. Then since
-// moves forward: the recorder no longer has complete numbers of all tenants for the time before.
+// makeRoom drops the tenant that was counted least recently, if there are too many. It also moves
+// since forward, because the recorder no longer has complete numbers of all tenants for the time
+// before.
 func (r *Recorder) makeRoom() {
 	if len(r.rings) < MaxTenants {
 		return

@@ -19,8 +19,8 @@ func sum(points []uint32) (n int) {
 	return n
 }
 
-// A number is in the point of its time, moves towards the beginning as time passes, and is gone
-// after an hour. Other tenants do not see it.
+// The recorder puts a number into the point of its time. As time passes, the number moves towards
+// the beginning of the series, and after an hour it is gone. Other tenants do not see it.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	r := series.New(noon)
@@ -58,8 +58,8 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// The memory is bounded: the tenant that was counted least recently is dropped, and a recorder that
-// has dropped something does not claim to know it.
+// The memory is bounded. The recorder drops the tenant that was counted least recently, and no
+// longer claims to know the time before.
 func TestManyTenants(t *testing.T) {
 	t.Parallel()
 	r := series.New(noon)
@@ -123,7 +123,7 @@ func TestLevels(t *testing.T) {
 	wantTail(t, tail(t, got, "smtp", series.LimitRefused, 3), 0, 12, 12)
 	wantTail(t, tail(t, s.Read(now, "acme", series.Step), "mails", series.QueueWaiting, 2), 22, 23)
 
-	// The next minute has just begun, and the state stands for it. Nothing was counted in it.
+	// The next minute has just begun. Its point has the current state, and a count of zero.
 	now = now.Add(series.Step)
 	wantTail(t, tail(t, s.Read(now, "acme", time.Minute), "mails", series.QueueWaiting, 2), 23, 23)
 	wantTail(t, tail(t, s.Read(now, "acme", time.Minute), "smtp", series.LimitRefused, 2), 12, 0)
@@ -137,8 +137,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// A late sample leaves no hole, a sampler that has stopped does, and two samples of one point are
-// one.
+// A late sample leaves no hole in the series. A sampler that has stopped leaves one. Two samples of
+// one point become one.
 func TestLateSamples(t *testing.T) {
 	t.Parallel()
 	s := series.NewSampler()
@@ -151,7 +151,8 @@ func TestLateSamples(t *testing.T) {
 	wantTail(t, tail(t, got, "smtp", series.LimitRefused, 9), 9, 0, 1, 0, 0, 0, 0, 0, 0)
 }
 
-// The memory is bounded, by tenant and in total, and a tenant that has lost a subject learns it.
+// The memory is bounded, by tenant and in total. If the sampler has dropped a subject of a tenant,
+// the levels of the tenant say so.
 func TestManySubjects(t *testing.T) {
 	t.Parallel()
 	s := series.NewSampler()

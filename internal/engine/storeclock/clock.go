@@ -8,10 +8,10 @@ import (
 
 // Config configures a clock. A zero field selects its default.
 type Config struct {
-	// a larger difference between the clocks puts the store's clock in doubt; default 10 s
+	// a difference between the clocks above Jump puts the store's clock in doubt; default 10 s
 	Jump    time.Duration
-	Persist time.Duration // how long a jump must last until it is accepted; default 10 min
-	// how long nothing is deleted by age after a jump was accepted; default 24 h
+	Persist time.Duration // how long a jump must last before the clock accepts it; default 10 min
+	// how long nothing may be deleted by age after the clock has accepted a jump; default 24 h
 	Hold time.Duration
 }
 
@@ -27,7 +27,8 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// drift bounds how far two clocks may drift apart between readings: one part in this many.
+// drift bounds how far two clocks may drift apart between readings: by 1/drift of the time in
+// between.
 const drift = 1000
 
 // Reading is what the store's clock showed at some moment between two moments of the node's own
@@ -43,7 +44,7 @@ type Change uint8
 // Changes.
 const (
 	Agrees   Change = iota // nothing, or a small correction
-	Adopted                // it was the first reading: the clock follows it from now on
+	Adopted                // this was the first reading, and the clock follows it from now on
 	Doubted                // the store's clock has jumped: the node follows its own clock
 	Cleared                // the store's clock is back where it should be
 	Advanced               // a forward jump has lasted and was accepted: time has stepped forward
@@ -54,8 +55,8 @@ const (
 // Verdict is the result of a reading.
 type Verdict struct {
 	Change Change
-	// By is how far the store's clock is ahead of the node's at least; negative if it is behind. At
-	// the first reading it compares with the machine's clock.
+	// By is at least how far the store's clock is ahead of the node's clock. It is negative if the
+	// store's clock is behind. At the first reading, By compares with the machine's clock.
 	By time.Duration
 }
 
@@ -68,14 +69,14 @@ type Clock struct {
 	agreed time.Duration // own time of the last reading that agreed
 	doubt  *doubt        // nil while the store's clock is trusted
 
-	deletes time.Duration // own time from which things may be deleted by age
+	deletes time.Duration // own time from which data may be deleted by age
 }
 
 // doubt describes where the store's clock has jumped to.
 type doubt struct {
 	low, high int64         // bounds of the offset
-	since     time.Duration // own time of the first reading there
-	last      time.Duration // own time of the last one
+	since     time.Duration // own time of the first reading of this jump
+	last      time.Duration // own time of the last reading of this jump
 }
 
 // New returns a clock that follows the machine's wall clock until the first reading, which it
@@ -99,13 +100,13 @@ func (c *Clock) IsSet() bool { return c.set }
 // InDoubt reports whether the store's clock has jumped and the jump is not accepted yet.
 func (c *Clock) InDoubt() bool { return c.doubt != nil }
 
-// MayDelete reports whether things may be deleted because of their age (T5).
+// MayDelete reports whether the node may delete data because of its age (T5).
 func (c *Clock) MayDelete(own time.Duration) bool {
 	return c.set && c.doubt == nil && own >= c.deletes
 }
 
-// DeletesFrom returns the node's own time from which things may be deleted because of their age,
-// unless another reading changes that. ok is false while that is unknown.
+// DeletesFrom returns the own time from which the node may delete data because of its age. Another
+// reading may change that time. ok is false while the time is unknown.
 func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c.set && c.doubt == nil }
 
 // Read takes in a reading of the store's clock.
@@ -115,8 +116,8 @@ func (c *Clock) Read(r Reading) Verdict {
 	ours := c.line.offset(r.Got)
 	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
 	if !c.set {
-		// Adopt the upper bound: a time that is too early would cut the first sleeps short when it
-		// is corrected.
+		// Adopt the upper bound. If the adopted time were too early, its correction would cut the
+		// first sleeps short.
 		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
 		c.line = Mapping{at: r.Got, from: high, to: high}
 
@@ -149,7 +150,7 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	// Between two readings that are far apart, the clock may have been right for a while and then
 	// have jumped again.
 	if d == nil || got-d.last > c.cfg.Persist/2 || !d.isConfirmedBy(got, low, high, c.cfg.Jump) {
-		// Freeze the offset: a correction in progress belongs to the time before the jump.
+		// Freeze the offset, because a correction in progress belongs to the time before the jump.
 		ours := c.line.offset(got)
 		c.line = Mapping{at: got, from: ours, to: ours}
 		c.doubt = &doubt{low: low, high: high, since: got, last: got}
@@ -157,7 +158,7 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 		return v
 	}
 
-	// It is the same jump, which may have lasted long enough.
+	// This is the same jump, and it may have lasted long enough.
 	d.low, d.high, d.last = low, high, got
 	if got-d.since < c.cfg.Persist {
 		return v

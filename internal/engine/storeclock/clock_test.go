@@ -83,7 +83,7 @@ func (w *world) check() {
 	}
 }
 
-// away returns how far time is from the store's clock.
+// away returns how far the time of the node is from the store's clock.
 func (w *world) away() time.Duration { return w.now().Sub(w.storeNow()).Abs() }
 
 func TestProperties(t *testing.T) {
@@ -94,7 +94,7 @@ func TestProperties(t *testing.T) {
 			return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, "way"))
 		})
 		w := newWorld(t, way.Draw(t, "first"))
-		var since time.Duration // when the store's clock was last moved far
+		var since time.Duration // when the test last moved the store's clock far
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			if rapid.IntRange(0, 9).Draw(t, "move") == 0 {
 				by := rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 3 * time.Second, time.Hour, 31 * day}).Draw(t, "by")
@@ -133,7 +133,8 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// The store's clock runs like the node's own: time is off by at most the shortest round trip.
+// The store's clock runs as fast as the node's own clock. Then the time of the node is wrong by at
+// most the shortest round trip.
 func TestShortestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,8 +154,8 @@ func TestShortestRoundTrip(t *testing.T) {
 	})
 }
 
-// A slow answer changes nothing: a sleep that started before it is not cut short when a quick
-// answer comes next.
+// A slow answer changes nothing. A sleep that started before the slow answer is not cut short when
+// a quick answer follows.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	for name, ways := range map[string][2]time.Duration{"there": {1500 * time.Millisecond, 0}, "back": {0, 1500 * time.Millisecond}} {
@@ -173,8 +174,8 @@ func TestSlowAnswer(t *testing.T) {
 	}
 }
 
-// The first answer was slow: time is too late rather than too early, and slows down until it is
-// right.
+// The first answer was slow. So the time of the node is too late rather than too early, and runs
+// slower until it is right.
 func TestSlowFirstAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3*time.Second)
@@ -232,7 +233,7 @@ func TestShortJump(t *testing.T) {
 	}
 }
 
-// A forward jump that lasts is accepted; nothing is deleted for a day after that.
+// The clock accepts a forward jump that lasts. For a day after that the node may delete nothing.
 func TestLastingJumpForward(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Millisecond)
@@ -252,7 +253,8 @@ func TestLastingJumpForward(t *testing.T) {
 	}
 }
 
-// A backward jump that lasts is reported, and time advances all the while.
+// The clock reports a backward jump that lasts. Until then the time of the node continues to
+// advance.
 func TestLastingJumpBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Millisecond)
@@ -263,8 +265,8 @@ func TestLastingJumpBack(t *testing.T) {
 	}
 }
 
-// The store's clock moves again while the jump lasts: the time at the new place counts, not the
-// time since the first jump.
+// The store's clock jumps again while the first jump lasts. The second jump must last long enough
+// by itself; the time since the first jump does not count.
 func TestJumpsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Millisecond)
@@ -276,8 +278,8 @@ func TestJumpsAgain(t *testing.T) {
 	}
 }
 
-// A node that did not look at the store's clock for a long time, because it was paused, does not
-// know that a jump has lasted.
+// A node did not read the store's clock for a long time, because it was paused. So it does not know
+// whether a jump has lasted.
 func TestJumpThatWasNotWatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)

@@ -1,26 +1,29 @@
 // Package storeclock keeps a node's idea of the store's time.
 //
 // The node reads the store's clock with each renewal of its lease, and measures the time in between
-// with its own clock, which never steps. Clock compares the two. It slews small differences away,
-// and does not follow a jump of the store's clock until the jump has lasted.
+// with its own clock, which never steps. Clock compares the two clocks. It corrects small
+// differences slowly, which is called slewing. It follows a jump of the store's clock only after
+// the jump has lasted for a while.
 //
-// Clock is a value with methods: no goroutine, no I/O, and the node's own time comes in with every
-// call. The node's own time counts from an arbitrary moment and includes the time that the machine
-// was suspended.
+// Clock has no goroutine and does no I/O. The caller passes the node's own time with every call.
+// The node's own time counts from an arbitrary moment and includes the time that the machine was
+// suspended.
 //
-// It promises the following; tests refer to the numbers:
+// Below, "time" is the store's time as Clock computes it. Clock promises the following; tests refer
+// to the numbers:
 //
 //	T1  Time never goes back.
 //	T2  Between two moments that are d apart, time advances by at least 9/10 of d, and by
 //	    at most 201/200 of d unless a lasting jump was accepted in between. So a sleep is
 //	    never cut short by more than 1/200, and no timer stands still.
-//	T3  While the store's clock runs like the node's own, time differs from it by at most
-//	    the shortest round trip so far, as soon as an initial error has been slewed away.
-//	T4  A jump of the store's clock by more than Jump is not followed until it has lasted
-//	    for Persist. A forward jump is then accepted as a step. After a backward jump the
-//	    caller must start over (WentBack), because time may only go back where nothing
-//	    depends on it.
-//	T5  Nothing may be deleted by age (MayDelete) while the store's clock is in doubt, for
-//	    Persist after the first reading and after a doubt has ended, and for Hold after a
-//	    jump was accepted.
+//	T3  Suppose that the store's clock runs as fast as the node's own clock. Once an initial
+//	    error has been corrected, time differs from the store's clock by at most the
+//	    shortest round trip so far.
+//	T4  Clock follows a jump of the store's clock by more than Jump only after the jump has
+//	    lasted for Persist. It accepts such a forward jump as a step. After a backward
+//	    jump the caller must start over (WentBack), because time may only go back where
+//	    nothing depends on it.
+//	T5  There are times when the node may delete nothing because of its age (MayDelete):
+//	    while the store's clock is in doubt, for Persist after the first reading and after
+//	    a doubt has ended, and for Hold after a jump was accepted.
 package storeclock

@@ -6,16 +6,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// How fast time is corrected: forward slowly, because that shortens sleeps; backward faster,
-// because that only makes them longer.
+// How fast Mapping corrects time. It moves time forward slowly, because that shortens sleeps. It
+// moves time back faster, because that only makes sleeps longer.
 const (
 	slewForward  = 200
 	slewBackward = 10
 )
 
-// Mapping maps the node's own time to the store's time: a constant offset, or one that moves to
-// another at a bounded rate. It is a value, so that many goroutines can read one that never
-// changes.
+// Mapping maps the node's own time to the store's time. It adds an offset, which is constant or
+// moves towards another offset at a bounded rate. A Mapping never changes, so many goroutines can
+// read it.
 type Mapping struct {
 	at       time.Duration // own time from which the offset moves
 	from, to int64         // offsets of the store's time from own time, in µs
