@@ -6,8 +6,7 @@ import "github.com/perdure/perdure/internal/model"
 // can compute it: the owner of a run, when it receives a report for a claim that it no longer
 // remembers, or the node of a worker whose run belongs to another node by then.
 type Fate struct {
-	// Over says that the claim is no longer held. Reported says that the report of its worker ended
-	// it.
+	// Over says that the claim has ended. Reported says that the report of its worker ended it.
 	Over, Reported bool
 	// Canceled says that the worker has been asked to stop.
 	Canceled bool
@@ -37,7 +36,7 @@ func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done
 	return f.Over
 }
 
-// End adds the state of the run: everything that is open when a run ends is over.
+// End adds the outcome of the run: a claim that is open when its run ends is over.
 func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Status = o.Status
 	if f.Over || !o.Status.Closed() {
@@ -47,8 +46,8 @@ func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Reported = alone && ref.ID == model.TaskStep && o.Status != model.Terminated && o.Seen == ref.Claim
 }
 
-// HasFate reports whether the state is enough to answer a report for the claim, without reading the
-// store.
+// HasFate reports whether the state in memory is enough to answer a report for the claim. If it is
+// not, the owner must read the store.
 func (x *Execution) HasFate(ref *model.ClaimRef) bool {
 	if x == nil || x.Start.Run != ref.Run {
 		return false

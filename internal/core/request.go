@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MisuseOf returns why a message may not use its request id: the id was used for another request
-// before. It returns nil when the message is the same request again. The client must learn of its
-// mistake: the answer to the first request would make it believe that this request was done.
+// MisuseOf returns a failure if the request id of a message was used for another request before. It
+// returns nil when the message is the same request again. Without this failure, the client would
+// get the answer to the first request and believe that this request was done.
 func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	use := m.Use()
 	if first.Same(use) {
@@ -24,8 +24,8 @@ func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	return refusedID(text)
 }
 
-// MisuseOfAnswered is MisuseOf for a request whose answer is remembered. It also compares runs: a
-// request that took effect on one run is not a repetition of a request to another run of the same
+// MisuseOfAnswered is MisuseOf for a request whose answer is remembered. It also compares the runs:
+// a request to one run is not a repetition of a request that took effect on another run of the same
 // key.
 func MisuseOfAnswered(m *model.Message, remembered *model.Answer) *model.Failure {
 	if f := MisuseOf(m, remembered.For); f != nil {
@@ -44,8 +44,8 @@ func refusedID(text string) *model.Failure {
 }
 
 // answerNamesRun reports whether the answer to a message names the run that the message was
-// restricted to. The answers to an update, which a later run may give, and to a message that begins
-// a run do not.
+// restricted to. The answer to an update may not, because a later run may give it. The answer to a
+// message that begins a run names the new run instead.
 func answerNamesRun(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:

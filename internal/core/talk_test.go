@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file lets the executions of the property tests talk: updates, answers, state, pause and
+// This file has the inputs of the property tests that concern updates, answers, state, pause and
 // terminate.
 
 // codeFailure is the kind of the failures that the code of a workflow answers with.
 const codeFailure = "code"
 
-// update lets a client send an update. It repeats the ids of its requests.
+// update lets a client send an update. It uses few request ids, so that ids repeat.
 func (p *play) update(t *rapid.T) {
 	m := &model.Message{
 		Kind: model.MessageUpdate, To: p.key(t), Name: pick(t, "name", "x", "y"), Input: value(pick(t, "input", "1", "1", "2")), RequestID: pick(t, "request", "", "u1", "u2", "u3"),
@@ -45,8 +45,8 @@ func (p *play) sentMessage(t *rapid.T, to model.Address) *model.Message {
 	}
 }
 
-// begunUpdates returns some updates that a run has begun when it continues as new. Now and then it
-// names one that it does not have.
+// begunUpdates draws the updates that a run has begun when it continues as new. Now and then it
+// adds an update that the run does not have.
 func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 	for _, seq := range append(core.FactsOf(x).Updates, 99) {
 		if rapid.IntRange(0, 2).Draw(t, "begun") == 0 {
@@ -242,7 +242,8 @@ func (p *play) checkSettled(t *rapid.T) {
 	}
 }
 
-// talk checks the answers in one history: each once, and to something that waits for one.
+// talk checks the answers in one history: each answer is there once, and belongs to a message or an
+// update that waited for it.
 func (p *play) talk(t *rapid.T, r *stored) {
 	calls, updates := map[string]bool{}, map[int64]bool{}
 	for _, e := range r.all() {

@@ -41,7 +41,7 @@ const (
 	Failed
 )
 
-// Permit lets one call through. The zero Permit counts for nothing.
+// Permit lets one call through. The breaker ignores the outcome of a call with a zero Permit.
 type Permit struct {
 	Generation int64 `cbor:"1,keyasint"`
 	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
@@ -72,7 +72,7 @@ type Breaker struct {
 	// what opened it.
 	since, until model.Time
 	why          string
-	// Before held, nothing passes.
+	// Nothing passes before the time held.
 	held    model.Time
 	heldWhy string
 
@@ -80,7 +80,7 @@ type Breaker struct {
 	probes    []slot // in the order of their numbers, which is also by age
 	lastProbe int64
 	successes int
-	heard     []heard    // places that share the breaker; the one that spoke last comes last
+	heard     []heard    // places that share the breaker; the place of the last message comes last
 	now       model.Time // the latest time seen; it never goes back
 }
 
@@ -97,8 +97,8 @@ func New(c Config, now model.Time) *Breaker {
 	return b
 }
 
-// Allow asks to make one call. A probe gets the lease of the config, or the caller's if that is
-// longer.
+// Allow asks to make one call. If the call becomes a probe, it gets the lease of the config, or the
+// lease of the caller if that is longer.
 func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	now = b.tick(now)
 	if now < b.held {
@@ -171,7 +171,7 @@ func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
 	}
 	b.window.add(now, how == Failed, &b.config)
 	if how != Failed {
-		return false // a success opens nothing
+		return false // a success never opens the breaker
 	}
 
 	if n := b.window.failures(now, &b.config); b.config.Failures > 0 && n >= b.config.Failures {
@@ -214,8 +214,9 @@ func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	b.held, b.heldWhy = min(until, model.MaxTime), orElse(why, "paused")
 }
 
-// RetryAfter applies a Retry-After of the other side: no calls before the time. It can only
-// lengthen a hold, up to the bound in the config. It returns whether the breaker must be stored.
+// RetryAfter applies a Retry-After that the called service has sent: no call passes before that
+// time. It can only lengthen a hold, up to the bound in the config. It returns whether the breaker
+// must be stored.
 func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	until = min(until, now.Add(b.config.MaxRetryAfter))
 	// The caller's clock may be behind the clock of the node that used the breaker last.
@@ -227,8 +228,8 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	return true
 }
 
-// Configure changes the numbers. Counting starts again. An open breaker stays open for as long as
-// the new config says. Probes in flight finish.
+// Configure changes the config. Counting starts again. An open breaker stays open for as long as
+// the new config says. Probes that are in flight may still finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)
 	b.config = c.WithDefaults()
@@ -248,7 +249,7 @@ type Status struct {
 	// what holds them back.
 	Since, Until model.Time
 	Why          string
-	Held         bool // by a pause or a Retry-After
+	Held         bool // a pause or a Retry-After holds the breaker
 	// Failures and Calls are the numbers in the window. Calls are counted only if the config has a
 	// ratio.
 	Failures, Calls int64

@@ -9,9 +9,9 @@ import (
 // buckets is how finely outcomes are counted for a ratio: each bucket is a twentieth of the window.
 const buckets = 20
 
-// window keeps the recent outcomes. A count must be exact, so window keeps the times of the last
-// failures, as many as it takes to open. A ratio needs all outcomes, so window counts those in
-// buckets.
+// window keeps the recent outcomes. For the bound Failures, it keeps the exact times of the last
+// failures, as many as open the breaker. For the bound Ratio, it needs all outcomes, so it counts
+// them in buckets.
 type window struct {
 	failed  []model.Time // ring; oldest at next when full
 	next    int
@@ -57,7 +57,8 @@ func (w *window) add(now model.Time, failed bool, c *Config) {
 	}
 }
 
-// tally counts outcomes of a time for the ratio. It drops outcomes that are too old for the ring.
+// tally counts the outcomes of calls that ended at a time, for the ratio. It drops outcomes that
+// are too old for the ring.
 func (w *window) tally(at model.Time, calls, failed int64) {
 	if w.width == 0 {
 		return
@@ -74,7 +75,8 @@ func (w *window) tally(at model.Time, calls, failed int64) {
 	b.Failed += failed
 }
 
-// failures counts the failures that are younger than the window, up to the number that opens.
+// failures counts the failures that are younger than the window, up to the number that opens the
+// breaker.
 func (w *window) failures(now model.Time, c *Config) (n int) {
 	for _, at := range w.failed {
 		if now.Sub(at) < c.Window.Truncate(time.Microsecond) {

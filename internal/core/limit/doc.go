@@ -5,29 +5,32 @@
 // Two state machines work on it. Both are values with methods, without clock, randomness,
 // goroutines or I/O:
 //
-//   - The Owner, one per resource, leases permits and tokens to places (nodes), and recalls them
-//     when other places need them.
-//   - A Local, one per resource and place, gives the permits of its block to tasks.
+//   - The Owner, one per resource, leases permits (rights to run) and tokens (rights to start) to
+//     places (nodes), and recalls them when other places need them.
+//   - A Local, one per resource and place, gives the permits that are leased to the place (its
+//     block) to tasks.
 //
-// They exchange values (ToOwner, ToPlace). Each value takes effect exactly once, and in order
-// between two ends. If owner and place are in one process, the process passes the messages between
-// them. A single place gets everything leased at its first request, and from then on a permit costs
-// nothing. An owner that several processes share is a value in the store. A place applies its own
-// messages to that value, and its Account tells it what has changed in its lease since it last
-// looked.
+// They exchange values (ToOwner, ToPlace). Each value takes effect exactly once. Values with the
+// same sender and receiver take effect in order. If owner and place are in one process, the process
+// passes the messages between them. A single place gets everything leased at its first request, and
+// from then on a permit costs nothing. An owner that several processes share is a value in the
+// store. A place applies its own messages to that value, and its Account tells it what has changed
+// in its lease since it last looked.
 //
 // The owner takes permits back from a place in three ways:
 //
-//   - A cut follows when the limit was lowered. It takes idle permits at once, and the others as
-//     their holders finish.
-//   - A turn follows when other places have less than their share. It takes permits as holders
-//     finish, ahead of the waiting tasks of the place. But when a task waits for a permit, the
-//     permit is used once before it leaves, so that permits do not travel in circles.
+//   - A cut happens when the limit was lowered. It takes idle permits immediately, and the others
+//     when their holders finish.
+//   - A turn happens when other places have less than their share. It takes permits when their
+//     holders finish, before the waiting tasks of the place get them. If a permit is idle while
+//     tasks wait, a task uses it once before it leaves. Otherwise permits could travel between
+//     places without any task using them.
 //   - A spare takes permits that the place does not need, now or later.
 //
-// A task that needs several resources waits at the first one, in canonical order, that it cannot
-// get. Until then its place keeps permits for the earlier ones (it pins them). A task only waits
-// for resources that are later in the order than the ones it keeps, so places cannot deadlock.
+// A task that needs several resources takes them in canonical order, and waits at the first one
+// that it cannot get. While it waits, its place keeps permits for the earlier resources (it pins
+// them). A task only waits for resources that are later in the order than the ones it keeps, so
+// places cannot deadlock.
 //
 // Tests refer to these promises by number:
 //

@@ -20,7 +20,7 @@ const (
 	PerKind   Scope = "kind"   // one per kind
 	PerTenant Scope = "tenant" // one per tenant
 	PerKey    Scope = "key"    // one per value of Key in the input
-	PerName   Scope = "name"   // one per key that tasks name it with; it selects no tasks
+	PerName   Scope = "name"   // one per key in "name/key" of a task; selects no tasks
 )
 
 // activity is the word that users see for a kind.
@@ -96,7 +96,8 @@ func (p pattern) matches(text string) bool {
 	return p.text == text || p.open && strings.HasPrefix(text, p.text)
 }
 
-// special orders patterns: exact ones before prefixes, longer prefixes before shorter ones.
+// special returns how specific a pattern is. Exact patterns come before prefixes, and longer
+// prefixes before shorter ones.
 func (p pattern) special() int {
 	if p.open {
 		return len(p.text)
