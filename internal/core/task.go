@@ -356,7 +356,7 @@ func (t *Task) isExpired(what string, now model.Time) bool {
 		return t.Spec.Total > 0 && now > t.Scheduled.Add(t.Spec.Total)
 	case model.TimeoutToClose:
 		return t.Held && t.Spec.ToClose > 0 && now > t.Since.Add(t.Spec.ToClose)
-	case model.TimeoutSilence: // the caller has compared the last heartbeat, which only the queue knows
+	case model.TimeoutSilence: // only the caller knows the last heartbeat
 		return t.Held && t.Spec.Silence > 0 && now > t.Since.Add(t.Spec.Silence)
 	case model.FailureLost:
 		return t.Held

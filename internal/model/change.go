@@ -27,16 +27,16 @@ type ChangeKind string
 const (
 	ChangeStarted         ChangeKind = "started"
 	ChangeProgressed      ChangeKind = "progressed" // the history has grown up to Seq
-	ChangeWaiting         ChangeKind = "waiting"    // the run has left memory: Reason
-	ChangePaused          ChangeKind = "paused"     // a run or a queue
+	ChangeWaiting         ChangeKind = "waiting"    // the run waits and is not in memory: Reason
+	ChangePaused          ChangeKind = "paused"     // an operator paused a run or a queue
 	ChangeResumed         ChangeKind = "resumed"
 	ChangeCancelRequested ChangeKind = "cancel_requested"
-	ChangeBlocked         ChangeKind = "blocked" // until a person changes something: Reason
+	ChangeBlocked         ChangeKind = "blocked" // only a change by a person helps: Reason
 	ChangeRemoved         ChangeKind = "removed"
 
 	ChangeScheduled ChangeKind = "scheduled" // a task waits for a worker
 	ChangeClaimed   ChangeKind = "claimed"   // a worker has an attempt
-	ChangeReturned  ChangeKind = "returned"  // without consuming an attempt
+	ChangeReturned  ChangeKind = "returned"  // a worker gave the task back; no attempt is used up
 	ChangeRetrying  ChangeKind = "retrying"  // an attempt has failed; another one follows
 	ChangeCompleted ChangeKind = "completed"
 	ChangeFailed    ChangeKind = "failed"
@@ -55,7 +55,7 @@ type Change struct {
 	Class ChangeClass
 	Kind  ChangeKind
 	// Address is the execution, the task or the entity. The address of a task of a workflow is that
-	// of the workflow. Workers and settings have only its tenant.
+	// of the workflow. The address of a worker or a setting has only the tenant.
 	Address Address
 	Run     RunID
 	// Task is the step of a task. Name is the activity of a task, the name of a worker, or the name
@@ -63,12 +63,12 @@ type Change struct {
 	Task, Name string
 	// Of is the kind of a setting, or the type of code of a worker.
 	Of    string
-	Queue string // of a task; empty where the change does not say
+	Queue string // of a task; empty if the change does not name it
 	// Status of the run after the change; zero if the subject of the change has no status.
 	Status Status
 	Reason ReasonCode // why the run waits or is blocked
 	Locked bool       // of an entity: a section holds its lock
-	Seq    int64      // position of the last event of the run; 0 where the change does not say
+	Seq    int64      // position of the last event of the run; 0 if the change does not name it
 	Node   NodeID     // of a worker
 	At     Time
 }
@@ -84,13 +84,13 @@ type ChangeFilter struct {
 	// Types are types of addresses. The type of a task is also TaskPrefix and its activity.
 	Types []string
 	Key   string
-	// Statuses selects changes after which the run has one of these.
+	// Statuses selects changes after which the run has one of these statuses.
 	Statuses []Status
-	// Kinds selects what has happened.
+	// Kinds selects changes of these kinds.
 	Kinds []ChangeKind
 	// Queues selects changes of tasks of these queues, and of the queues themselves. It also
-	// selects changes of tasks that do not name their queue: the watcher may read too much, but
-	// misses nothing.
+	// selects changes of tasks that do not name their queue. So the watcher may get changes of
+	// other queues, but misses none of its own.
 	Queues []string
 }
 
@@ -137,8 +137,8 @@ type ChangePage struct {
 	Changes []Change
 	// Cursor is the place behind the changes. A later watch continues there.
 	Cursor string
-	// Gap says that changes before this page were missed. The watcher must read its lists again.
-	// Then it continues with the changes that follow.
+	// Gap says that the watcher has missed changes before this page. It must read its lists again,
+	// and can then continue with the changes that follow.
 	Gap bool
 	// Partial says that other processes own executions and entities. The feed does not have their
 	// changes.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Entities and services have addresses like executions; their types begin with these prefixes.
-// Names of workflows may not.
+// Entities and services have addresses like executions. Their types begin with these prefixes. The
+// name of a workflow may not begin with one of them.
 const (
 	EntityPrefix  = "entity:"
 	ServicePrefix = "service:"
@@ -74,8 +74,8 @@ type Entity struct {
 	// Epoch is the fencing token of the last lock. It never decreases, even if the row was removed
 	// in between.
 	Epoch int64 `cbor:"6,keyasint,omitempty"`
-	// Expires is when the state is removed; zero for never. Alarm is the time of its timer, which
-	// may be earlier.
+	// Expires is when the state is removed; zero for never. Alarm is when the timer that removes
+	// the state fires. It may be earlier than Expires; the timer is then set again.
 	Expires Time `cbor:"7,keyasint,omitempty"`
 	Alarm   Time `cbor:"8,keyasint,omitempty"`
 	// Log is the last operations, oldest first, if the entity keeps them. It is never changed in
@@ -136,7 +136,7 @@ type EntityOffer struct {
 	// Slots is how many hand-overs of calls the worker takes at a time; 0 for any number.
 	Slots int
 	// Held are the entities whose calls the worker still makes for an owner that has lost the
-	// connection to it. They have no run.
+	// connection to the worker. Their field for the run is zero.
 	Held []HeldRun
 	// Remote is as in Offer.
 	Remote RemoteMember
@@ -191,8 +191,9 @@ type OperationCall struct {
 	Input Payload
 	// Trace is the trace context of the caller; empty when it is not traced.
 	Trace string
-	// Number identifies the call among the calls of its entity, also for the next owner; 0 for a
-	// call that is lost with its owner.
+	// Number identifies the call among the calls of its entity. It stays the same when another node
+	// becomes the owner of the entity. It is 0 for a call that is only in memory and is lost if the
+	// owner dies.
 	Number int64
 }
 
@@ -204,15 +205,15 @@ type Interruption struct {
 	Call int
 }
 
-// AnyCall stands for the call of a hand-over that is running.
+// AnyCall means the call of a hand-over that is running, whichever it is.
 const AnyCall = -1
 
 // Operated is the worker's report on Operations.
 type Operated struct {
 	Entity     Address
 	Generation uint64
-	// Results are in the order of the calls. Calls without a result were not made; the next
-	// hand-over has them again.
+	// Results are in the order of the calls. If there are fewer results than calls, the worker did
+	// not make the last calls, and the next hand-over has them again.
 	Results []OperationResult
 	// Changed says that there is a new state: State if Exists is set, otherwise none.
 	Changed bool
@@ -238,9 +239,9 @@ func (r *Operated) Size() int {
 type OperationResult struct {
 	Output  Payload
 	Failure *Failure
-	// Unmade says that the call itself is not to blame for its failure: this build does not have
-	// the operation, or cannot read the state.
+	// Unmade says that the worker could not make the call, because its build does not have the
+	// operation or cannot read the state.
 	Unmade bool
-	// Messages are what the call sends: starts, signals, and one-way calls.
+	// Messages are the messages that the call sends: starts, signals, and one-way calls.
 	Messages []Message
 }

@@ -98,8 +98,8 @@ func (c *Calls) Page(limit int) {
 	c.Calls, c.Cursor = c.Calls[:limit], MailboxMark{last.Position, last.At, last.ID}.String()
 }
 
-// ItemID returns the id of an item of a mailbox. The position alone is not enough: after the
-// mailbox was empty, another item may get it.
+// ItemID returns the id of an item of a mailbox. The position alone is not enough: when the mailbox
+// has become empty, a later item may get the same position.
 func ItemID(seq int64, at Time, m *Message) string {
 	h := fnv.New64a()
 	// it never fails
@@ -116,8 +116,8 @@ func CallOf(position int, seq int64, at Time, m *Message) Call {
 	}
 }
 
-// SignalID returns the id of a signal that the code of a run has not taken. It changes with the
-// run, because another run may have another signal at the position.
+// SignalID returns the id of a signal that the code of a run has not taken. The run is part of the
+// id, because another run may have another signal at the same position.
 func SignalID(run RunID, e *Event) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d %q %q", run, e.At, e.Name, e.RequestID) // it never fails

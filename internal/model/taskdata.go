@@ -65,9 +65,9 @@ func (i *TaskItem) Size() int { return 64 + len(i.Name) + i.Value.Size() + len(i
 // nothing.
 type TaskWrite struct {
 	Ref ClaimRef `cbor:"1,keyasint"`
-	// First is the number of the first item; the others follow it. Each claim starts to count at 1.
-	// An item whose number is not above the highest number written is a repetition and is skipped.
-	// 0 says that no item is a repetition.
+	// First is the number of the first item; the others follow it. Each claim numbers its items
+	// from 1. If the number of an item is not higher than all numbers that the claim has written,
+	// the item is a repetition and the owner skips it. If First is 0, no item is a repetition.
 	First int64      `cbor:"2,keyasint,omitempty"`
 	Items []TaskItem `cbor:"3,keyasint,omitempty"`
 	// By is the name of the remote worker that writes, as in TaskReport.

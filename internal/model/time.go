@@ -17,8 +17,8 @@ func TimeOf(t time.Time) Time {
 // MaxTime is later than any timer may be due: the year 9999.
 const MaxTime Time = 253402300799_000000
 
-// MinRetention is how long a closed run is kept at least. A client of another process that waits
-// for its end looks every second.
+// MinRetention is the shortest time for which the engine keeps a closed run. A client in another
+// process that waits for the end of the run looks once per second, so it does not miss the end.
 const MinRetention = time.Minute
 
 // Add returns the time d later, saturating at MaxTime and never below 1.
