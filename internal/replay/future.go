@@ -18,11 +18,11 @@ const (
 	futureCoroutine
 	futureAnswer // to a message
 	futureLock   // all entities of a section are locked
-	futureFailed // of a call that could not be made
+	futureFailed // of a call that was refused before it was made
 	futureLocal  // the code resolves it itself
 )
 
-// Future is a result to come, within one execution of the code.
+// Future is a result that may not be known yet. It belongs to one execution of the code.
 type Future struct {
 	// Handle is the typed form of the future, for callers that keep one.
 	Handle any
@@ -39,10 +39,10 @@ type Future struct {
 	taken    bool  // of a signal: recorded as taken
 	received int32 // of a signal: index of the event
 
-	scope *Scope // the future ends with this scope; only for a step or timer that no call waits for
+	scope *Scope // its end ends the future; only for a step or timer that no call waits for
 	link  node[*Future]
 
-	pos, sub int64 // when it was resolved: the position, and the order within one position
+	pos, sub int64 // the position at which it was resolved, and the order within that position
 	at       model.Time
 	out      model.Payload
 	value    any
@@ -142,8 +142,9 @@ func (m *machine) giveUp(f *Future, err error) {
 	m.resolve(f, m.position())
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future does
-// not change, but a signal that was not taken yet goes back to the queue of its name.
+// Cancel withdraws the work behind the future, so that Get returns ErrCanceled. A resolved future
+// does not change. But if it has a signal that the code has not taken, the signal goes back to the
+// queue of its name.
 func (x Ctx) Cancel(f *Future) error {
 	if err := x.check("Cancel", f); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (m *machine) cancel(f *Future) {
 	}
 }
 
-// check guards a call that takes futures: they must belong to this execution.
+// check refuses a call with futures that do not belong to this execution of the code.
 func (x Ctx) check(call string, fs ...*Future) error {
 	if err := x.enter(call); err != nil {
 		return err
@@ -310,8 +311,8 @@ func (w *wait) prepare(n int) bool {
 	return w.need <= 0 || w.slack < 0 && w.mode == waitSome
 }
 
-// claimFirst takes the first of the members that are ready, if any. A signal that is not the first
-// stays in its queue.
+// claimFirst resolves the member with the smallest position among the members that are ready, if
+// there is one. If others are ready too, their signals stay in their queues.
 func (w *wait) claimFirst() bool {
 	f := first(w.members)
 	if f == nil {
@@ -363,7 +364,8 @@ func (f *Future) abandon(c *Coroutine) {
 	}
 }
 
-// Get waits for the future. The error is that of the scope, or of the work behind the future.
+// Get waits for the future. It returns the error of the scope, or the error of the work behind the
+// future.
 func (x Ctx) Get(f *Future) error {
 	if err := x.check("Get", f); err != nil {
 		return err
@@ -407,8 +409,9 @@ func (x Ctx) Select(fs []*Future) (int, error) {
 	return slices.Index(fs, f), nil
 }
 
-// Wait waits until all futures are resolved, whatever their results. The error is that of the scope
-// or, when all are resolved, the first one by position. Wait cancels none of them.
+// Wait waits until all futures are resolved, whatever their results are. It returns the error of
+// the scope if the scope ends first. Otherwise it returns the first error of a future, by position.
+// Wait does not cancel futures.
 func (x Ctx) Wait(fs []*Future) error {
 	if err := x.check("Wait", fs...); err != nil {
 		return err

@@ -18,9 +18,10 @@ import (
 //	K<digest of a long key>
 //	h<digest of the input>
 //
-// Name and key are counted, so that they may contain any characters. Keys that are long or not text
-// are replaced by a digest, so that an identity is bounded and can be stored. The second and
-// further equal asks carry their occurrence. Identities are stored.
+// Name and key have their lengths in front, so that they may contain any characters. A digest
+// replaces a key that is long or not text, so that every identity is short enough to store. If
+// several asks are equal, the second and later ones have their number as occurrence. Histories
+// store identities, so the format must not change.
 
 // askKind is the kind of an ask. The letters are stored.
 type askKind byte
@@ -75,7 +76,7 @@ func (k askKind) title() string {
 
 const (
 	maxKey  = 96 // longer keys are replaced by their digest
-	maxPath = 64 // so are longer coroutine paths
+	maxPath = 64 // longer coroutine paths are replaced by their digest too
 )
 
 // digest returns 96 bits of SHA-256 as 16 characters.
@@ -99,7 +100,7 @@ func childPath(path string, n int) string {
 	return p
 }
 
-// identity is what distinguishes an ask from others of its kind and name.
+// identity has the parts of the identity of an ask, except its path and its occurrence.
 type identity struct {
 	kind   askKind
 	name   string
@@ -148,8 +149,8 @@ func appendOccurrence(b []byte, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// parsedID is an identity read back from the history, for errors and for inputs that are encoded
-// differently today.
+// parsedID is an identity that was read from the history. It is needed for errors, and to find asks
+// whose inputs are encoded differently today.
 type parsedID struct {
 	path       string
 	kind       askKind

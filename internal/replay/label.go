@@ -7,7 +7,7 @@ import (
 
 // SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded
 // once: a replay finds the record and changes nothing. A record that the code no longer asks for is
-// ignored, because the code does nothing that depends on a label.
+// ignored, because no other part of the code can depend on a label.
 func (x Ctx) SetLabel(name, value string) error {
 	if err := x.enter("SetLabel", name); err != nil {
 		return err

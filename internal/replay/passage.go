@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// passage is an attempt that must pass limits and a breaker before its body may run. Until then it
-// counts as running, like an attempt that waits for a slot, but it has no slot.
+// passage is an attempt that must pass limits and a breaker before its body may run. While it
+// waits, the worker treats it as running, like an attempt that waits for a slot. But it takes no
+// slot.
 type passage struct {
 	job     job
 	gate    api.Gate
@@ -21,8 +22,9 @@ type passage struct {
 	left    atomic.Bool
 }
 
-// gate returns the gate of the session that lets attempts through; nil without one. A worker may be
-// activated before it has its session, so gate waits for it.
+// gate returns the gate of the session, which lets attempts through their limits and breakers; nil
+// if the session has none. The engine may activate a worker before the worker has its session, so
+// gate waits for the session.
 func (w *Worker) gate() api.Gate {
 	g, _ := w.awaitSession().(api.Gate)
 	return g
@@ -32,7 +34,7 @@ func (w *Worker) gate() api.Gate {
 func (w *Worker) pass(j job, g api.Gate) {
 	a, r := j.a, j.m.r
 	p := &passage{job: j, gate: g, ref: model.TaskRef{
-		// every attempt passes separately
+		// every attempt passes the gate separately
 		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)),
 	}}
 	a.passage.Store(p)
@@ -40,9 +42,9 @@ func (w *Worker) pass(j job, g api.Gate) {
 	g.Pass(p.ref, a.step.Pass, &a.step.Input, p.enter)
 	switch {
 	case w.draining.Load() || p.isMoot():
-		p.enter() // the attempt will notice that it must not run
+		p.enter() // the attempt notices that it must not run
 	case !p.entered.Load():
-		j.m.untold = true // the reason why it waits
+		j.m.untold = true // the reason why it waits is not reported yet
 	}
 }
 
@@ -84,8 +86,8 @@ func (p *passage) leave(begun bool, err error) {
 	p.gate.EndPass(p.ref, p.job.a.step.Pass, how, after)
 }
 
-// flush lets waiting attempts that are no longer wanted notice that. It looks at all waiting
-// attempts, usually zero.
+// flush ends the wait of attempts that are no longer wanted. It looks at all waiting attempts;
+// usually there are none.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
 		if p := key.(*passage); w.draining.Load() || p.isMoot() {
@@ -96,7 +98,7 @@ func (w *Worker) flush() {
 }
 
 // passageReason returns what keeps the attempt of a step waiting; false when nothing does. The gate
-// of a remote worker knows it only once the server has answered. The caller has the baton.
+// of a remote worker knows the reason only when the server has answered. The caller has the baton.
 func (a *ask) passageReason() (model.Reason, bool) {
 	if a.step.Pass == nil {
 		return model.Reason{}, false

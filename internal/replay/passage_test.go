@@ -88,7 +88,7 @@ func TestReasonOfAWaitingAttempt(t *testing.T) {
 		s.w.Activate(&api.Activation{Start: &model.Start{Address: model.Address{Type: "wf"}, Run: run, At: 1}, Generation: 1, Now: 1})
 		expect := func(when string, want model.ReasonCode) {
 			t.Helper()
-			time.Sleep(time.Second) // of virtual time, in which the worker reports what it owes
+			time.Sleep(time.Second) // virtual time, in which the worker sends its reports
 			synctest.Wait()
 			if waits := s.waits.Load(); waits == nil || len(*waits) != 1 || (*waits)[0].Code != want {
 				t.Errorf("%s the worker reports %v, want %s", when, waits, want)

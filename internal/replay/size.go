@@ -23,8 +23,8 @@ func (x Ctx) HistoryBytes() int {
 }
 
 // ShouldContinue reports whether the history has reached half of a limit. Limits may change while
-// the run is open, so the run records the length of the history from which on the answer is true. A
-// replay gives the same answer at each position.
+// the run is open. So when the answer becomes true, the run records the length of the history at
+// that point. A replay gives the same answer at each position.
 func (x Ctx) ShouldContinue() bool {
 	x.must("ShouldContinueAsNew")
 	x.co.settle()
