@@ -70,7 +70,7 @@ func (x Ctx) enter(call ...string) error {
 		return misuse("durable call %s on a context that is not of an execution", strings.Join(call, " "))
 	}
 	if c.dying.Load() {
-		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution, calls it
+		runtime.Goexit() // in a deferred function, or in a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
 		return c.m.reportMisuse(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))

@@ -34,13 +34,13 @@
 //	P7  No method of Worker that the engine calls blocks or runs user code.
 //
 // The package does not handle types: package perdure encodes and decodes values. It stores nothing.
-// It cannot make code deterministic that reads clocks, maps or other goroutines. But it notices when
-// such code asks for something else than the history has, before anything runs.
+// It cannot make code deterministic that reads clocks, maps or other goroutines. But it notices,
+// before anything runs, when such code asks for something else than the history has.
 //
 // # Files
 //
 // worker, run and janitor are the outside: the calls of the engine, one loaded run, idle runs and
 // the watchdog. machine, feed and coroutine are the inside: the baton, events, parking. ask, id,
-// step, future, scope, signal, child and finish are the things that code can ask for. settle is about
-// steps whose outcome is also stored outside the history.
+// step, future, scope, signal, child and finish are the things that code can ask for. settle is
+// about steps that also store their outcome outside the history.
 package replay

@@ -127,7 +127,7 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 // pendingFutures returns the first pending futures, and among them a running step, if there is one.
 func (b *Inbox) pendingFutures() []*Future {
 	var fs []*Future
-	running := b.x.co.m.r.running.Load() == 0 // also true if no step runs, so that the loop need not look for one
+	running := b.x.co.m.r.running.Load() == 0 // true if the loop need not look for one
 	for n := b.x.scope.pending.first; n != nil && (len(fs) < maxWaits || !running); n = n.next {
 		f := n.value
 		runs := f.kind == futureStep && f.ask.state == stepRunning

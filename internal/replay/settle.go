@@ -177,7 +177,7 @@ func (x Ctx) awaitSettled(f *Future) error {
 	x = x.withoutScope()
 	for !f.done {
 		x.co.single[0] = f
-		_ = x.await(waitAny, 0, x.co.single[:]) // it has no scope that could end
+		_ = x.await(waitAny, 0, x.co.single[:]) // x has no scope that could end
 	}
 	return f.ask.stepError()
 }

@@ -33,7 +33,7 @@ func TestUnload(t *testing.T) {
 				}()
 				for {
 					func() {
-						defer func() { _ = recover() }() // no effect: the end of a goroutine is not a panic
+						defer func() { _ = recover() }() // no effect: Goexit is not a panic
 						_ = y.Sleep(time.Hour)
 					}()
 				}

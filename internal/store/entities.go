@@ -23,8 +23,8 @@ type Entities interface {
 	// after the given one.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
-	// ListEntities returns entities, ordered by type and key. A row that cannot be decoded is
-	// returned with what its columns tell.
+	// ListEntities returns entities, ordered by type and key. If a row cannot be decoded, the store
+	// returns it with only the values of its columns.
 	ListEntities(ctx context.Context, q EntityQuery) (EntityPage, error)
 }
 
@@ -45,8 +45,8 @@ func (k EntityKey) Compare(o EntityKey) int {
 type EntityRow struct {
 	Shard  model.ShardID
 	Entity model.Entity
-	// Prev is the version of the row that this one replaces. It is guarded. Zero means that there
-	// is no row yet.
+	// Prev is the version of the row that this row replaces. It is guarded: the stored row must
+	// have this version. Zero means that there is no row yet.
 	Prev int64
 	// Gone removes the row.
 	Gone bool

@@ -16,7 +16,7 @@ const (
 	noSchema      = "3F000"
 )
 
-// maxTries bounds how often an operation is repeated at once after a transient failure.
+// maxTries bounds how often an operation is repeated after a transient failure.
 const maxTries = 10
 
 // sqlState returns the code that a PostgreSQL server gave an error, empty if there is none. All
@@ -29,8 +29,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// isTransient reports whether concurrent transactions caused the error. Nothing was done, and an
-// immediate retry may help.
+// isTransient reports whether a conflict with other transactions caused the error. In that case the
+// operation had no effect, and an immediate retry may help.
 func isTransient(err error) bool {
 	if err == nil {
 		return false

@@ -17,7 +17,8 @@ type hit struct {
 	Value      string `json:"value"` // in hexadecimal
 }
 
-// Search finds every message and outcome that contains a text, including those of other engines.
+// Search finds every message and outcome that contains a text, including messages and outcomes of
+// other engines.
 func (d *Database) Search(ctx context.Context, t Table, text string, found func(value []byte) error) error {
 	last := hit{Generation: -1}
 	for {
