@@ -60,8 +60,8 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 	}
 }
 
-// Lists of dead tasks use the order of an index, groups are found without the rows, and old ones by
-// their shard.
+// Lists of dead tasks use the order of an index. Groups are read from an index without the rows.
+// Old dead tasks are found by their shard.
 func TestDeadPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
