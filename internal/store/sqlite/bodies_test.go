@@ -45,8 +45,9 @@ const (
 	largestBody = "select max(length(body)) from perdure_bodies"
 )
 
-// SQLite reads all overflow pages of a row when it compares a key with it. So no row of the
-// history may have such pages, and small bodies stay in their rows.
+// When SQLite compares a key with a row, it reads all overflow pages of the row. So no row of the
+// history may have such pages. Large bodies are in another table, and small bodies stay in their
+// rows.
 func TestLargeBodiesHaveTheirOwnTable(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -29,26 +29,26 @@ type Config struct {
 	// Readers is the maximum number of connections for reading. The default is 4. Further readers
 	// wait.
 	Readers int
-	// WALSize is the size in bytes of the write-ahead log at which the store moves it into the file
-	// in the background. The default is 16 MiB. A larger size means fewer moves, a longer recovery
-	// and more disk space.
+	// WALSize is the size in bytes of the write-ahead log at which the store starts to move the
+	// contents of the log into the file, in the background. The default is 16 MiB. A larger size
+	// means fewer moves, a longer recovery and more disk space.
 	WALSize int64
 	// Logger receives problems of the background work, which no caller gets as an error. The
 	// default discards them.
 	Logger *slog.Logger
 
-	// Private refuses a file of another user, and a directory in which all users may replace it.
-	// Servers set it.
+	// Private makes Open refuse a file of another user, and a directory in which all users may
+	// replace the file. Servers set it.
 	Private bool
-	// FileSystem names the network file system of a directory, and nothing for a local one. The
-	// default asks the operating system. Tests replace it.
+	// FileSystem returns the name of the network file system of a directory, or an empty text for a
+	// local file system. The default asks the operating system. Tests replace it.
 	FileSystem func(dir string) string
 	vfs        string // for tests: the name of a file system that injects faults
 }
 
 const (
-	// One process has a few lanes, so few shards are enough. Each costs a row and work at every
-	// start.
+	// One process has a few lanes, so few shards are enough. Each shard costs a row, and work at
+	// every start of the process.
 	defaultShards  = 16
 	defaultReaders = 4
 	defaultWALSize = 16 << 20
@@ -56,8 +56,8 @@ const (
 	maxReaders     = 64
 )
 
-// withDefaults fills in defaults and reports all problems at once. Shards stays zero, because an
-// existing store knows it.
+// withDefaults fills in defaults and reports all problems in one error. Shards stays zero, because
+// an existing store has its own number.
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -165,7 +165,7 @@ func ParseURL(text string) (Config, error) {
 	return c, nil
 }
 
-// set applies the parameters of a URL and reports all problems at once.
+// set applies the parameters of a URL and reports all problems in one error.
 func (c *Config) set(values url.Values) error {
 	var problems []error
 	number := func(name string) int {
