@@ -149,7 +149,7 @@ func (s *Store) FenceNode(ctx context.Context, id model.NodeID, epoch int64, pro
 	return true, nil
 }
 
-// SetDrained stores or withdraws the order that a node hands its shards over.
+// SetDrained stores or withdraws the order that a node must hand its shards over.
 func (s *Store) SetDrained(ctx context.Context, id model.NodeID, drained bool) (bool, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "set drained"); err != nil {

@@ -116,7 +116,7 @@ func testLabelChanges(x *suite) {
 	row := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, a.Run)).or(x)
 	x.Want("what it was started with", a.Start, row.Start)
 
-	// The last change comes with the close, and stays.
+	// The last change is in the batch that closes the run. It stays.
 	l.Write(func(w *store.Batch) {
 		w.Closes = []store.CloseRow{a.Close(model.Completed)}
 		w.Labels = []store.LabelRow{a.Label("change", "3")}
@@ -153,7 +153,7 @@ func testRefusedLabels(x *suite) {
 	w := l.Batch()
 	w.Starts = []store.StartRow{b.StartRow()}
 	w.Labels = []store.LabelRow{a.Label("n", "2"), a.Label("m", ""), a.Label("o", "1")}
-	w.Free = []model.ShardID{model.MaxShards - 1} // not ours
+	w.Free = []model.ShardID{model.MaxShards - 1} // the node does not own it: refuses the batch
 	l.Refuse(w, store.Refused)
 	x.Want("contents", before, x.Contents())
 }

@@ -56,7 +56,7 @@ func testListOrder(x *suite) {
 	}{{"b", Noon + 2}, {"e", Noon}, {"c", Noon + 1}, {"a", Noon + 5}, {"d1", Noon + 1}, {"d2", Noon + 1}} {
 		x.begin(l, "t", "w", c.key, c.at)
 	}
-	// Equal times: later runs first.
+	// If start times are equal, the run with the later id comes first.
 	x.Want("order", []string{"a", "b", "d2", "d1", "c", "e"}, x.list(store.Query{Tenant: "t"}))
 }
 

@@ -80,7 +80,7 @@ func testEntityRemoves(x *suite) {
 	before := x.Contents()
 	refused := l.Batch()
 	remove(refused)
-	refused.Taken = []store.MailboxKey{gone.Take(1)} // is gone by then
+	refused.Taken = []store.MailboxKey{gone.Take(1)} // the batch has removed it before
 	l.Refuse(refused, store.Refused)
 	x.Want("contents after a refusal", before, x.Contents())
 

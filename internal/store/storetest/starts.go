@@ -85,8 +85,7 @@ func testContinue(x *suite) {
 		next := x.SubjectOf(first.Start.Address)
 		next.Start.First, next.Start.Previous = first.Run, old.Run
 		next.Start.Carried = []model.Event{{Seq: 1, At: 9, Kind: model.EventSignalReceived, Name: "kept", Input: Text("signal")}}
-		// Another run cannot replace it without a close, and the old run cannot lose its address
-		// without ending.
+		// Another run can replace the open run only if the same batch closes it.
 		b := l.Batch()
 		b.Starts = []store.StartRow{next.StartRow()}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}

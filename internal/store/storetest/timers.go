@@ -120,7 +120,7 @@ func testTimerBounds(x *suite) {
 		{0, Noon, dues[:3]},
 		{0, Noon - 1, dues[:2]},
 		{0, 0, nil},
-		// a mark without run and id stands before all timers of its time
+		// a mark without run and id is before all timers of its time
 		{Noon, model.MaxTime, dues[2:]},
 		{Noon + 1, Noon, nil},
 	} {
