@@ -165,7 +165,7 @@ func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
 // has checked that this run has ended. The count shows whether another requeue followed.
 func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	switch {
-	case dead == nil: // it is gone already
+	case dead == nil: // the dead task is gone already
 	case o.Damaged: // the client could not read it, so it does not know whether it was requeued
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s can be read by now: remove it like any other", o.Ref))
 	case dead.hasChanged(o):

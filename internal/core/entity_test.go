@@ -167,8 +167,9 @@ func TestEntityIsDeleted(t *testing.T) {
 	d.want("state", string(d.h.row.State.Data), "two,")
 }
 
-// The request of a lock is a barrier: calls before it are made first, and calls behind it wait in
-// order for the end of the section, except the calls of the section itself (L24, L36).
+// The request of a lock is a barrier. Workers make the calls in front of it first. Calls behind it
+// wait in order for the end of the section. Only the calls of the section itself do not wait (L24,
+// L36).
 func TestEntityIsLocked(t *testing.T) {
 	t.Parallel()
 

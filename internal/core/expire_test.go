@@ -18,9 +18,9 @@ type mortal struct {
 	now    model.Time
 	timers map[string]model.Time
 	fired  map[string]bool // an owner fires a timer once
-	row    model.Entity    // as it is stored
+	row    model.Entity    // the row in the store
 	handed []*core.Item
-	last   model.Time // of the last successful operation
+	last   model.Time // time of the last successful operation
 }
 
 func newMortal(t *testing.T, life core.Life) *mortal {

@@ -2,9 +2,9 @@ package core
 
 import "github.com/perdure/perdure/internal/model"
 
-// Fate is how a claim ended, read from the events that follow the claim in the store. Any reader
-// can compute it: the owner of a run, when it receives a report for a claim that it no longer
-// remembers, or the node of a worker whose run belongs to another node by then.
+// Fate is how a claim ended, read from the events that follow the claim in the store. Every process
+// can compute it. The owner of a run does so when it receives a report for a claim that it no
+// longer remembers. The node of a worker does so when another node has become the owner of the run.
 type Fate struct {
 	// Over says that the claim has ended. Reported says that the report of its worker ended it.
 	Over, Reported bool
@@ -21,7 +21,8 @@ func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done
 		switch e := &page[i]; {
 		case e.Seq <= ref.Claim || f.Over:
 		case e.Kind == model.EventCancelRequest:
-			// In a workflow the code decides, and withdraws its tasks one by one.
+			// A cancel request of a workflow does not stop its tasks. The code decides, and
+			// withdraws tasks one by one.
 			f.Canceled = f.Canceled || alone
 		case e.ID != ref.ID:
 		case e.Kind == model.EventTaskReturned:

@@ -109,7 +109,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 			case u.Name != m.Name || !u.Input.Equal(m.Input):
 				x.refuse("conflict") // the id belongs to another update
 			default:
-				x.Pending = true // whichever run it was sent to
+				x.Pending = true // whichever run the message names
 			}
 			return x
 		}

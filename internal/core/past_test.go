@@ -59,8 +59,8 @@ func TestResetOfAClockThatIsAhead(t *testing.T) {
 }
 
 // The clock of the node that begins a run with a past is behind the start time of the past. If the
-// code has begun in the past, the run does not wait for that time again, and a cancel does not end
-// it without a clean-up. If the code has not begun, it waits.
+// code has begun in the past, the run does not wait for that time again, and a cancel request lets
+// the code clean up. If the code has not begun, it waits.
 func TestPastOfADelayedRun(t *testing.T) {
 	t.Parallel()
 	for _, kept := range [][]model.Event{nil, {{Kind: model.EventStepCompleted, ID: "a", At: 2000}}} {

@@ -18,7 +18,7 @@ import (
 // every decision with that of the naive model. After every input the world checks I1, I2, I3, I4,
 // I8, I10 and I14. The test reads the histories to check I4, I5, I6, I7, I12 and I13. A book of all
 // messages and answers checks I11 and I12. In the end the test delivers all mail. A step or a
-// client that still waits then must have a reason to wait.
+// client that still waits after that must have a reason to wait.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
 
@@ -33,7 +33,7 @@ func TestRandomInputs(t *testing.T) {
 			"update":  p.update,
 			"operate": p.operate,
 			"turn":    p.turn,
-			"turn2":   p.turn, // as often as two others
+			"turn2":   p.turn, // turns are twice as frequent as other inputs
 			"fire":    p.fire,
 			"release": p.release,
 			"mail":    p.mail,
@@ -55,7 +55,7 @@ func TestRandomInputs(t *testing.T) {
 type play struct {
 	w       *world
 	models  map[model.Address]*naive
-	next    int // numbers signals and attempts
+	next    int // the next number for a signal or an attempt
 	retries int
 	accept  []accepted
 	book    *book
@@ -147,7 +147,7 @@ func (p *play) client(t *rapid.T) {
 	// no execution sent this message: it is late, or meant for an earlier run
 	case model.MessageClosed:
 		m.ID, m.Status, m.From = pick(t, "step", "c1", "c2", "nobody"), model.Completed, model.Link{Address: address("z")}
-	case model.MessageAnswer: // to a step that never sent anything
+	case model.MessageAnswer: // an answer to a step that never sent anything
 		m.ID = pick(t, "step", "c1", "s1", "nobody")
 	default:
 	}
@@ -166,7 +166,8 @@ func (p *play) toRun(t *rapid.T, m *model.Message) {
 	}
 }
 
-// mail delivers a message that an execution sent: the next one of some sender to some receiver.
+// mail delivers a message that an execution sent. It draws a sender and a receiver, and delivers
+// the next message between them.
 func (p *play) mail(t *rapid.T) {
 	var heads []int
 	seen := map[string]bool{}
@@ -540,7 +541,7 @@ func (r *stored) untaken() (values []string) {
 func (p *play) history(t *rapid.T, r *stored) {
 	p.talk(t, r)
 	taken, settled := map[int64]int{}, map[string]int{}
-	open := map[string]bool{} // children
+	open := map[string]bool{} // open children
 
 	cancels := 0
 	for i, e := range r.all() {

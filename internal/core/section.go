@@ -55,7 +55,7 @@ func (x *Execution) noteSection(e *model.Event) {
 		}
 	case model.EventUnlocked:
 		x.dropSection(e.Section)
-	default: // withdrawn, or refused
+	default: // the section was withdrawn, or a lock was refused
 		x.dropSection(e.ID)
 	}
 }

@@ -53,7 +53,7 @@ func TestSectionAsksInOrder(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "c", "a", "b", "a")
 	for _, c := range []struct{ says, want string }{
-		{"c", "→ release c"}, // it was not asked
+		{"c", "→ release c"}, // the section has not asked entity c
 		{"a", "lock_granted a, → lock b"},
 		{"a", ""},
 		{"z", "→ release z"},

@@ -23,9 +23,10 @@ const maxLone = 2
 
 // firstHand is how many calls of an entity may have been running when its owner died. The first
 // hand-over of an entity has at most this many calls, and the entity hands over further calls only
-// when it is done. If the owner died in a later hand-over, its earlier calls may not be committed,
-// and the guilty call is not among the first calls. Then the next owner makes and commits the
-// earlier calls. When the guilty call kills that owner too, it is among the first calls.
+// when that hand-over is done. If the owner died in a later hand-over, its earlier calls may not be
+// committed, and the guilty call is not among the first calls. In that case the next owner makes
+// and commits the earlier calls. If the guilty call then kills that owner too, the guilty call is
+// among the first calls.
 const firstHand = 64
 
 // loneDeaths returns how many owners have marked a call and then made it alone. Older builds did
@@ -38,7 +39,8 @@ func loneDeaths(m *model.Message) int {
 // Suspect examines the stored calls of an entity whose last owner has died. It notes which calls
 // may have been running at that time. The lane must mark each of them before a worker makes it,
 // unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
-// They also make up to alone other suspects alone, and Suspect returns how many of these it chose.
+// They make other suspects alone too, but at most as many as the parameter alone says. Suspect
+// returns how many of these it chose.
 func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0
@@ -91,8 +93,9 @@ func (n *Entity) Pardon(self model.NodeID) {
 // views do not wait for their turn.
 func (it *Item) isAccused() bool { return it.suspect && (!it.behind || it.View) }
 
-// Suspects returns the next calls that the lane must mark: one call to make alone, or at most most
-// other calls. It returns none while calls in front of them are being marked or made.
+// Suspects returns the next calls that the lane must mark: one call to make alone, or several other
+// calls, at most as many as most says. It returns none while calls in front of them are being
+// marked or made.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	if n.busy > 0 && !n.Row.Address.Stateless() || !n.suspects {
 		return nil, false

@@ -191,8 +191,8 @@ func TestPardon(t *testing.T) {
 	}
 }
 
-// Only the first hand-over of an entity can have been running. Calls behind it are not suspects,
-// unless they are views, which do not wait for their turn.
+// Only the first hand-over of an entity can have been running. Of the calls behind it, only views
+// are suspects, because views do not wait for their turn.
 func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}

@@ -59,8 +59,8 @@ func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 // book records what was sent and answered, independently of the executions.
 type book struct {
 	w     *world
-	calls map[model.Link]*call    // by the step that sent the message
-	asked map[asked]*account      // by the request of a client
+	calls map[model.Link]*call    // messages of steps, by the step
+	asked map[asked]*account      // updates of clients, by their request
 	begun map[model.RunID][]int64 // updates that the code had begun when it continued as new
 }
 

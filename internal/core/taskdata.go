@@ -24,7 +24,7 @@ type Written struct {
 // TaskChange is what a write changes.
 type TaskChange struct {
 	States  []StateChange    // in order; the last change of a name counts
-	Lines   []model.TaskItem // with the times under which they are stored
+	Lines   []model.TaskItem // log lines, with their stored times
 	Items   []model.StreamItem
 	Dropped []int64 // positions of streamed items that are no longer kept
 }
@@ -52,7 +52,7 @@ func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news
 		next.Claim, next.Seq = in.Ref.Claim, 0
 	}
 
-	// A write without First has no numbers: its items are never repetitions.
+	// If First is zero, the items have no numbers, and none of them is a repetition.
 	for i := range in.Items {
 		number := next.Seq + 1
 		if in.First != 0 {

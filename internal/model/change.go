@@ -63,13 +63,13 @@ type Change struct {
 	Task, Name string
 	// Of is the kind of a setting, or the type of code of a worker.
 	Of    string
-	Queue string // of a task; empty if the change does not name it
+	Queue string // queue of a task; empty if the change does not name it
 	// Status of the run after the change; zero if the subject of the change has no status.
 	Status Status
 	Reason ReasonCode // why the run waits or is blocked
-	Locked bool       // of an entity: a section holds its lock
+	Locked bool       // for an entity: a section holds its lock
 	Seq    int64      // position of the last event of the run; 0 if the change does not name it
-	Node   NodeID     // of a worker
+	Node   NodeID     // node of a worker
 	At     Time
 }
 

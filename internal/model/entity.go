@@ -53,7 +53,7 @@ func (a Address) EntityName() string {
 	return name + "/" + a.Key
 }
 
-// Entity is the stored form of an entity. An entity without state that is not locked has no row.
+// Entity is the stored form of an entity. An entity has a row only if it has a state or is locked.
 type Entity struct {
 	Address Address `cbor:"-"` // stored as columns, like the next two
 	// Version counts the changes of the row.
@@ -75,7 +75,8 @@ type Entity struct {
 	// in between.
 	Epoch int64 `cbor:"6,keyasint,omitempty"`
 	// Expires is when the state is removed; zero for never. Alarm is when the timer that removes
-	// the state fires. It may be earlier than Expires; the timer is then set again.
+	// the state fires. It may be earlier than Expires. In that case the entity sets the timer
+	// again.
 	Expires Time `cbor:"7,keyasint,omitempty"`
 	Alarm   Time `cbor:"8,keyasint,omitempty"`
 	// Log is the last operations, oldest first, if the entity keeps them. It is never changed in
@@ -200,7 +201,7 @@ type OperationCall struct {
 // Interruption interrupts a call that a worker makes.
 type Interruption struct {
 	Entity     Address
-	Generation uint64 // of the hand-over
+	Generation uint64 // the generation of the hand-over
 	// Call is the index of the call in the hand-over, or AnyCall for the running one.
 	Call int
 }

@@ -45,7 +45,7 @@ const (
 // ItemsTake is a request of the caller of a stream.
 type ItemsTake struct {
 	Entity Address  `cbor:"1,keyasint"`
-	ID     string   `cbor:"2,keyasint"` // of the stream; the caller draws it
+	ID     string   `cbor:"2,keyasint"` // id of the stream, which the caller draws at random
 	Do     TakeVerb `cbor:"3,keyasint"`
 	After  int64    `cbor:"4,keyasint,omitempty"`
 }

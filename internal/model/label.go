@@ -11,9 +11,9 @@ import (
 // Limits of labels. A later build must not lower them, because it could not read a store that has
 // longer labels.
 const (
-	MaxLabels     = 32  // of one run
-	MaxLabelName  = 64  // bytes
-	MaxLabelValue = 256 // bytes
+	MaxLabels     = 32  // labels of one run
+	MaxLabelName  = 64  // bytes of a name
+	MaxLabelValue = 256 // bytes of a value
 )
 
 // Label is a name and a value that executions can be found by.

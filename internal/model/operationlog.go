@@ -3,7 +3,7 @@ package model
 // Bounds of the log of one entity.
 const (
 	MaxOperationLog = 100      // operations
-	MaxLogBytes     = 64 << 10 // bytes of all of them
+	MaxLogBytes     = 64 << 10 // bytes of all operations in the log
 	MaxLoggedInput  = 1 << 10  // bytes of an input that is kept
 )
 

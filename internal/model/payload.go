@@ -86,7 +86,7 @@ type Failure struct {
 	// Go type of the error, for operators and for matching
 	Type    string `cbor:"2,keyasint,omitempty"`
 	Message string `cbor:"3,keyasint,omitempty"`
-	Stack   string `cbor:"4,keyasint,omitempty"` // of a panic
+	Stack   string `cbor:"4,keyasint,omitempty"` // stack of a panic
 	// Permanent errors are not retried.
 	Permanent bool `cbor:"5,keyasint,omitempty"`
 }

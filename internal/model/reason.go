@@ -12,12 +12,12 @@ type ReasonCode string
 
 // Codes of reasons.
 const (
-	WaitTimer   ReasonCode = "timer"   // until Until
-	WaitSignal  ReasonCode = "signal"  // Name
-	WaitPromise ReasonCode = "promise" // Name
-	WaitChild   ReasonCode = "child"   // Name is workflow/key
+	WaitTimer   ReasonCode = "timer"   // a timer that is due at Until
+	WaitSignal  ReasonCode = "signal"  // signal Name
+	WaitPromise ReasonCode = "promise" // promise Name
+	WaitChild   ReasonCode = "child"   // child Name, written workflow/key
 	WaitStep    ReasonCode = "step"    // step Name is running
-	// Name, attempt Attempt at Until, Detail is the last error
+	// attempt Attempt of step Name begins at Until; Detail is the last error
 	WaitRetry ReasonCode = "retry"
 	// no worker offers the code of workflow Name, or the code that Detail names, such as an
 	// activity

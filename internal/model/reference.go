@@ -5,11 +5,11 @@ import "strings"
 // Kinds of references.
 const (
 	RefExecution = "execution"
-	RefEntity    = "entity" // or a service
+	RefEntity    = "entity" // an entity or a service
 	RefLimit     = "limit"
 	RefBreaker   = "breaker"
 	RefQueue     = "queue"
-	RefCode      = "code" // of a workflow, an entity or an activity
+	RefCode      = "code" // the code of a workflow, an entity or an activity
 	RefShard     = "shard"
 	RefSignal    = "signal"
 	RefPromise   = "promise"

@@ -255,7 +255,7 @@ func (r *Retry) Pause(failed int, u float64) time.Duration {
 		coefficient = 2000
 	}
 	d := float64(initial) * math.Pow(float64(coefficient)/1000, float64(max(failed, 1)-1))
-	if !(d < float64(limit)) { // also when it is infinite
+	if !(d < float64(limit)) { // also true if d is infinite
 		d = float64(limit)
 	}
 	if r.Jitter > 0 {
@@ -368,10 +368,10 @@ const AnyKind = "*"
 
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
-	Name    string   // of the worker, unique while it lives; shown to operators and in histories
+	Name    string   // name of the worker, unique while it lives; operators and histories see it
 	Tenants []string // the tenants whose tasks it executes
 	Queues  []string
-	Kinds   []string // or AnyKind
+	Kinds   []string // kinds of tasks, or AnyKind
 	Slots   int      // how many claims it may hold
 	Version string
 	// Limits and Breakers are the names that the code of the activities uses. Operators see them;

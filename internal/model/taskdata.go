@@ -49,10 +49,10 @@ func (k ItemKind) Streamed() bool { return k >= ItemToken && k <= ItemError }
 // TaskItem is one item that a task writes.
 type TaskItem struct {
 	Kind  ItemKind `cbor:"1,keyasint"`
-	Name  string   `cbor:"2,keyasint,omitempty"` // of a state
-	Value Payload  `cbor:"3,keyasint,omitzero"`  // of a state, or streamed
-	Level int16    `cbor:"4,keyasint,omitempty"` // of a line, as log/slog has them
-	Text  string   `cbor:"5,keyasint,omitempty"` // of a line
+	Name  string   `cbor:"2,keyasint,omitempty"` // name of a state
+	Value Payload  `cbor:"3,keyasint,omitzero"`  // value of a state, or streamed value
+	Level int16    `cbor:"4,keyasint,omitempty"` // level of a line, as in log/slog
+	Text  string   `cbor:"5,keyasint,omitempty"` // text of a line
 	// At is when the task wrote it, by the clock of its worker; zero for now. The stored time is
 	// never before the time of the previous item, and never in the future.
 	At Time `cbor:"6,keyasint,omitempty"`

@@ -39,7 +39,7 @@ type Command struct {
 	Event Event
 	// set in CommandRetry and CommandStartTimer; zero for a timer that has only Event.Due
 	Delay   time.Duration
-	Message *Message // of CommandSend
+	Message *Message // the message of CommandSend
 	Reuse   ReusePolicy
 	Labels  []Label // labels of the child that CommandStartChild begins
 	Terms   *Terms  // terms of that child

@@ -42,7 +42,7 @@ type notes struct {
 	mute    bool // the engine refuses further lines of this task
 	dropped int  // lines that were dropped
 
-	states map[string]model.Payload // as read from the engine, or set since
+	states map[string]model.Payload // states that were read from the engine, or set since
 	read   bool
 }
 

@@ -276,7 +276,7 @@ func TestNotesOfALostTask(t *testing.T) {
 		task := e.task(r)
 		task.Log(line("a"))
 		e.mu.Lock()
-		delete(e.claims, r) // without a message to the pool
+		delete(e.claims, r) // the engine does not tell the pool
 		e.lost[r] = true
 		e.mu.Unlock()
 		if err := task.Set(t.Context(), set("n", "1")); !errors.Is(err, pool.ErrLost) {

@@ -51,7 +51,7 @@ type Config struct {
 const (
 	progressEvery = time.Second      // between two beats that carry progress
 	memoryEvery   = 2 * time.Second  // between two looks at the memory
-	beatTimeout   = 10 * time.Second // of one call
+	beatTimeout   = 10 * time.Second // for one call
 	grace         = time.Second      // for a handler to return once its context has ended
 	leaveTimeout  = 5 * time.Second
 	backAfter     = 5 * time.Second // before workers may claim a task again that has no code here
@@ -115,7 +115,7 @@ func New(cfg Config) *Pool {
 
 	if cfg.memory == nil {
 		if cfg.memory = memory; cfg.memory() == 0 {
-			cfg.HighMemory = 0 // without a limit there is nothing to watch
+			cfg.HighMemory = 0 // there is no limit, so there is nothing to watch
 		}
 	}
 

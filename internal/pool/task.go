@@ -55,7 +55,7 @@ type Task struct {
 	pool   *Pool
 	claim  *model.Claim
 	run    Handler
-	limit  time.Duration   // of the attempt; 0 for no limit
+	limit  time.Duration   // time limit of the attempt; 0 for no limit
 	ctx    context.Context //nolint:containedctx // it is the unit of work
 	cancel context.CancelCauseFunc
 	values taskContext // the context that the handler gets, which wraps ctx

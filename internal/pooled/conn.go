@@ -29,7 +29,7 @@ type Conn struct {
 	// raw waits for bytes without a buffer; nil if the connection cannot do so.
 	raw  syscall.RawConn
 	pull func(fd uintptr) bool // reads bytes from raw, and reports whether there were any
-	err  error                 // of the last pull
+	err  error                 // the error of the last pull
 
 	shared *[bufferSize]byte // holds rest; nil while there is none
 	own    []byte            // holds rest if raw is nil

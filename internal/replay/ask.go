@@ -18,16 +18,16 @@ type ask struct {
 	position string
 	repeats  int // how many later asks have the same identity
 
-	step *Step // of askStep
+	step *Step // the step of askStep
 	// of askStep: the task, if a queue executes the step; nil when its body runs here. See task.go
 	task   *model.TaskSpec
 	caller *Coroutine // the coroutine that waits for the step in the call that asked for it
 
 	// of askLock: the section that it opens; of askStep and askSend: the section that it is made in
 	section  *section
-	deadline *Scope        // of askScope
+	deadline *Scope        // of askScope: the scope
 	ref      int64         // of askTaken: the position of the signal
-	target   model.Address // of askChild, askWatch, askSend
+	target   model.Address // of askChild, askWatch, askSend: the receiver
 
 	seal Seal // gives its payload the stored form; nil when it needs none
 	// the request that goes to the engine at the end of the history, unless the history has a
@@ -41,7 +41,7 @@ type ask struct {
 	cancelable bool // a cancel request ends the wait of caller
 	// the history has its own record (child started, task scheduled, signal taken, sent)
 	recorded  bool
-	requested bool // of a task: the engine has been asked for it
+	requested bool // of a task: the worker has asked the engine for it
 	withdrawn bool // the code gave up on it
 	gone      bool // the history has the withdrawal
 	confirmed bool
@@ -55,8 +55,8 @@ type ask struct {
 
 	attempt int // failed attempts so far
 	due     model.Time
-	length  time.Duration  // of askTimer, as the code gave it
-	value   string         // of askState and askLabel, only for Checks
+	length  time.Duration  // of askTimer: the duration in the code
+	value   string         // of askState and askLabel: the value, only for Checks
 	last    string         // the error of the last attempt
 	final   *model.Failure // ends the step, but is not settled yet; see settle.go
 
@@ -64,7 +64,7 @@ type ask struct {
 	passage atomic.Pointer[passage]
 
 	// Guarded by the mutex of the run.
-	body    *StepContext // of the running attempt
+	body    *StepContext // context of the running attempt
 	hurried error        // why the code gave up on a step that settles; see settle.go
 	kept    *keptAttempt // gets the outcome, because the run was lost with its owner
 }

@@ -160,7 +160,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 			a.target = e.Target // its key was derived from the run that the past comes from
 		}
 		if e.Blank() {
-			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is started again
+			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // the child failed: start it again
 		}
 	} else if !c.Keyed && !self.Identity.IsZero() {
 		// The retried run may have started a child that is not in its past. A failure of that child

@@ -259,7 +259,7 @@ func (m *machine) endOthers() {
 	m.ready = nil
 	m.settleAll()
 	if len(m.cleanup) == 0 {
-		return // they end with the run
+		return // the other coroutines end with the run
 	}
 
 	var pending []*ask

@@ -16,9 +16,9 @@ const (
 	futureSignal
 	futurePromise
 	futureCoroutine
-	futureAnswer // to a message
+	futureAnswer // the answer to a message
 	futureLock   // all entities of a section are locked
-	futureFailed // of a call that was refused before it was made
+	futureFailed // a call that was refused before it was made
 	futureLocal  // the code resolves it itself
 )
 
@@ -30,14 +30,14 @@ type Future struct {
 	m    *machine
 	ask  *ask       // the step, timer, child or watch behind it
 	co   *Coroutine // the coroutine behind it, or the one that a pending receive belongs to
-	name string     // of the signal or promise
+	name string     // name of the signal or promise
 
 	// Small fields stand together, because every step has a future.
 	kind     futureKind
 	done     bool
 	observed bool  // the code looked at the result
-	taken    bool  // of a signal: recorded as taken
-	received int32 // of a signal: index of the event
+	taken    bool  // for a signal: recorded as taken
+	received int32 // for a signal: index of the event
 
 	scope *Scope // its end ends the future; only for a step or timer that no call waits for
 	link  node[*Future]

@@ -59,7 +59,7 @@ type engine struct {
 	interrupted map[string]bool
 	commits     int
 	hold        chan struct{}     // for code that should block
-	answers     map[uint64]answer // to queries
+	answers     map[uint64]answer // answers to queries
 
 	// the place where steps that settle store their outcomes, by step; nil for a success
 	place   map[string]*model.Failure

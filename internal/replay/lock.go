@@ -119,7 +119,7 @@ func (m *machine) lockGranted(a *ask, e *model.Event) {
 // unlock ends a section whose function has returned.
 func (m *machine) unlock(s *section) {
 	if s.over {
-		return // it ended with the run
+		return // the section has ended with the run
 	}
 	m.leaveSection(s)
 	s.ended = true

@@ -241,8 +241,8 @@ func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 }
 
 // These calls are allowed in a section: calls of several entities at the same time, calls of
-// services, one-way calls of entities that are not locked, and another call of an entity when the
-// last one was answered or given up.
+// services, and one-way calls of entities that are not locked. The code may call an entity again
+// when the last call was answered or given up.
 func TestLockAllows(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		call := func(y replay.Ctx, key string) *replay.Future {

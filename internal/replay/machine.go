@@ -32,13 +32,13 @@ type machine struct {
 	// run
 	settling  *Coroutine
 	rootScope *Scope
-	panics    []*Future // of coroutines that panicked
+	panics    []*Future // futures of coroutines that panicked
 	cleanup   []cleanup
 
 	fed     int          // events that have been fed
-	seen    atomic.Int64 // the same, for other goroutines
+	seen    atomic.Int64 // a copy of fed, for other goroutines
 	now     atomic.Int64 // time of the last event that was fed
-	sub     int64        // orders resolutions at one position
+	sub     int64        // orders futures that are resolved at the same position
 	live    bool         // the end of the history was reached
 	examine bool         // a mismatch is examined: keep source positions
 
@@ -65,7 +65,7 @@ type machine struct {
 	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
-	inbox       *Inbox // of event-driven code
+	inbox       *Inbox // the inbox of event-driven code
 	promises    map[string]*promise
 	updates     map[string]*updateQueue
 	handling    []*handling // updates whose handlers have begun and not answered, in order
@@ -100,7 +100,7 @@ type machine struct {
 	// it has landed, the next turn reuses its memory.
 	outcome  *[1]model.Command
 	unsealed []unsealed
-	authors  []*ask // of the commands that are recorded
+	authors  []*ask // the asks behind the commands that are recorded
 	aheadN   int    // commands of the unreported turn that the code ran ahead of
 	ahead    []*ask // asks that the code ran ahead of and whose events were not fed yet, in order
 	aheadBuf []*ask // the array behind ahead

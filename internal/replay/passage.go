@@ -18,7 +18,7 @@ type passage struct {
 	job     job
 	gate    api.Gate
 	ref     model.TaskRef
-	entered atomic.Bool // it waits for a slot, or has one
+	entered atomic.Bool // it has passed the gate, and waits for a slot or has one
 	left    atomic.Bool
 }
 

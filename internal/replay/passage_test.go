@@ -18,7 +18,7 @@ type gated struct {
 
 	begin func()
 	why   atomic.Pointer[model.Reason]   // what HeldBackBy says; nil if it does not know
-	waits atomic.Pointer[[]model.Reason] // as the worker last reported them
+	waits atomic.Pointer[[]model.Reason] // the last waits that the worker reported
 }
 
 func (g *gated) Report(ctx context.Context, t model.Turn) error {

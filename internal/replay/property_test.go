@@ -20,13 +20,13 @@ import (
 type sim struct {
 	e       *engine
 	ops     []op
-	p       *interp // of the latest execution of the code
+	p       *interp // the latest execution of the code
 	choices []byte
 	next    int
 
 	signals, cancels, crashes, evictions, drops int // what may still happen
 	lost                                        bool
-	losses                                      int // of the session, by a server that restarts
+	losses                                      int // restarts of the server that are left
 }
 
 func newSim(ops []op, choices []byte, faults bool) *sim {
@@ -35,7 +35,7 @@ func newSim(ops []op, choices []byte, faults bool) *sim {
 		s.crashes, s.evictions = 2, 2
 	}
 	s.e = newEngine(s.code)
-	s.e.cfg.MaxSteps = []int{0, 1, 2}[len(choices)%3] // also with steps that wait in line
+	s.e.cfg.MaxSteps = []int{0, 1, 2}[len(choices)%3] // a small number makes steps wait in line
 	return s
 }
 

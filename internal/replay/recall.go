@@ -11,8 +11,8 @@ import (
 
 // Bounds of queries about runs that have ended. Each one reads and replays a whole history.
 const (
-	maxRecalls       = 2  // at once
-	maxRecallsInLine = 64 // further ones are refused
+	maxRecalls       = 2  // queries that run at the same time
+	maxRecallsInLine = 64 // queries that wait; further ones are refused
 	recallTimeout    = 30 * time.Second
 )
 

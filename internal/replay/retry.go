@@ -45,7 +45,7 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 		most = max(defaultMax, first)
 	}
 	factor := p.Coefficient
-	if !(factor >= 1) { // also for NaN
+	if !(factor >= 1) { // also true for NaN
 		factor = 2
 	}
 	d := float64(first) * math.Pow(factor, float64(max(n, 1)-1))

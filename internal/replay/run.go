@@ -16,7 +16,7 @@ import (
 // right to execute. It is not stored as a value; busy says that a goroutine has it.
 type run struct {
 	w          *Worker
-	start      *model.Start // of the activation; never changed
+	start      *model.Start // the start in the activation; never changed
 	generation uint64
 	code       Code
 	begun      bool // its code has run before
@@ -61,7 +61,7 @@ type run struct {
 	// For runs whose owner may restart; see adopt.go.
 	sent     []*model.Command // outcomes that were reported and are not confirmed
 	lost     bool             // its owner has lost the session
-	unloaded bool             // it has ended here
+	unloaded bool             // this worker no longer has it
 	// the next activation of the run, which waits for the end of this one
 	successor   *run
 	predecessor atomic.Pointer[run] // the reverse

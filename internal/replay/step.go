@@ -50,7 +50,7 @@ type Step struct {
 	// is nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 
-	context StepContext // of the first attempt here, which saves an allocation
+	context StepContext // context of the first attempt here; this saves an allocation
 	tried   atomic.Bool // context is in use
 }
 
@@ -223,7 +223,7 @@ func (m *machine) startSteps() bool {
 		if c := a.caller; c != nil && c.wait.active && m.mayInline(c.under, a) {
 			c.inline = a
 			c.wake()
-			m.toStart = due[:0] // the same array again
+			m.toStart = due[:0] // use the same array again
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // use.
 type StepContext struct {
 	start   *model.Start // start of its run; never changed; nil when claim is set
-	claim   *model.Claim // of a task
+	claim   *model.Claim // the claim of a task; nil for a step
 	id      string
 	attempt int
 	section *section        // the section that the step is made in; nil when claim is set

@@ -189,7 +189,7 @@ func (m *machine) afterInterrupts() error {
 	var all error
 	for n := 0; n < len(m.interrupted); { // a function may add another one
 		fs := m.interrupted[n:]
-		_ = root.Detached().await(waitDone, 0, fs) // its scope does not end
+		_ = root.Detached().await(waitDone, 0, fs) // a detached scope does not end
 		for _, f := range fs {
 			f.observed = true
 			all = errors.Join(all, f.err)

@@ -45,7 +45,7 @@ func (r *ReportRow) Size() int64 { return int64(len(r.Head) + len(r.Body)) }
 // ReportBounds bound the reports of one tenant.
 type ReportBounds struct {
 	Rows  int
-	Bytes int64 // of heads and bodies
+	Bytes int64 // bytes of heads and bodies
 }
 
 // ReportQuery selects the reports of a tenant.

@@ -74,8 +74,8 @@ type Member struct {
 // Served is a workflow that a worker can execute or, if Worker is set, a task worker.
 type Served struct {
 	Tenant, Workflow string
-	Version          string `json:",omitempty"` // of its code, if it has one
-	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
+	Version          string `json:",omitempty"` // version of its code, if it has one
+	Pinned           bool   `json:",omitempty"` // the worker continues only runs of its version
 
 	// Worker is the name of a task worker. It executes tasks of the activities on the queues, at
 	// most Slots at a time. If Draining is set, it starts no new tasks.
@@ -101,7 +101,7 @@ func EncodeServed(s []Served) string {
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // it contains only texts
+		panic(err) // impossible: s has only texts and numbers
 	}
 	return string(text)
 }
@@ -155,7 +155,7 @@ type View struct {
 	Settings int64
 }
 
-// Layout returns which shards belong to which group, and which address to which shard.
+// Layout returns the layout of the store: the shards of each group, and the shard of each address.
 func (v *View) Layout() model.Layout { return model.NewLayout(len(v.Owners), v.Groups) }
 
 // AcquiredShard is a shard that the node has just acquired, with the state that moves with it.

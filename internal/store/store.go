@@ -64,7 +64,7 @@ type Info struct {
 	Version int
 }
 
-// Layout returns which shards belong to which group, and which address to which shard.
+// Layout returns the layout of the store: the shards of each group, and the shard of each address.
 func (i Info) Layout() model.Layout { return model.NewLayout(i.Shards, i.Groups) }
 
 // Logged is a store with a write-ahead log that grows while a reader holds an old snapshot. Only

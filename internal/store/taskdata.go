@@ -91,7 +91,7 @@ type TaskMark struct {
 	Seq   int64      // the number of the last item that it wrote
 	Lines int64      // lines that the task has logged
 	Items int64      // items that the task has streamed, and so the position of the last one
-	At    model.Time // of the last line or item
+	At    model.Time // time of the last line or item
 }
 
 // Datum encodes the mark.

@@ -61,7 +61,7 @@ type Database struct {
 
 	mu      sync.Mutex
 	dialect *dialect // nil until it is known
-	limits  limits   // of the server
+	limits  limits   // the limits of the server
 	ready   map[Table]bool
 }
 

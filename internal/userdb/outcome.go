@@ -39,7 +39,7 @@ type Attempt struct {
 const (
 	beginWithin = 24 * time.Hour   // after AsOf
 	maxIdle     = time.Minute      // between two statements
-	maxAge      = 5 * time.Minute  // of a transaction, unless the limit of the attempt is longer
+	maxAge      = 5 * time.Minute  // age of a transaction, or the limit of the attempt if longer
 	margin      = 15 * time.Second // added to limits that this process enforces too
 )
 
@@ -69,7 +69,7 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	}
 
 	ended := false
-	defer func() { // also if the body panics or ends its goroutine
+	defer func() { // runs also if the body panics or ends its goroutine
 		if !ended {
 			rollBack(ctx, tx)
 		}

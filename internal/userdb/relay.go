@@ -188,7 +188,7 @@ func (d *Database) judge(ctx context.Context, tx Tx, messages []OutboxMessage, v
 			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set error = $2 where id = $1 and error is null`), v.ID, v.Refused)
 		case v.Later: // a second longer each time, at most a minute
 			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set due = {now} + 1000 * (case when tries < 60 then tries else 60 end) where id = $1`), v.ID)
-		case v.Untried: // it stays as it is
+		case v.Untried: // the message stays as it is
 		default:
 			delivered = append(delivered, v.ID)
 		}

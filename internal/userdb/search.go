@@ -11,7 +11,7 @@ const searchRows = 100
 
 // hit is a row that contains the text.
 type hit struct {
-	ID         string `json:"id"` // of a message, or the run of an outcome
+	ID         string `json:"id"` // the id of a message, or the run of an outcome
 	Step       string `json:"step"`
 	Generation int64  `json:"generation"`
 	Value      string `json:"value"` // in hexadecimal

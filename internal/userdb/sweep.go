@@ -29,7 +29,7 @@ func (d *Database) Now(ctx context.Context) (time.Time, error) {
 type Owner struct {
 	Run       string `json:"run"`
 	Execution string `json:"execution"`
-	At        int64  `json:"at"` // of the last outcome, in milliseconds since 1970
+	At        int64  `json:"at"` // time of the last outcome, in milliseconds since 1970
 }
 
 // Bounds of a sweep.

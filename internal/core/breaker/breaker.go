@@ -253,8 +253,8 @@ type Status struct {
 	// Failures and Calls are the numbers in the window. Calls are counted only if the config has a
 	// ratio.
 	Failures, Calls int64
-	Probes          int // in flight
-	Successes       int // of probes
+	Probes          int // probes in flight
+	Successes       int // successful probes
 	Config          Config
 }
 

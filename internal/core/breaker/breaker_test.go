@@ -152,7 +152,7 @@ func TestFailedProbeOpensAgain(t *testing.T) {
 func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{MaxRetryAfter: time.Hour}, t0)
-	b.Allow(at(time.Minute), 0) // by the other clock
+	b.Allow(at(time.Minute), 0) // at a time of the other clock
 	if !b.RetryAfter(t0, at(10*time.Second)) {
 		t.Fatal("it is not held")
 	}

@@ -19,7 +19,7 @@ type oracle struct {
 	state  breaker.State
 	since  model.Time
 	held   model.Time
-	calls  []call // of this generation
+	calls  []call // calls of this generation
 	failed []model.Time
 	good   int
 }

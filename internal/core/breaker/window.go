@@ -6,17 +6,18 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// buckets is how finely outcomes are counted for a ratio: each bucket is a twentieth of the window.
+// buckets is the number of buckets in which outcomes are counted for a ratio. Each bucket is a
+// twentieth of the window.
 const buckets = 20
 
 // window keeps the recent outcomes. For the bound Failures, it keeps the exact times of the last
 // failures, as many as open the breaker. For the bound Ratio, it needs all outcomes, so it counts
 // them in buckets.
 type window struct {
-	failed  []model.Time // ring; oldest at next when full
+	failed  []model.Time // a ring; when it is full, the oldest time is at index next
 	next    int
-	buckets []bucket // ring by index; empty without a ratio
-	width   int64    // of a bucket, in microseconds
+	buckets []bucket // a ring; empty if the config has no ratio
+	width   int64    // width of a bucket, in microseconds
 }
 
 // bucket counts the outcomes of a stretch of time.

@@ -79,7 +79,7 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
 	p.Over = m.Over
-	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // at most what was leased, so it fits
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // they were leased, so it cannot overflow
 	if !p.isWaiting() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}

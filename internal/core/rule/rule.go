@@ -16,11 +16,11 @@ type Scope string
 // Scopes.
 const (
 	Shared    Scope = ""       // one resource for all tasks
-	PerQueue  Scope = "queue"  // one per queue
-	PerKind   Scope = "kind"   // one per kind
-	PerTenant Scope = "tenant" // one per tenant
-	PerKey    Scope = "key"    // one per value of Key in the input
-	PerName   Scope = "name"   // one per key in "name/key" of a task; selects no tasks
+	PerQueue  Scope = "queue"  // one resource per queue
+	PerKind   Scope = "kind"   // one resource per kind
+	PerTenant Scope = "tenant" // one resource per tenant
+	PerKey    Scope = "key"    // one resource per value of Key in the input
+	PerName   Scope = "name"   // one resource per key in "name/key" of a task; selects no tasks
 )
 
 // activity is the word that users see for a kind.

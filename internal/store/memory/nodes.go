@@ -61,7 +61,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 
 	s.epoch++
 	now := s.time()
-	n.Sole = false // not stored
+	n.Sole = false // Sole is not stored
 	fresh := &node{member: store.Member{NodeInfo: n, Epoch: s.epoch, Expires: now.Add(ttl)}, lanes: make([]fence, lanes)}
 	for i := range fresh.lanes {
 		fresh.lanes[i].epoch = s.epoch

@@ -65,8 +65,8 @@ type Store struct {
 	// dead has every dead task, newest first.
 	dead     ordered[*store.DeadRow]
 	settings settings
-	audit    []store.AuditRow  // by id
-	reports  []store.ReportRow // by id
+	audit    []store.AuditRow  // sorted by id
+	reports  []store.ReportRow // sorted by id
 	// entities has the rows of all entities, in the order of lists.
 	entities ordered[*entity]
 	// peerMail has the notes between nodes, sorted by receiver and id.

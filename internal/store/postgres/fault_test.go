@@ -26,7 +26,7 @@ type rig struct {
 	*testing.T
 	proxy  *pgproxy.Proxy
 	broken *postgres.Store
-	f      *storetest.Fixture // on the store that works
+	f      *storetest.Fixture // a fixture on the store that works
 	node   *storetest.Node
 	lane   *storetest.Lane
 	run    storetest.Subject

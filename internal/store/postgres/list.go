@@ -21,7 +21,7 @@ type listing struct {
 	started, run string
 }
 
-// and adds a condition. %s stands for the argument.
+// and adds a condition. In it, %s is replaced by the parameter of the argument.
 func (l *listing) and(condition string, args ...any) {
 	names := make([]any, len(args))
 	for i, a := range args {

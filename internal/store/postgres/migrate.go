@@ -332,7 +332,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		if err := wait(waitForTables); err != nil {
 			return err
 		}
-		done, err := m.version(ctx, tx) // again, because another process may have been faster
+		done, err := m.version(ctx, tx) // read it again: another process may have migrated
 		if err != nil || done >= len(m.all) {
 			return err
 		}

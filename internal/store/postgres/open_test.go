@@ -241,7 +241,7 @@ func TestConfigProblems(t *testing.T) {
 	base := pgtest.URL(t)
 	expectRefusal(t, postgres.Config{
 		URL: with(t, base, "prepare", "maybe", "pool", "many"), Schema: "No", Shards: -1, Lease: time.Millisecond, PoolSize: 5000,
-	}, fault.Invalid, "prepare", "pool", "schema", "shards", "lease") // all at once
+	}, fault.Invalid, "prepare", "pool", "schema", "shards", "lease") // one error has all problems
 	expectRefusal(t, postgres.Config{URL: with(t, base, "shards", "5000")}, fault.Invalid, "5000 shards")
 }
 

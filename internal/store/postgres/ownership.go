@@ -191,7 +191,7 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			var expired bool
 			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
 			case errors.Is(err, pgx.ErrNoRows):
-				ended = true // it is already gone
+				ended = true // the node is already gone
 				return nil
 			case err != nil:
 				return err

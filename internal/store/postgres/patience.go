@@ -93,7 +93,7 @@ func mayHeal(err error) bool {
 }
 
 // Unreachable reports whether a store could not be opened because its server does not answer, or
-// does not take connections now. A later attempt may succeed.
+// refuses connections at the moment. A later attempt may succeed.
 func Unreachable(err error) bool {
 	if err == nil || !mayHeal(err) {
 		return false

@@ -275,7 +275,7 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 
 func decodeEvent(seq int64, at model.Time, kind int16, body []byte) (model.Event, error) {
 	if kind < 0 || kind > math.MaxUint8 {
-		kind = 0 // not a kind of any build
+		kind = 0 // a kind that no build has
 	}
 	return model.DecodeEvent(seq, at, model.EventKind(kind), body)
 }

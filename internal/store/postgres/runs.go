@@ -64,7 +64,7 @@ func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, ma
 // runPage collects the runs of a page.
 type runPage struct {
 	runs  []store.Run
-	limit int // of the events of a run
+	limit int // limit of the events of a run
 	room  int // bytes that the page has left
 }
 

@@ -51,7 +51,7 @@ delete from {schema}.remote_workers where name = any (array(
 		if batch.Len() == 0 {
 			return nil
 		}
-		return c.SendBatch(ctx, &batch).Close() // one transaction
+		return c.SendBatch(ctx, &batch).Close() // all statements are one transaction
 	})
 }
 

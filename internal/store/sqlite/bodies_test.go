@@ -88,7 +88,7 @@ func TestLargeBodiesLeaveWithTheirRun(t *testing.T) {
 	_, lane, a := largeRun(t, s)
 	lane.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{a.Close(model.Completed)} })
 	lane.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{a.RunKey} })
-	for range 3 { // one row each
+	for range 3 { // each sweep deletes one row
 		if _, err := s.Sweep(t.Context(), store.SweepRequest{Shards: []model.ShardID{a.Shard}, Limit: 1}); err != nil {
 			t.Fatal(err)
 		}

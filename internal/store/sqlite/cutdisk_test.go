@@ -41,7 +41,7 @@ type diskOp struct {
 	kind  diskOpKind
 	inode int
 	name  string
-	off   int64 // of a write; the size after a truncate
+	off   int64 // offset of a write; the size after a truncate
 	data  []byte
 }
 
@@ -224,7 +224,7 @@ func keptRows(rng *rand.Rand, p float64, n int) int {
 // cutDirectory is the names in a directory.
 type cutDirectory struct {
 	synced map[string]int
-	ops    []diskOp // since the last sync
+	ops    []diskOp // operations since the last sync
 }
 
 func (d *cutDirectory) apply(names map[string]int, op diskOp) {
@@ -272,7 +272,7 @@ func (d *cutDirectory) survivors(rng *rand.Rand) map[string]int {
 // cutInode is the contents of a file.
 type cutInode struct {
 	synced  []byte
-	pending []diskOp // since the last sync
+	pending []diskOp // operations since the last sync
 }
 
 // sync applies what is pending.

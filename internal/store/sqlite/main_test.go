@@ -119,7 +119,7 @@ func askChild(t *testing.T, part, path string) string {
 	for lines.Scan() {
 		said = append(said, lines.Text())
 	}
-	_ = cmd.Wait() // only its output counts
+	_ = cmd.Wait() // only the output of the process matters
 	return strings.Join(said, "\n")
 }
 

@@ -77,7 +77,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 		return st, s.openError(err)
 	}
 
-	defer func() { _ = c.close() }() // it has read only
+	defer func() { _ = c.close() }() // c was used only to read
 	if st.Version, err = schemaVersion(c); err == nil {
 		err = checkVersion(cfg.Path, st.Version, st.Known)
 	}

@@ -39,7 +39,7 @@ func checkPrivate(dir, path string) error {
 
 	file, err := os.Stat(path)
 	if err != nil {
-		return nil // it does not exist, or opening it says what is wrong
+		return nil // the file does not exist, or Open returns a better error
 	}
 	if owner, known := ownerOf(file); known && owner != os.Geteuid() {
 		return &fault.Error{

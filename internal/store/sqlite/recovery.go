@@ -97,8 +97,8 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 // eventPage is a page of events of a run.
 type eventPage struct {
 	events []model.Event
-	size   int  // of their bodies
-	more   bool // there may be more
+	size   int  // size of their bodies
+	more   bool // there may be more events
 }
 
 // loadEvents reads a page of events.
@@ -152,7 +152,7 @@ func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 	seq, at := q.int(0), model.Time(q.int(1))
 	kind := model.EventKind(q.int(2))
 	if q.int(2) > math.MaxUint8 || q.int(2) < 0 {
-		kind = 0 // not a kind of any build; the checksum fails too
+		kind = 0 // a kind that no build has; the checksum fails too
 	}
 	body, err := unseal(eventColumns(make([]byte, 0, 64), key, &model.Event{Seq: seq, At: at, Kind: kind}), q.raw(3))
 	if err != nil {

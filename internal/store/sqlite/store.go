@@ -29,7 +29,7 @@ type Store struct {
 	broken atomic.Pointer[error]
 
 	moves      *episode.Source
-	move       chan struct{} // asks for a move of the log into the file; holds at most one
+	move       chan struct{} // holds at most one request to move the log into the file
 	moving     sync.Mutex    // held while the log is moved
 	done       chan struct{} // closed by Close
 	closeOnce  sync.Once

@@ -69,7 +69,7 @@ func (t *batchWriter) writeLogs() error {
 // sqlLoadData reads a range of the data of a task, or of all tasks of a run.
 func sqlLoadData(key store.RunKey, r *store.DataRange) (sql string, args []any) {
 	sql = `select task, name, body from perdure_task_data where run = ?1 and shard = ?2 and name >= ?3`
-	limit := -1 // none
+	limit := -1 // no limit
 	if r.Limit > 0 {
 		limit = r.Limit
 	}

@@ -156,7 +156,7 @@ func testClose(x *suite) {
 			x.Errorf("%s succeeded after close", method)
 		}
 	}
-	_ = x.Store.Close() // again: harmless
+	_ = x.Store.Close() // a second Close does no harm
 }
 
 func testCancelled(x *suite) {

@@ -39,7 +39,7 @@ func testPeerMail(x *suite) {
 	first.Re = model.RunID{}
 	x.post()
 	x.post(second, other)
-	x.post(first, second) // again
+	x.post(first, second) // put the same notes again
 	got := x.takePeerMail(b, 10, 1<<20)
 	for i := range got {
 		got[i].Body = append([]byte{}, got[i].Body...) // an empty one may be nil

@@ -154,7 +154,8 @@ func testTokens(x *suite) {
 	a.Lanes[0].Write(func(b *store.Batch) { b.Tokens = []store.TokenMark{{Shard: 2, Mark: mark - 1}} })
 	x.Want("a lower mark changes nothing", int64(mark), a.Acquire(2)[0].Tokens)
 
-	// A refused batch raises no mark, nor does a batch for a shard that does not exist.
+	// A refused batch does not raise a mark. The store refuses a batch for a shard that does not
+	// exist.
 	w := a.Lanes[0].Batch()
 	w.Tokens, w.Free = []store.TokenMark{{Shard: 2, Mark: mark + 5}}, []model.ShardID{model.MaxShards - 1}
 	a.Lanes[0].Refuse(w, store.Refused)
