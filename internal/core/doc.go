@@ -10,8 +10,8 @@
 //
 //	I1  Positions of events are 0, 1, 2, … without a gap; times never decrease.
 //	I2  Nothing is appended to a closed run.
-//	I3  The state is the fold of the history and the open timers: Recover returns the state
-//	    that Apply left behind.
+//	I3  The state depends only on the history and the open timers: Recover computes the same
+//	    state from them as Apply has left behind.
 //	I4  Each timer fires at most once, and never after it was stopped or withdrawn.
 //	I5  A step starts its child once, and the outcome of the child is recorded at most once.
 //	I6  The first settlement of a promise wins; later ones are refused.
@@ -19,7 +19,7 @@
 //	    the order of acceptance. When a run continues as new, the next run gets the signals
 //	    that the code of the ended run has not taken.
 //	I8  The commit that closes a run stops its timers, tells its parent and watchers, and
-//	    cancels its children by policy.
+//	    cancels its children, if their policy says so.
 //	I9  A worker may run code ahead, before it has seen all events. If it has missed an event,
 //	    only the facts of its turn are recorded (such as outcomes of steps), not what the code
 //	    decided after them.

@@ -42,7 +42,7 @@ type Item struct {
 	Message *model.Message
 	// View says that the call changes nothing.
 	View bool
-	// Tag belongs to the caller that delivered the item.
+	// Tag is a value of the caller that delivered the item. The core does not interpret it.
 	Tag any
 
 	made bool // a worker has it

@@ -66,7 +66,7 @@ func (m *mortal) call(name string) {
 	m.take(m.n.Deliver(&model.Message{Kind: model.MessageCall, To: m.n.Row.Address, Name: name, OneWay: true}, core.Arrival{Stored: true, Room: 100}, m.now))
 }
 
-// begin hands a call over, and reports whether it finds a state.
+// begin hands a call to a worker, and reports whether the call finds a state.
 func (m *mortal) begin() (exists bool) {
 	m.handed = m.n.Next(1, 1<<20)
 	over := m.n.Row.Expired(m.now)
@@ -172,7 +172,7 @@ func TestExpiryWaits(t *testing.T) {
 	}
 }
 
-// A call that waited while the state expired meets a new entity.
+// A call that waited while the state expired finds an entity without a state.
 func TestWaitingCallMeetsNewEntity(t *testing.T) {
 	t.Parallel()
 	m := newMortal(t, core.Life{TTL: time.Hour})
@@ -191,8 +191,8 @@ func TestWaitingCallMeetsNewEntity(t *testing.T) {
 	}
 }
 
-// Whatever happens in whichever order: the timers match the row, and a state that is old enough is
-// gone as soon as no operation runs and no section holds the lock.
+// Whatever happens, in any order, the timers match the row. A state that is old enough is gone as
+// soon as no operation runs and no section holds the lock.
 func TestExpiryInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

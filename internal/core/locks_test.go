@@ -71,7 +71,7 @@ func (p *lockPlay) must(err error) {
 	}
 }
 
-// call calls an entity, inside a section or outside of all.
+// call calls an entity, inside a section or outside of all sections.
 func (p *lockPlay) call(a, to model.Address, section string) error {
 	id := p.step()
 	name := id
@@ -109,9 +109,9 @@ func (p *lockPlay) finish(a model.Address, how int) {
 
 const waysToFinish = 6
 
-// checkApplied checks the states of the entities: every call was made at most once and in the order
-// of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were not (L3,
-// L5).
+// checkApplied checks the states of the entities. Every call was made at most once and in the order
+// of its sender (L2, L4). A call with a good answer was made, and a refused or failed call was not
+// (L3, L5).
 func (p *lockPlay) checkApplied() {
 	where := map[string]model.Address{}
 	for _, a := range p.addresses() {

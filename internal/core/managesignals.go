@@ -124,7 +124,7 @@ func (x *Execution) dropOf(signal *model.Event, m *model.Message) model.Event {
 	}
 }
 
-// HasSignal reports whether the code has not taken a signal of a name.
+// HasSignal reports whether the run has a signal of a name that the code has not taken.
 func (x *Execution) HasSignal(name string) bool { return x.signalsOf(name) > 0 }
 
 // dropNamed drops the oldest signals of a name, as many as fit into the history and into one

@@ -291,8 +291,8 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	}
 }
 
-// isFlooded reports whether a run has no room for signals: there is a bound for each name, and for
-// all names together half of the events of a history.
+// isFlooded reports whether a run has no room for signals. There is a bound for each name. The
+// bound for all names together is half of the events of a history.
 func (n *naive) isFlooded(r *naiveRun, further ...model.Event) bool {
 	names, all := map[string]int{}, len(further)
 	if r != nil {

@@ -20,7 +20,8 @@ func (x *Execution) Unread() int { return x.unread }
 // mark says that it is parked.
 func (x *Execution) MarkAllSeen() { x.markSeen(x.Next - 1) }
 
-// full returns why the history has no room for another event of this size; empty when it has.
+// full returns why the history has no room for another event of this size; empty when there is
+// room.
 func (x *Execution) full(size int, lim Limits) string {
 	switch {
 	case x.Next >= lim.Events:
@@ -72,8 +73,8 @@ func (x *Execution) admit(d *Decision, e *model.Event, lim Limits) bool {
 	return why == ""
 }
 
-// noRoomFor returns why the run has no room for the signals that come with a start; empty when it
-// has.
+// noRoomFor returns why the run has no room for the signals that come with a start; empty when
+// there is room.
 func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	size := bytesOf(with)
 	if size == 0 {

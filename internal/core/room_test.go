@@ -81,8 +81,8 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	}
 }
 
-// There is a bound for the signals of each name, and a bound for all names together: so many that
-// the next run could begin with all of them.
+// There is a bound for the signals of each name. The bound for all names together is low enough
+// that the next run can begin with all of them.
 func TestSignalsAreBoundedByName(t *testing.T) {
 	t.Parallel()
 	lim := narrow

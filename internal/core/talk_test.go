@@ -166,8 +166,8 @@ func (b *book) checkClosed(t *rapid.T, a model.Address, d *core.Decision) {
 	}
 }
 
-// checkTerminated checks that the children of a terminated run are cancelled, unless they were to
-// outlive it (I8).
+// checkTerminated checks that the children of a terminated run are cancelled, unless their policy
+// lets them outlive it (I8).
 func (b *book) checkTerminated(t *rapid.T, r *stored, d *core.Decision) {
 	open := map[string]model.Address{}
 	for _, e := range r.all() {
@@ -269,7 +269,7 @@ func (p *play) talk(t *rapid.T, r *stored) {
 	}
 }
 
-// checkCarried checks what a run takes over from the one before it.
+// checkCarried checks what a run takes over from the run before it.
 func (p *play) checkCarried(t *rapid.T, before, r *stored) {
 	var left, got []string
 	for _, u := range before.unansweredUpdates() {

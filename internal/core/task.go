@@ -21,8 +21,8 @@ const maxEnded = 64
 // attemptBytes estimates the bytes of the events of an attempt, without the bytes of its outcome.
 const attemptBytes = 512
 
-// keptAttempts is how many failed attempts of a task are kept for operators: the first half and the
-// last half of them.
+// keptAttempts is how many failed attempts of a task are kept for operators. Half of them are the
+// first failed attempts, and half of them the last.
 const keptAttempts = 100
 
 // Task is an open task of a run: a step that a worker of a queue executes.

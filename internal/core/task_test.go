@@ -161,7 +161,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if mine {
 					counted[ref.Claim] = true
 				}
-				if mine && rep.Returned && r.x.Open() { // otherwise it was cancelled
+				if mine && rep.Returned && r.x.Open() { // otherwise the task was cancelled
 					r.began[ref.ID]--
 				}
 				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
@@ -199,7 +199,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 			"": func(t *rapid.T) {
 				for _, ref := range claims {
 					var f Fate
-					for _, e := range r.events { // in pages of one event
+					for _, e := range r.events { // each page has one event
 						if e.Seq > ref.Claim && f.Follow(&ref, alone, []model.Event{e}) {
 							break
 						}
@@ -262,9 +262,9 @@ func TestPoisonTask(t *testing.T) {
 }
 
 // A task whose worker reports a failure has not lost its worker, even if the failure says that a
-// worker was lost: it may be the failure of another task. So the task is not ended as one that
-// kills its workers, and a repeated report gets the same answer. A report for a claim that was
-// taken away is refused.
+// worker was lost: it may be the failure of another task. So the core does not end the task as a
+// task that kills its workers, and a repeated report gets the same answer. A report for a claim
+// that was taken away is refused.
 func TestReportedLossIsNone(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{model.FailureLost, model.FailurePoison, model.FailureSpent} {

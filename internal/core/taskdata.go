@@ -23,7 +23,7 @@ type Written struct {
 
 // TaskChange is what a write changes.
 type TaskChange struct {
-	States  []StateChange    // in order; the last change of a name counts
+	States  []StateChange    // in order; the last change of a name wins
 	Lines   []model.TaskItem // log lines, with their stored times
 	Items   []model.StreamItem
 	Dropped []int64 // positions of streamed items that are no longer kept

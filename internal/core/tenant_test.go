@@ -52,7 +52,7 @@ func TestTurnStaysInItsTenant(t *testing.T) {
 	}
 }
 
-// The core refuses a turn or an operation that sends a message which names runs by their ids alone.
+// The core refuses a turn or an operation if it sends a message that names runs by their ids alone.
 // The receiver of such a message would act on runs of any tenant in its shard.
 func TestWorkersSendNoOrdersAboutRuns(t *testing.T) {
 	t.Parallel()

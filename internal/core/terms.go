@@ -18,9 +18,9 @@ const (
 // time-out of its execution.
 func OwnTimer(id string) bool { return id == beginTimer || id == expireTimer }
 
-// BirthTimers returns the timers that a run has from its start. A run with a past in which its code
-// has begun does not wait for its start time, even if our clock is behind the clock that recorded
-// the past.
+// BirthTimers returns the timers that a run has from its start. If the code of the run has begun in
+// its past, the run does not wait for its start time, even if our clock is behind the clock that
+// recorded the past.
 func BirthTimers(s *model.Start) (timers []Timer) {
 	if s.Begins > s.At && !slices.ContainsFunc(s.Carried, func(e model.Event) bool { return e.ID != "" }) {
 		timers = append(timers, Timer{ID: beginTimer, Due: s.Begins})

@@ -55,7 +55,7 @@ func (r *naiveRun) nextAttempt(end *model.Close, at model.Time) (model.Time, boo
 	case end.Status != model.Failed, policy == nil, r.cancel() != 0, end.Failure.Permanent, own && end.Final, policy.MaxAttempts > 0 && tries >= policy.MaxAttempts:
 		return 0, false
 	}
-	begins := at.Add(max(policy.Initial, end.RetryAfter)) // pauses neither grow nor jitter
+	begins := at.Add(max(policy.Initial, end.RetryAfter)) // the policies of the test have constant pauses without jitter
 	return begins, r.start.Expires == 0 || begins < r.start.Expires
 }
 
@@ -89,8 +89,8 @@ func (p *play) failure(t *rapid.T, end *model.Close) {
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
 }
 
-// A run that waits for its start time says so. Whatever arrives, its state in memory equals its
-// state in the store.
+// A run that waits for its start time gives that as its reason. Whatever arrives, its state in
+// memory equals its state in the store.
 func TestWaitingRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)

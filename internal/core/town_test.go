@@ -22,7 +22,7 @@ type town struct {
 	post   map[route][]model.Message
 	routes []route         // routes with a message on its way
 	old    []model.Message // delivered releases and grants, which the test may deliver again
-	n      int             // numbers steps
+	n      int             // the number of the last step
 }
 
 // route is a sender and a receiver.
@@ -330,8 +330,8 @@ func (w *town) quiet() {
 	}
 }
 
-// checkKnown is called when no message is on its way. It checks that every lock and every lock
-// request at an entity belongs to an open section that has asked for it (L28, L29, L32).
+// checkKnown checks that every lock and every lock request at an entity belongs to an open section
+// that has asked for it (L28, L29, L32). The test calls it when no message is on its way.
 func (w *town) checkKnown() {
 	sections := w.sections()
 	for _, a := range w.addresses() {

@@ -260,7 +260,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if n := len(x.tasks) + tasks; n > lim.Tasks && tasks > 0 {
 		return fault.New(fault.Exhausted, "run %s would have %d open tasks and may have %d", x.Start.Run, n, lim.Tasks)
 	}
-	// The exact number of timers costs a map, so it is counted only when it may be too high.
+	// To count the timers exactly costs a map, so do that only when the number may be too high.
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
 	}

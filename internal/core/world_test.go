@@ -19,8 +19,8 @@ type world struct {
 	now   model.Time
 	lim   core.Limits
 	seats map[model.Address]*seat
-	runs  int             // ids that were used
-	mail  []model.Message // sent and not delivered
+	runs  int             // how many run ids were used
+	mail  []model.Message // messages that were sent and not delivered
 }
 
 // seat is an address with all its runs.
@@ -258,7 +258,7 @@ func (w *world) write(r *stored, d *core.Decision) {
 	}
 }
 
-// mark writes the mark of the run that is current afterwards.
+// mark writes the mark of the run that is current after the decision.
 func (w *world) mark(r *stored, m *core.Mark) {
 	if r.outcome.Status.Closed() {
 		w.fatal("I2: the closed run %s is marked: %+v", r.start.Run, m)
@@ -339,7 +339,7 @@ func (w *world) check(s *seat) {
 	}
 }
 
-// refusal returns the kind of the error; empty without one.
+// refusal returns the kind of the error; empty if err is nil.
 func refusal(err error) string {
 	if err == nil {
 		return ""

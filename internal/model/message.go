@@ -15,7 +15,7 @@ const (
 	MessageNothing MessageKind = 7 // has no effect; it fills a gap in the sequence of a sender
 
 	MessageUpdate MessageKind = 8 // Name, Input; the code gives the answer later
-	MessageAnswer MessageKind = 9 // an answer to step ID of To, which sent a message: Input or Failure
+	MessageAnswer MessageKind = 9 // to step ID of To, the answer to its message: Input or Failure
 	// end the run without asking its code; Failure.Message is the reason
 	MessageTerminate MessageKind = 10
 	MessagePause     MessageKind = 11 // pause the run; Failure.Message is the reason

@@ -73,7 +73,7 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putMessages(t, db, "a")
 		got := relay(t, d, func(*userdb.OutboxMessage) (userdb.Verdict, bool) {
-			if n := notes(t, db); len(n) != 1 { // on another connection, so the attempt is committed
+			if n := notes(t, db); len(n) != 1 { // reads on another connection
 				t.Errorf("while it is delivered, %v are noted", n)
 			}
 			return userdb.Verdict{}, false

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// State of a breaker.
+// State is the state of a breaker.
 type State uint8
 
 // States.
@@ -31,12 +31,12 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
-// Outcome of a call.
+// Outcome is how a call ended.
 type Outcome uint8
 
 // Outcomes.
 const (
-	Neither Outcome = iota // cancelled, lost, or given back: says nothing about the other side
+	Neither Outcome = iota // cancelled, lost, or given back: says nothing about the called service
 	Succeeded
 	Failed
 )
@@ -55,8 +55,8 @@ type Answer struct {
 	// OK lets the call through with Permit.
 	OK     bool
 	Permit Permit
-	// Until is when the caller should ask again. Why is for operators. Both are set when the call
-	// is refused.
+	// Until is when the caller should ask again. Why is the reason, for operators. Both are set
+	// when the call is refused.
 	Until model.Time
 	Why   string
 	// Changed says that the breaker must be stored before the permit is used.
@@ -77,7 +77,7 @@ type Breaker struct {
 	heldWhy string
 
 	window    window
-	probes    []slot // in the order of their numbers, which is also by age
+	probes    []slot // in the order of their numbers, oldest first
 	lastProbe int64
 	successes int
 	heard     []heard    // places that share the breaker; the place of the last message comes last
@@ -146,7 +146,7 @@ func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 
 	i := slices.IndexFunc(b.probes, func(s slot) bool { return s.ID == p.Probe })
 	if i < 0 {
-		return false // reported before, or its slot was freed
+		return false // the probe was reported before, or its slot was freed
 	}
 	late := b.probes[i].Lease <= now
 	b.probes = slices.Delete(b.probes, i, i+1)
@@ -245,8 +245,8 @@ type Status struct {
 	// At is the time of the status: the given time, or the latest time that the breaker has seen if
 	// that is later.
 	At model.Time
-	// Since is when the state began. Until is when calls or probes may pass; zero for now. Why says
-	// what holds them back.
+	// Since is when the state began. Until is when calls or probes may pass; zero if they may pass
+	// now. Why says what holds them back.
 	Since, Until model.Time
 	Why          string
 	Held         bool // a pause or a Retry-After holds the breaker
@@ -286,7 +286,7 @@ func (b *Breaker) Status(now model.Time) Status {
 	return s
 }
 
-// probeTime returns when an open breaker lets probes through; zero for one that is not open.
+// probeTime returns when an open breaker lets probes through; zero if the breaker is not open.
 func (b *Breaker) probeTime() model.Time {
 	if b.state == Open {
 		return b.until
@@ -319,7 +319,7 @@ func (b *Breaker) tick(now model.Time) model.Time {
 	return b.now
 }
 
-// orElse returns text, or otherwise if text is empty.
+// orElse returns text. If text is empty, it returns otherwise.
 func orElse(text, otherwise string) string {
 	if text == "" {
 		return otherwise

@@ -193,7 +193,7 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// A call that was let through before still counts.
+	// The outcome of a call that the breaker let through earlier still counts.
 	if !b.Done(at(2*time.Minute+55*time.Second), p, breaker.Failed) {
 		t.Fatal("not opened")
 	}

@@ -508,11 +508,11 @@ func TestViews(t *testing.T) {
 			}
 		}
 
-		// let the leases of probes end that a place got but no longer needed
+		// let leases end: a place may have got a probe that it no longer needed
 		now = now.Add(time.Minute)
 		for i := range views {
 			passed := false
-			for range 3 { // hear, ask, use
+			for range 3 { // the place receives news, asks for a probe, and uses it
 				if a := views[i].Allow(now, 0); a.OK {
 					passed = true
 					views[i].Done(now, a.Permit, breaker.Neither)

@@ -13,7 +13,7 @@ type ToOwner struct {
 	Reports []Report `cbor:"1,keyasint,omitempty"`
 	// Ask requests a probe, if one is available.
 	Ask bool `cbor:"2,keyasint,omitempty"`
-	// Lease is how long the probe may take, if longer than usual.
+	// Lease is how long the probe may take, if that is longer than the lease in the config.
 	Lease time.Duration `cbor:"3,keyasint,omitempty"`
 	// RetryAfter is the Retry-After that the called service has sent; zero if it has sent none.
 	RetryAfter model.Time `cbor:"4,keyasint,omitempty"`
@@ -34,8 +34,8 @@ type heard struct {
 	Probe Permit `cbor:"4,keyasint,omitzero"`
 }
 
-// maxHeard is how many places a breaker remembers, the most recent ones. A place is one life of a
-// process.
+// maxHeard is how many places a breaker remembers. It remembers the places that sent the most
+// recent messages.
 const maxHeard = 64
 
 // Report is how one call ended, or how many calls succeeded.
@@ -58,7 +58,7 @@ type News struct {
 	Why   string     `cbor:"4,keyasint,omitempty"`
 	// Tally is how often successes should be reported; zero for never, because only failures count.
 	Tally time.Duration `cbor:"5,keyasint,omitempty"`
-	// Probe is given to this place; zero for none.
+	// Probe is the probe that the owner gives to this place; zero for none.
 	Probe Permit `cbor:"6,keyasint,omitzero"`
 	// Answer says that this is the answer to an Ask.
 	Answer bool `cbor:"7,keyasint,omitempty"`

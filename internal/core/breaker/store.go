@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// version of the stored form. A build refuses a version that it does not know, because it could
-// lose a part of the row when it writes it back.
+// version is the version of the stored form. A build refuses a version that it does not know,
+// because it could lose a part of the row when it writes it back.
 const version = 1
 
 // stored is the row of a breaker.

@@ -82,7 +82,7 @@ func (v *View) Done(now model.Time, p Permit, how Outcome) {
 	}
 }
 
-// RetryAfter reports a Retry-After of the other side.
+// RetryAfter reports a Retry-After of the called service.
 func (v *View) RetryAfter(until model.Time) { v.out.RetryAfter = max(v.out.RetryAfter, until) }
 
 // Receive applies news. It reports whether a call that was refused may pass now.

@@ -20,7 +20,7 @@ type window struct {
 	width   int64    // width of a bucket, in microseconds
 }
 
-// bucket counts the outcomes of a stretch of time.
+// bucket counts the outcomes of a short period.
 type bucket struct {
 	Index  int64 `cbor:"1,keyasint"`
 	Calls  int64 `cbor:"2,keyasint"`

@@ -34,17 +34,18 @@
 //
 // Tests refer to these promises by number:
 //
-//	L1  Permits of all leases together never exceed the concurrency, however messages are
-//	    delayed and whatever the limit was before: while a lowered limit is exceeded, nothing
-//	    is leased. A place has at most as many holders as its block. Holders that a place finds
-//	    when it starts (Hold) are the exception; the owner keeps one permit back for each.
-//	L2  No permit is lost: permits at places, on their way, and free ones add up to the
-//	    concurrency, as soon as a lowered limit is reached.
+//	L1  The permits of all leases together never exceed the concurrency, however long messages
+//	    take. After the limit was lowered, more permits may be leased than it allows; until
+//	    enough have come back, the owner leases none. A place has at most as many holders as
+//	    permits. The exception is a task that the place finds already running when it starts
+//	    (see Local.Hold); the owner keeps one permit back for each.
+//	L2  No permit is lost. The permits at places, the permits on their way and the free permits
+//	    add up to the concurrency, unless more are leased than a lowered limit allows.
 //	L3  In any period of length t, all places together spend at most Burst + Rate·t/Per tokens.
-//	    Arithmetic is in integers and does not drift. Tokens that are leased and not reported as
-//	    spent count as not spent: the bucket does not refill their room.
+//	    The arithmetic uses integers and does not drift. A token that is leased and not
+//	    reported as spent still takes room in the bucket.
 //	L4  No place starves: when holders finish and messages arrive, every place that wants a
 //	    permit gets one.
-//	L5  A holder that takes twice has one permit; giving back a permit that is not held does
-//	    nothing.
+//	L5  A task that takes a permit twice has one permit. To give back a permit that is not held
+//	    changes nothing.
 package limit

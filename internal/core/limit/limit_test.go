@@ -41,7 +41,7 @@ func TestOnePlaceNeedsOneMessage(t *testing.T) {
 	w.drain()
 }
 
-// L5: to take a permit twice, or to give it back twice, has the effect of once.
+// L5: if a task takes a permit twice, or gives it back twice, the second call changes nothing.
 func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 2, Rate: 2, Per: time.Hour, Burst: 2})
@@ -64,13 +64,13 @@ func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	}
 }
 
-// The owner moves permits that a place does not need to a place that needs them: all of them, even
-// more than its share, and also permits that become free later.
+// If a place does not need its permits, the owner moves all of them to a place that needs them,
+// even if that place gets more than its share. It also moves permits that become free later.
 func TestSpareIsRecalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 10})
 	w.arrive(0)
-	w.settle() // place 0 has all ten, and uses one
+	w.settle() // place 0 has all ten permits, and uses one
 	for range 20 {
 		w.arrive(1)
 	}

@@ -12,15 +12,15 @@ import (
 type Local struct {
 	numbers Numbers
 	block   int   // permits leased to this place
-	tokens  int64 // leased and not spent
+	tokens  int64 // tokens that are leased and not spent
 	holders map[model.TaskRef]struct{}
 	// waiting counts tasks that lack only this resource. pinned counts tasks that could have this
 	// resource, but wait for one that comes later in the order.
 	waiting, pinned int
 	recalled        recalls
 
-	want, wantTokens int64 // what the owner believes that the place wants, or more
-	over             int   // what the owner believes to be the number of uncovered holders
+	want, wantTokens int64 // the wants that the owner believes in, or more
+	over             int   // the holders without a permit that the owner believes in
 	// The next message returns back and backTokens to the owner and reports spent.
 	back       int
 	backTokens int64
@@ -98,15 +98,15 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// CorrectBelief sets what this place thinks that the owner believes about it. The caller calls it
-// when no message of the place is on its way. If a grant of the owner crosses a message of the
-// place, the place has a wrong picture of the owner's beliefs. Without the correction, the owner
-// would keep permits for a place that does not need them.
+// CorrectBelief sets the copy that this place has of the owner's beliefs about it. The caller calls
+// it when no message of the place is on its way. If a grant of the owner crosses a message of the
+// place, that copy becomes wrong. Without the correction, the owner would keep permits for a place
+// that does not need them.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }
 
-// Tell returns the next message to the owner. It reports false when there is nothing to say.
+// Tell returns the next message to the owner. It reports false when there is none.
 func (l *Local) Tell() (m ToOwner, ok bool) {
 	need, needTokens := l.settle()
 	// Wants are rounded up to powers of two, so that a growing number of waiting tasks costs few

@@ -1,7 +1,7 @@
 package limit
 
-// Place is the id of a node that hands out leased permits: the epoch of its incarnation, which is
-// used once.
+// Place is the id of a node that hands out leased permits. It is the epoch of its incarnation, so
+// no other incarnation has the same id.
 type Place int64
 
 // ToOwner is a message of a place to the owner of a resource.
@@ -10,7 +10,8 @@ type ToOwner struct {
 	// the numbers of earlier messages. The owner subtracts what it grants.
 	Want       int   `cbor:"1,keyasint,omitempty"`
 	WantTokens int64 `cbor:"2,keyasint,omitempty"`
-	// Permits and Tokens are given back. Spent tokens are used up.
+	// Permits and Tokens are what the place gives back. Spent is how many tokens its tasks have
+	// used up.
 	Permits int   `cbor:"3,keyasint,omitempty"`
 	Tokens  int64 `cbor:"4,keyasint,omitempty"`
 	Spent   int64 `cbor:"5,keyasint,omitempty"`
@@ -22,7 +23,7 @@ type ToOwner struct {
 
 // ToPlace is a message of the owner to a place.
 type ToPlace struct {
-	// Permits and Tokens are granted.
+	// Permits and Tokens are what the owner grants.
 	Permits int   `cbor:"1,keyasint,omitempty"`
 	Tokens  int64 `cbor:"2,keyasint,omitempty"`
 	// Cut, Turn and Spare are permits to give back; see the package comment.

@@ -41,7 +41,7 @@ type world struct {
 	waiting [places][]model.TaskRef
 	holding [places][]model.TaskRef
 	spent   []model.Time
-	leased  int // before the last input
+	leased  int // leased permits before the last input
 	limit   int
 	found   bool // a place has taken over holders, so there may be more holders than permits
 }

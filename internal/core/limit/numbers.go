@@ -21,7 +21,7 @@ type Numbers struct {
 	Burst int64         `cbor:"4,keyasint,omitempty"`
 }
 
-// Bounds of Numbers. Within them no product overflows.
+// Bounds of Numbers. With numbers in these bounds, no product overflows.
 const (
 	MaxConcurrency = 1_000_000
 	MaxRate        = 1_000_000

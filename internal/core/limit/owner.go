@@ -79,15 +79,15 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
 	p.Over = m.Over
-	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // they were leased, so it cannot overflow
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no overflow: bounded
 	if !p.isWaiting() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
 	p.Want, p.WantTokens = m.Want, m.WantTokens
 }
 
-// Configure changes the numbers. Holders finish; while more permits are leased than the limit
-// allows, the owner leases none.
+// Configure changes the numbers. Tasks that hold permits may finish. While more permits are leased
+// than the new limit allows, the owner leases none.
 func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	o.bucket.convert(&o.numbers, &n)
@@ -346,7 +346,8 @@ func (o *Owner) waitingPlaces() (list []*lease) {
 	return list
 }
 
-// spare recalls permits from places that do not want more, but no more than other places want.
+// spare recalls permits from places that do not want more. It recalls only as many as other places
+// want.
 func (o *Owner) spare() {
 	missing := 0
 	for i := range o.leases {

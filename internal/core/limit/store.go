@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// version of the stored forms. A build refuses a version that it does not know, because it could
-// lose a part of the row when it writes it back.
+// version is the version of the stored forms. A build refuses a version that it does not know,
+// because it could lose a part of the row when it writes it back.
 const version = 1
 
 // storedOwner is the row of an owner.

@@ -11,12 +11,12 @@
 //
 // All rules that select a task apply, not the most specific one. A limit is a promise about a
 // resource ("the mail server gets 10 at a time"), and a rule about fewer tasks is no reason to
-// break it: "2 per customer" narrows "10 in all". If only the most specific rule applied, a new
-// rule for one customer would exempt that customer's tasks from the limit for all, silently. To
-// make an exception, write selectors that do not select the exception. A task takes several limits
-// in canonical order, all or none. Rules refer to nothing but tasks, so there is no cycle among
-// them. Two rules that select the same tasks for the same scope but differ in their numbers
-// contradict each other and are refused.
+// break it: "2 per customer" applies in addition to "10 in all". If only the most specific rule
+// applied, a new rule for one customer would exempt that customer's tasks from the limit for all,
+// silently. To make an exception, write selectors that do not select the exception. A task takes
+// several limits in canonical order, all or none. Rules refer to nothing but tasks, so there is no
+// cycle among them. Two rules that select the same tasks for the same scope but differ in their
+// numbers contradict each other and are refused.
 //
 // A task has at most one breaker: the breaker that it names. If it names none, it has the breaker
 // of its kind, if a rule defines one. The most specific rule gives the numbers.

@@ -47,7 +47,7 @@ const MaxName = 128
 
 // Limit is a rule: which tasks share a resource, and what the resource allows.
 type Limit struct {
-	// Name of the rule, and of its resources.
+	// Name is the name of the rule and of its resources.
 	Name string
 	// Tenant, Queue and Kind select tasks: by exact name, by a prefix that ends with *, or all
 	// tasks when empty or *.

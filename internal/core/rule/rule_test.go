@@ -380,7 +380,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// Rules that can be read are written and read back unchanged.
+// If a rule can be decoded, it can be encoded and decoded again without a change.
 func FuzzForms(f *testing.F) {
 	f.Add([]byte(writtenLimit), []byte(writtenBreaker))
 	f.Fuzz(func(t *testing.T, limits, breakers []byte) {

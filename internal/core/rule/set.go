@@ -248,7 +248,7 @@ func (s *Set) CheckQueues(known []string) error {
 	return nil
 }
 
-// Limits lists the rules.
+// Limits returns the limits of the set.
 func (s *Set) Limits() (list []Limit) {
 	if s == nil {
 		return nil
@@ -259,7 +259,7 @@ func (s *Set) Limits() (list []Limit) {
 	return list
 }
 
-// Breakers lists the rules.
+// Breakers returns the breaker rules of the set.
 func (s *Set) Breakers() (list []Breaker) {
 	if s == nil {
 		return nil
