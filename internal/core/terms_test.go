@@ -55,7 +55,7 @@ func (r *naiveRun) nextAttempt(end *model.Close, at model.Time) (model.Time, boo
 	case end.Status != model.Failed, policy == nil, r.cancel() != 0, end.Failure.Permanent, own && end.Final, policy.MaxAttempts > 0 && tries >= policy.MaxAttempts:
 		return 0, false
 	}
-	begins := at.Add(max(policy.Initial, end.RetryAfter)) // the policies of the test have constant pauses without jitter
+	begins := at.Add(max(policy.Initial, end.RetryAfter)) // pauses are constant here
 	return begins, r.start.Expires == 0 || begins < r.start.Expires
 }
 

@@ -12,10 +12,10 @@ import (
 )
 
 // A server that restarts loses its sessions with workers, and hands the same runs out again a
-// moment later. A run is lost for the worker in between. The worker lets the bodies of the steps of
-// a lost run continue, and keeps the outcomes that the server has not confirmed. When the server
-// activates the run here again, the worker replays its code. For a step whose attempt it has kept,
-// it does not run the body again. The step waits for the running body, or takes the kept outcome.
+// moment later. Until then, we call the run lost. The worker lets the bodies of the steps of a lost
+// run continue, and keeps the outcomes that the server has not confirmed. When the server activates
+// the run here again, the worker replays its code. For a step whose attempt it has kept, it does
+// not run the body again. The step waits for the running body, or takes the kept outcome.
 
 // keepFor is how long the worker keeps the attempts of a lost run. If the run is not activated here
 // within that time, another worker has it, or it is over.
@@ -86,7 +86,7 @@ func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
 	return k
 }
 
-// has reports whether there is an attempt for a step.
+// has reports whether an attempt is kept for a step.
 func (s *keptAttempts) has(key attemptKey) bool {
 	if s.count.Load() == 0 {
 		return false
@@ -111,7 +111,7 @@ func (s *keptAttempts) take(key attemptKey) *keptAttempt {
 	return k
 }
 
-// expire gives up on an attempt that was not taken in time.
+// expire gives up on an attempt that no activation has taken in time.
 func (s *keptAttempts) expire(key attemptKey, k *keptAttempt) {
 	s.mu.Lock()
 	mine := s.all[key] == k

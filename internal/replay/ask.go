@@ -19,11 +19,11 @@ type ask struct {
 	repeats  int // how many later asks have the same identity
 
 	step *Step // the step of askStep
-	// of askStep: the task, if a queue executes the step; nil when its body runs here. See task.go
+	// for askStep, the task, if a queue executes the step; nil when its body runs here. See task.go
 	task   *model.TaskSpec
 	caller *Coroutine // the coroutine that waits for the step in the call that asked for it
 
-	// of askLock: the section that it opens; of askStep and askSend: the section that it is made in
+	// for askLock, the section that it opens; for askStep and askSend, the section around it
 	section  *section
 	deadline *Scope        // of askScope: the scope
 	ref      int64         // of askTaken: the position of the signal
@@ -156,9 +156,9 @@ func withdrawal(a *ask) model.Command {
 	}}
 }
 
-// goLive is called at the end of the history. Everything recorded was asked for, so requests
-// without a record are new. It reports false when a record is left over that the code has not asked
-// for.
+// goLive makes the machine live at the end of the history. It reports false if the history has a
+// record that the code has not asked for. Otherwise all requests without a record are new, and
+// goLive sends them.
 func (m *machine) goLive() bool {
 	if len(m.early) > 0 {
 		return false

@@ -261,7 +261,7 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 			a.kept.finish(cmd)
 			a.kept = nil
 		case r.lost && r.m == m && !a.dropped:
-			// the run is lost: unload keeps the outcome
+			// the run is lost: its unload keeps the outcome
 			r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 		}
 		return
@@ -297,7 +297,7 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 	r.flushing = false
 }
 
-// takeWanted takes the outcomes that are ready, except the ones that the code no longer wants.
+// takeWanted takes the outcomes that are ready, except outcomes that the code no longer wants.
 func (r *run) takeWanted(m *machine) []model.Command {
 	cmds := r.done[:0:len(r.done)]
 	for i, a := range r.authors {

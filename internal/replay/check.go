@@ -67,7 +67,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	return v, err
 }
 
-// lastTime returns the latest time of the owner's clock that a history shows.
+// lastTime returns the latest time in a history, by the owner's clock.
 func lastTime(h *model.History) model.Time {
 	now := max(h.Start.Awake(), h.Start.At)
 	if n := len(h.Events); n > 0 {
@@ -155,8 +155,8 @@ func hasBegun(h *model.History) bool {
 	return slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventCancelRequest || e.ID != "" })
 }
 
-// wouldAddEvents reports whether the code would add events to the history. A recorded run has
-// events for everything that its code asked for before its end.
+// wouldAddEvents reports whether the code asks for something that would add events to the history.
+// If it does, it differs from the recorded code, whose requests are all in the history.
 func (v *verdict) wouldAddEvents() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer

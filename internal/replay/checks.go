@@ -13,9 +13,10 @@ import (
 // Checks configures checks that are meant for tests of users' code. They are too expensive in
 // production. With Checks, the worker keeps source positions and reports mistakes to the test.
 type Checks struct {
-	// Twice executes the code twice, from its first line, up to every point where it can only wait
-	// or begin a step. If the code asks for different things the second time, the worker blocks the
-	// run before anything takes effect. Waiting runs do not stay in memory.
+	// Twice makes the worker execute the code twice, from its first line, up to every point where
+	// the code can only wait or begin a step. If the code asks for different things the second
+	// time, the worker blocks the run before anything takes effect. Waiting runs do not stay in
+	// memory.
 	Twice bool
 	// Found receives every mistake, from any goroutine. It must not block.
 	Found func(Mistake)

@@ -42,9 +42,9 @@ func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	return a.fut.bind(x.scope)
 }
 
-// askTimer asks for a timer. Timers are identified only by key, if they have one, and occurrence.
-// So if a deploy changes the duration in the code, a run that waits for the timer keeps the stored
-// time.
+// askTimer asks for a timer. The identity of a timer has only its key, if it has one, and its
+// occurrence, but not its duration. So if a deploy changes the duration in the code, a run that
+// waits for the timer keeps the stored time.
 func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
 	a := m.newAsk(x.co.path, id)
@@ -72,8 +72,8 @@ func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Comm
 // Child is the start of another execution by a workflow.
 type Child struct {
 	Workflow string
-	// Key is the key of the execution. A child without one gets a key that is derived from the run
-	// and the step.
+	// Key is the key of the execution. If a child has no key, it gets a key that is derived from
+	// the run and the step.
 	Key   string
 	Keyed bool
 	// Step identifies the start. If Step is empty, the key or the input identifies it.
@@ -81,7 +81,7 @@ type Child struct {
 	// Caller is the program counter of user code; 0 to look for it.
 	Caller    uintptr
 	Input     model.Payload
-	Identity  []byte // as in Step
+	Identity  []byte // as Step.Identity
 	Seal      Seal
 	Normalize Normalize
 	Policy    model.ParentClosePolicy
@@ -97,8 +97,8 @@ func (x Ctx) StartChild(c Child) (model.Address, error) {
 	return a, err
 }
 
-// RunChild starts an execution as a child and waits for its result. The end of the scope withdraws
-// it.
+// RunChild starts an execution as a child and waits for its result. If the scope ends first, the
+// code gives up on the child.
 func (x Ctx) RunChild(c Child) (model.Payload, error) {
 	a, _, err := x.startChild("Run", c)
 	if err != nil {
@@ -169,8 +169,8 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	}
 
 	if self.Attempt > 1 {
-		// A child that failed or was cancelled with the attempt before must not fail this one as
-		// well.
+		// A child that failed or was cancelled together with the attempt before must not fail this
+		// attempt as well.
 		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
 	m.adopt(a)

@@ -63,7 +63,8 @@ type Ctx struct {
 	scope *Scope
 }
 
-// enter guards a durable call: it must come from the coroutine that runs now, outside of any step.
+// enter checks a durable call. The call must come from the coroutine that runs now, outside of any
+// step.
 func (x Ctx) enter(call ...string) error {
 	c := x.co
 	if c == nil {
@@ -253,7 +254,7 @@ func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *F
 	return child.fut
 }
 
-// Attempt returns the number of this run among the runs that repeat a failed one, from 1.
+// Attempt returns the number of this run among the runs that repeat a failed run, from 1.
 func (x Ctx) Attempt() int {
 	x.must("Attempt")
 	return x.co.m.r.start.Tries()
@@ -302,7 +303,8 @@ func (x Ctx) Live() bool {
 	return x.co.m.live
 }
 
-// Context ends when the worker is closed. The host uses it to fetch or store data for the code.
+// Context returns a context that ends when the worker is closed. The host uses it to fetch or store
+// data for the code.
 func (x Ctx) Context() context.Context { return x.co.m.w.ctx }
 
 // Host returns the host from the worker's configuration.

@@ -1,5 +1,5 @@
-// Package replay runs the code of workflows: deterministic coroutines whose waits are answered from
-// a history.
+// Package replay runs the code of workflows. The code consists of deterministic coroutines, and
+// events of a history answer their waits.
 //
 // The engine hands a run to a [Worker] together with its history so far. After that it sends only
 // new events. The worker executes the code from its first line. Every durable call of the code is a

@@ -21,7 +21,7 @@ import (
 //     the signal. So nothing in the history depends on the event that made the code take the
 //     signal, and the signal disappears before that event.
 //
-// Every replay finds the same places, because they follow from the history up to the drop.
+// Every replay finds the same places, because they depend only on the history up to the drop.
 
 // noteDrop remembers the event that drops a signal when it arrives, before the code is fed the
 // signal.

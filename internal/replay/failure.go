@@ -78,7 +78,7 @@ func (e *lateError) Error() string {
 
 func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
 
-// typeName returns the Go type of the outermost error that is not a mere wrapper.
+// typeName returns the Go type of the outermost error that does more than wrap another error.
 func typeName(err error) string {
 	if late, ok := errors.AsType[*lateError](err); ok {
 		err = late.err

@@ -102,7 +102,7 @@ func (a *ask) expectedKind() model.EventKind {
 	return model.EventSignalTaken
 }
 
-// noteArrival notes that an event that was reported for a has come back.
+// noteArrival notes that the engine has delivered an event that the worker reported for a.
 func (m *machine) noteArrival(a *ask) {
 	if a.expect.Load() > 0 {
 		a.expect.Add(-1)

@@ -127,7 +127,7 @@ func (m *machine) endRun(out model.Payload, err error) {
 		err = m.unseenPanic()
 	}
 	err = m.runCleanup(err)
-	m.endOthers() // coroutines that the clean-up began
+	m.endOthers() // ends coroutines that the clean-up began
 	end := m.closeFor(out, err)
 	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
 	if end.Status == model.Failed {
@@ -153,7 +153,8 @@ func (m *machine) mayRepeat(end *model.Close, err error) {
 	end.Final = !guard(p.Worth, end.Failure)(err)
 }
 
-// continueOf returns the next run that an error of the code asks for; nil if it does not.
+// continueOf returns the next run that an error of the code asks for; nil if the error does not ask
+// for one.
 func continueOf(err error) *Continue {
 	if err == nil {
 		return nil
@@ -273,5 +274,5 @@ func (m *machine) endOthers() {
 	for _, a := range pending {
 		m.giveUp(&a.fut, ErrCanceled)
 	}
-	m.endSections() // the clean-up may need what they have locked
+	m.endSections() // the clean-up may need the locked entities
 }

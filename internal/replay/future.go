@@ -51,7 +51,7 @@ type Future struct {
 	room     [1]*Coroutine // room for the first of them
 }
 
-// FailedFuture returns the future of a call that was wrong. Get returns the error.
+// FailedFuture returns the future of a call that is not allowed. Get returns the error.
 func FailedFuture(err error) *Future { return failedFuture(err) }
 
 func failedFuture(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
@@ -79,8 +79,8 @@ func (f *Future) before(g *Future) bool {
 	return f.pos < g.pos || (f.pos == g.pos && f.sub < g.sub)
 }
 
-// resolve settles a future whose result has been set, as of a position, and notifies the waiting
-// coroutines.
+// resolve marks a future as resolved at a position, and notifies the waiting coroutines. The caller
+// has set the result.
 func (m *machine) resolve(f *Future, pos int64) {
 	m.sub++
 	f.done, f.pos, f.sub = true, pos, m.sub
@@ -198,7 +198,7 @@ const (
 	waitAny  waitMode = iota // the first future is resolved
 	waitAll                  // all are resolved, or the first has failed
 	waitDone                 // all are resolved
-	waitSome                 // a number of them have succeeded, or that is impossible
+	waitSome                 // enough of them have succeeded, or too many have failed
 )
 
 // wait is what a parked coroutine waits for.
@@ -208,10 +208,10 @@ type wait struct {
 	need    int // results that are missing
 	slack   int // failures that waitSome can still tolerate
 	members []*Future
-	inbox   *Inbox // instead of members
+	inbox   *Inbox // what it waits for instead of members
 }
 
-// pendingFutures returns what the wait is for, or the first part of it.
+// pendingFutures returns the futures that the coroutine waits for, or the first of them.
 func (w *wait) pendingFutures() []*Future {
 	if w.inbox != nil {
 		return w.inbox.pendingFutures()
@@ -282,7 +282,7 @@ func (x Ctx) await(mode waitMode, n int, fs []*Future) error {
 	return nil
 }
 
-// prepare counts what is missing and reports whether nothing is.
+// prepare counts the results that are missing, and reports whether there are none.
 func (w *wait) prepare(n int) bool {
 	if w.mode == waitAny {
 		w.need = 1

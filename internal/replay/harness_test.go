@@ -40,8 +40,8 @@ type engine struct {
 	retries  map[string]int64 // back-offs, by the position of the failed attempt
 	retried  map[string]bool
 	sent     map[string]bool
-	children map[string]bool         // open
-	tasks    map[string]*queued      // open
+	children map[string]bool         // open children
+	tasks    map[string]*queued      // open tasks
 	locks    map[string]*model.Event // open sections; Attempt counts the grants
 	calls    map[string]model.Event  // calls of entities without an answer
 	released bool
@@ -324,7 +324,7 @@ func (e *engine) command(c *model.Command) {
 	}
 }
 
-// unseenFiring reports whether the timer has fired and the worker has not received that.
+// unseenFiring reports whether the timer has fired and the worker has not received the event.
 func (e *engine) unseenFiring(id string) bool {
 	return slices.ContainsFunc(e.events[e.told:], func(o model.Event) bool { return o.Kind == model.EventTimerFired && o.ID == id })
 }
@@ -365,7 +365,7 @@ func (e *engine) fire(id string) {
 }
 
 func (e *engine) retry(id string) {
-	// the row stays until the outcome, as in the real engine
+	// as in the real engine, the row stays until the outcome is recorded
 	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true
 	e.w.Retry(e.start.Run, e.gen, id)
 	synctest.Wait()

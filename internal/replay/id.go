@@ -87,7 +87,7 @@ func digest(b []byte) [16]byte {
 	return text
 }
 
-// childPath returns the path of the n-th coroutine that the one at path started.
+// childPath returns the path of the n-th coroutine that the coroutine at path has started.
 func childPath(path string, n int) string {
 	if path == "" {
 		return strconv.Itoa(n)
@@ -140,7 +140,7 @@ func (id *identity) append(b []byte, path string) []byte {
 	return b
 }
 
-// appendOccurrence writes which of several equal asks this is. The first has no number.
+// appendOccurrence writes the number of an ask among equal asks. The first has no number.
 func appendOccurrence(b []byte, n int) []byte {
 	if n == 0 {
 		return b
@@ -160,7 +160,7 @@ type parsedID struct {
 	occurrence int
 }
 
-// parseID reads an identity. It reports false for a text that is not one.
+// parseID reads an identity. It reports false for a text that is not an identity.
 func parseID(s string) (p parsedID, ok bool) {
 	slash := strings.IndexByte(s, '/')
 	if slash < 0 || slash+1 >= len(s) {

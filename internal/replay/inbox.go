@@ -65,7 +65,8 @@ func (b *Inbox) Child(c Child) *Future {
 	return b.add(&a.fut)
 }
 
-// Failed returns the future of a call that was wrong. The inbox hands it out like any other.
+// Failed returns the future of a call that is not allowed. The inbox hands it out like any other
+// future.
 func (b *Inbox) Failed(err error) *Future { return b.add(failedFuture(err)) }
 
 // add lets the inbox return the future once it is resolved. It may be resolved already, by an event

@@ -216,8 +216,8 @@ func TestInboxSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// processorTime returns the CPU time that this process has used so far. A busy computer does not
-// change it.
+// processorTime returns the CPU time that this process has used so far. Unlike the clock, it does
+// not count the work of other processes.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

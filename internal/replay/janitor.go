@@ -93,7 +93,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 			r.since = 0
 			t.Waits = []model.Reason{{Code: model.WaitStep, Name: r.inline.name}}
 		}
-	// Workflow code has not parked for long: it blocks outside of durable calls.
+	// Workflow code has run for a long time without parking: it blocks outside of durable calls.
 	case c != nil && now-m.since.Load() >= stuck && r.stuck != m.since.Load()+1:
 		r.stuck = m.since.Load() + 1
 		t.Waits = []model.Reason{{Code: model.WaitStuck, Detail: r.w.stackOf(c)}}

@@ -18,7 +18,7 @@ import (
 type section struct {
 	ask    *ask
 	locks  []model.Address // sorted, without duplicates
-	epochs []int64         // fencing tokens of the granted locks, which are the first of locks
+	epochs []int64         // fencing tokens of locks[:len(epochs)], which are granted
 	over   bool
 	ended  bool                   // its function has returned, which must be recorded
 	freed  bool                   // the history has its end
@@ -62,8 +62,8 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	}
 
 	defer func() {
-		// An unload does not end the section, and neither does a step whose body ended the
-		// goroutine: in both cases a replay reaches this point again.
+		// Do not end the section if the run is unloaded, or if the body of a step ended the
+		// goroutine. In both cases a replay reaches this point again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
 		}
@@ -102,8 +102,8 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 	return s, nil
 }
 
-// lockGranted notes that an entity is locked. After the last one the code continues, unless it has
-// given up.
+// lockGranted notes that an entity is locked. When the last entity is locked, the code continues,
+// unless it has given up.
 func (m *machine) lockGranted(a *ask, e *model.Event) {
 	s := a.section
 	if len(s.epochs) == len(s.locks) || s.locks[len(s.epochs)] != e.Target {

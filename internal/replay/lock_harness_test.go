@@ -16,7 +16,8 @@ func account(key string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + "account", Key: key}
 }
 
-// lockSets are what random programs lock. They are not sorted, as in real code.
+// lockSets are the sets of entities that random programs lock. As in real code, they are not
+// sorted.
 var lockSets = [][]model.Address{{account("a")}, {account("b"), account("a")}, {account("b"), account("b")}, {account("c"), account("a"), account("b")}}
 
 // callOf returns a call of an entity, or of a service; some are one-way.

@@ -141,7 +141,7 @@ func TestLockRules(t *testing.T) {
 			return err
 		}, "wait for execution kid/k inside Lock"},
 		"outcome": {func(_ *engine, _, y replay.Ctx) error {
-			// starting it is allowed
+			// to start the child is allowed
 			child, err := y.StartChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			if err != nil {
 				return err
@@ -175,7 +175,7 @@ func TestLockRules(t *testing.T) {
 				history = e.events
 			})
 
-			bubble(t, code, func(e *engine) { // as another process would, right before the end
+			bubble(t, code, func(e *engine) { // another process replays it
 				e.crash()
 				e.events = history[:len(history)-1]
 				e.remember()
@@ -316,7 +316,7 @@ func TestLockIsWithdrawn(t *testing.T) {
 				e.fire(timer)
 			}
 			if late {
-				e.grant(id) // committed behind the firing, and before the code could act
+				e.grant(id) // committed after the firing, and before the code could act
 			}
 			e.settle()
 			e.serve()
@@ -554,9 +554,10 @@ func TestLockMismatch(t *testing.T) {
 	})
 }
 
-// TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and work, under a
-// deadline, with grants, answers and deadlines in every order, and crashes after every event. After
-// each crash, the run must end in the same way, and the code must have seen the same things.
+// TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and run steps under a
+// deadline. Grants, answers and deadlines come in every order, and the worker crashes after every
+// event. After each crash, the run must end in the same way, and the code must have seen the same
+// things.
 func TestAllOrdersOfLocks(t *testing.T) {
 	ops := []op{
 		{Kind: "par", M: 2, Body: []op{{Kind: "scope", Body: []op{{Kind: "lock", N: 1, Body: []op{{Kind: "call", M: 1}, {Kind: "step"}}}}}}},

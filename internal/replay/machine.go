@@ -15,10 +15,9 @@ type machine struct {
 	w *Worker
 	r *run
 
-	// error of a durable call that returns no error and that user code made on a goroutine of its
-	// own
+	// the error of a durable call on a goroutine of user code, if that call has no error result
 	astray atomic.Pointer[error]
-	active atomic.Pointer[Coroutine] // executes user code; nil while no coroutine does
+	active atomic.Pointer[Coroutine] // the coroutine that executes user code, or nil
 	since  atomic.Int64              // tick of the last resume, for the watchdog
 	// receives coroutines whose goroutines have ended on request; created when first needed
 	gone chan *Coroutine
@@ -45,18 +44,18 @@ type machine struct {
 	// For Checks.Twice.
 	twin   *twin // what the machine before this one had asked for
 	again  bool  // the worker throws it away, to compare another machine with it
-	proven int   // events plus 1 after which the code was found to ask for the same things twice
+	proven int   // 1 + the number of events after which both executions asked for the same things
 
 	asks        map[string]*ask
 	buf         []byte
-	unconfirmed []*ask // asked for before the end of the history
+	unconfirmed []*ask // asks of the code before the end of the history
 	// identities whose events an earlier machine of this activation has reported; these events will
 	// arrive
 	inflight map[string]struct{}
 	early    map[string][]int // events that the code has not asked for yet, by identity
 	// today's identity of early events whose input is encoded differently today
 	renamed map[string]string
-	alias   map[string]*ask       // asks that were found by renamed, by their recorded identity
+	alias   map[string]*ask       // asks that were found with renamed, by their recorded identity
 	strays  map[kindName][]string // early identities that could not be renamed yet
 	// records of children without a key; filled when the code first asks for such a child during
 	// replay
@@ -77,7 +76,7 @@ type machine struct {
 	children    map[model.Address]*ask
 	sections    []*section // sections that are open
 	dirtyScopes []*Scope
-	canceled    *model.Failure // the cancel request, once fed
+	canceled    *model.Failure // the cancel request, once it has been fed
 
 	weighed int // events that are counted in bytes
 	bytes   int // bytes of these events; see weight
@@ -86,7 +85,7 @@ type machine struct {
 
 	toStart  []*ask         // steps whose body must run
 	missing  int            // steps without code here
-	versions map[string]int // chosen, by change
+	versions map[string]int // chosen versions, by change
 	// labels are the labels of the execution after the changes that the code has asked for so far.
 	// strayLabels are labels in the history that the code has not asked for yet.
 	labels      []model.Label
@@ -173,11 +172,11 @@ func (m *machine) drop(c *Coroutine) {
 	m.alive--
 }
 
-// turnOver is called by the holder of the baton when it has nothing to execute. The holder is a
-// coroutine that parks (self), a coroutine that is over, or a guest. A guest is a goroutine that
-// brings events from outside; it may not block. turnOver reports true when self may continue.
-// Otherwise it has passed the baton on or given it up, and the caller must no longer touch the
-// machine.
+// turnOver finds the next work for the baton. The holder of the baton calls it when it has nothing
+// to execute. The holder is a coroutine that parks (self), a coroutine that is over, or a guest. A
+// guest is a goroutine that brings events from outside; it may not block. turnOver reports true
+// when self may continue. Otherwise it has passed the baton on or given it up, and the caller must
+// no longer touch the machine.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
 	for {
@@ -289,8 +288,8 @@ func (m *machine) reachEnd() {
 	}
 }
 
-// flush reports the turn. A guest must not block, so it hands the baton to the root coroutine for
-// that.
+// flush reports the turn. If the caller is a guest, which must not block, flush hands the baton to
+// the root coroutine, which reports the turn.
 func (m *machine) flush(guest bool) bool {
 	if guest {
 		m.root.signal <- wakeDrive

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// block stops the run with a reason. The first reason counts.
+// block stops the run with a reason. If there is a reason already, that reason stays.
 func (m *machine) block(detail string) {
 	if m.doom == nil {
 		m.doom = &model.Reason{Code: model.WaitMismatch, Detail: detail}
@@ -218,9 +218,9 @@ func (m *machine) mismatchAtEnd() {
 	m.blockAt(e, fmt.Sprintf("%s, which the code did not ask for; it asks for %s", describeEvent(e), m.describeWaits()))
 }
 
-// settleRest handles code that returns before the end of the history. It checks that the remaining
-// events are unsolicited or were asked for. Requests without a record are reported with the end of
-// the run.
+// settleRest handles code that returns before the end of the history. It checks that the code has
+// asked for the remaining events, or did not have to ask for them. The worker reports requests
+// without a record together with the end of the run.
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
 		if e.Kind == model.EventLabeled {
@@ -419,7 +419,7 @@ func (m *machine) inputOf(e *model.Event) []byte {
 	return nil
 }
 
-// input returns the input that the code asks with.
+// input returns the input of the step or child that the code asks for.
 func (a *ask) input() []byte {
 	if a.kind == askStep {
 		return a.step.Input.Data

@@ -270,8 +270,8 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 	})
 }
 
-// TestRetryUnderOldIdentity lets a step continue under the identity that its first attempt was
-// recorded with.
+// TestRetryUnderOldIdentity checks that a step continues under the identity with which its first
+// attempt was recorded.
 func TestRetryUnderOldIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flaky := func(v chargeV2) program {

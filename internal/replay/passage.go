@@ -48,7 +48,7 @@ func (w *Worker) pass(j job, g api.Gate) {
 	}
 }
 
-// enter lets the attempt wait for a slot, once.
+// enter lets the attempt wait for a slot. A second call has no effect.
 func (p *passage) enter() {
 	w := p.job.m.w
 	if !p.entered.CompareAndSwap(false, true) {
@@ -69,7 +69,8 @@ func (p *passage) isMoot() bool {
 // leaveOnExit ends the passage of a body that ended its goroutine instead of returning.
 func (p *passage) leaveOnExit() { p.leave(true, ExitFailure("step "+p.job.a.name)) }
 
-// leave ends the passage, once: it frees the permits, and reports the outcome to the breaker.
+// leave ends the passage: it frees the permits, and reports the outcome to the breaker. A second
+// call has no effect.
 func (p *passage) leave(begun bool, err error) {
 	if !p.left.CompareAndSwap(false, true) {
 		return

@@ -71,8 +71,8 @@ func TestAttemptBeforeTheSession(t *testing.T) {
 	})
 }
 
-// A gate may learn late what holds an attempt back. The worker reports the reason when the gate
-// knows it, and reports that the step runs after the gate has let it through.
+// A gate may find out late what holds an attempt back. The worker reports the reason when the gate
+// knows it. When the gate has let the attempt through, the worker reports that the step runs.
 func TestReasonOfAWaitingAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := model.RunID{1}

@@ -14,8 +14,8 @@ type positions struct {
 	known map[positionKey]string
 }
 
-// positionDepth is how many frames are examined when the frame of the caller is unknown. Unwinding
-// is the expensive part.
+// positionDepth is how many frames are examined when the frame of the caller is unknown. It is
+// small because unwinding is expensive.
 const positionDepth = 12
 
 type positionKey [positionDepth]uintptr
@@ -32,8 +32,8 @@ func (x Ctx) Caller() uintptr {
 	return pc[0]
 }
 
-// of returns where user code called the SDK: at the program counter or, if that is 0, in the
-// innermost frame that is not ours. newAsk calls it.
+// of returns the place where user code called the SDK. It is the place of the program counter. If
+// that is 0, it is the innermost frame that is not ours. newAsk calls it.
 func (p *positions) of(pc uintptr) string {
 	if pc != 0 {
 		if place := p.look(positionKey{pc}); place != "" {

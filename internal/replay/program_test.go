@@ -64,7 +64,7 @@ func text(ops []op) string {
 type interp struct {
 	e     *engine
 	trace []string
-	left  int // locks that the code had and has released
+	left  int // number of locks that the code has released
 }
 
 func (p *interp) log(who, format string, args ...any) {
@@ -84,7 +84,7 @@ func (p *interp) run(x replay.Ctx, who string, ops []op) error {
 	return failure
 }
 
-// name takes few values, so that equal steps meet in parallel branches and in sequence.
+// name returns one of two names, so that equal steps occur in parallel branches and in sequence.
 func name(n int) string { return string(rune('a' + n%2)) }
 
 func (p *interp) checkGot(me string, f *replay.Future, err error) error {

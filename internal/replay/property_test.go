@@ -24,7 +24,7 @@ type sim struct {
 	choices []byte
 	next    int
 
-	signals, cancels, crashes, evictions, drops int // what may still happen
+	signals, cancels, crashes, evictions, drops int // how often each may still happen
 	lost                                        bool
 	losses                                      int // restarts of the server that are left
 }
@@ -56,7 +56,7 @@ func (s *sim) choose(n int) int {
 	return c % n
 }
 
-// actions returns what may happen next; the first ones make progress.
+// actions returns the things that may happen next. The first of them make progress.
 func (s *sim) actions() []func() {
 	e := s.e
 	var as []func()

@@ -24,8 +24,8 @@ type run struct {
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
-	// The history so far; event n has position n+1. The events are shared with the engine and never
-	// changed.
+	// The history so far. The event at index n has position n+1. The engine shares these events, so
+	// they are never changed.
 	events []*model.Event
 	room   [4]*model.Event // room for the first of them
 	// positions of signals that an operator dropped, with the event before which each one
@@ -53,7 +53,7 @@ type run struct {
 	// A turn said that a body may run, because a coroutine had the baton. When the coroutine gives
 	// up the baton, it reports again.
 	vague    bool
-	released bool  // the engine was asked to take it back
+	released bool  // the worker has asked the engine to take it back
 	retell   bool  // report the waits again: a step passed the gate since, or the waits were unsure
 	stuck    int64 // the resume that was reported as stuck
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
@@ -64,7 +64,7 @@ type run struct {
 	unloaded bool             // this worker no longer has it
 	// the next activation of the run, which waits for the end of this one
 	successor   *run
-	predecessor atomic.Pointer[run] // the reverse
+	predecessor atomic.Pointer[run] // the activation that this one waits for
 }
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
@@ -121,8 +121,8 @@ func (r *run) deliver(events []model.Event) {
 
 // retry notes that the back-off of a step is over. If the worker has asked the engine to take the
 // run back, retry only keeps the note, and uses it if the engine leaves the run here. If the engine
-// takes the run back, it hands the step out again. An attempt that began here would then be a
-// second one.
+// takes the run back, it hands the step out again. If the attempt had begun here too, it would run
+// twice.
 func (r *run) retry(id string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, id)

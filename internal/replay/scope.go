@@ -34,7 +34,8 @@ type Scope struct {
 	inbox *Inbox // receives the futures of the scope, if it belongs to an inbox
 }
 
-// endError returns the error of the scope or of one around it; nil while waits are allowed.
+// endError returns the error with which the scope, or a scope around it, has ended; nil while waits
+// are allowed.
 func (s *Scope) endError() error {
 	for ; s != nil; s = s.parent {
 		if s.err != nil {
@@ -44,7 +45,7 @@ func (s *Scope) endError() error {
 	return nil
 }
 
-// hasDeadline reports whether the scope or one around it has a deadline.
+// hasDeadline reports whether the scope, or a scope around it, has a deadline.
 func (s *Scope) hasDeadline() bool {
 	for ; s != nil; s = s.parent {
 		if s.deadline != 0 {

@@ -127,8 +127,8 @@ func (c *Coroutine) forgetNext(f *Future) {
 	}
 }
 
-// TryReceive takes a signal if there is one: the signal of a pending receive, or the oldest that no
-// receive waits for.
+// TryReceive takes a signal if there is one. It takes the signal of a pending receive, or otherwise
+// the oldest signal.
 func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	x.must("TryReceive")
 	c := x.co
@@ -162,7 +162,7 @@ func (m *machine) promise(name string) *promise {
 	return p
 }
 
-// settlePromise notes the value of a promise; the first one wins.
+// settlePromise notes the value of a promise, unless the promise has one already.
 func (m *machine) settlePromise(i int) {
 	p := m.promise(m.r.events[i].Name)
 	if p.settled > 0 {
@@ -212,7 +212,7 @@ func (f *Future) source() (i int, ok bool) {
 	return 0, false
 }
 
-// claim resolves the future if there is such an event.
+// claim resolves the future if source finds an event for it.
 func (f *Future) claim() {
 	if f.done {
 		return
@@ -227,7 +227,7 @@ func (f *Future) claim() {
 	}
 }
 
-// queue lets the future wait for such an event.
+// queue lets the future wait for an event that resolves it.
 func (m *machine) queue(f *Future) {
 	switch f.kind {
 	case futureSignal:

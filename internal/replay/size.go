@@ -2,8 +2,8 @@ package replay
 
 import "github.com/perdure/perdure/internal/model"
 
-// suggestion is the name of the mark that records since when a run should continue as new. Version
-// refuses it as the name of a change.
+// suggestion is the name of the mark that records from which length of the history on a run should
+// continue as new. Version refuses it as the name of a change.
 const suggestion = "perdure/continue-as-new"
 
 // HistoryLength returns how many events the history has up to the position of the code, including

@@ -37,7 +37,8 @@ type Step struct {
 	// Task, if set, lets a queue execute the step. In that case Body is nil, and the engine applies
 	// the retry policy. See task.go.
 	Task *model.TaskSpec
-	// Seal gives the input of a task its stored form; nil when it has it already.
+	// Seal returns the stored form of the input of a task; nil when the input has that form
+	// already.
 	Seal Seal
 	// Pass names the limits and the breaker that an attempt of Body must pass; nil for none.
 	Pass *model.TaskSpec
@@ -45,9 +46,9 @@ type Step struct {
 	Body func(context.Context) (model.Payload, error)
 	// Kept is the value that Body has returned last, if Body keeps it.
 	Kept atomic.Pointer[Kept]
-	// Settle stores the failure that ends the step in the place outside the history that keeps its
-	// outcome. It returns the outcome that is stored there: this failure, or an earlier outcome. It
-	// is nil for steps whose outcome only the history stores. See settle.go.
+	// Settle stores the failure that ends the step in the database that keeps the outcome of the
+	// step. It returns the outcome that is stored there: this failure, or an earlier outcome. It is
+	// nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 
 	context StepContext // context of the first attempt here; this saves an allocation
@@ -57,14 +58,15 @@ type Step struct {
 // Kept is a value together with its encoding.
 type Kept struct {
 	Value any
-	Data  []byte // not empty
+	Data  []byte // the encoding; not empty
 }
 
 // attemptGrace is how long a body may exceed its attempt timeout. After that, the worker gives up
 // on the attempt and ignores its result.
 const attemptGrace = time.Second
 
-// Step runs a step and waits for its outcome. The end of the scope withdraws it.
+// Step runs a step and waits for its outcome. If the scope ends first, the code gives up on the
+// step.
 func (x Ctx) Step(s *Step) (model.Payload, error) {
 	if err := x.enter("of step", s.Name); err != nil {
 		return model.Payload{}, err
@@ -137,7 +139,7 @@ func (x Ctx) StepFuture(s *Step) *Future {
 // or on its way.
 func (m *machine) schedule(a *ask) {
 	switch {
-	case a.task != nil: // the engine was asked for it
+	case a.task != nil: // askTask asks the engine for it
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
 	case m.wasSent(a):
@@ -301,8 +303,8 @@ func (c *Coroutine) wither() {
 	}
 }
 
-// recoverExit recovers after a body called runtime.Goexit on the goroutine of its coroutine: the
-// attempt has failed, and the code is replayed from its beginning.
+// recoverExit is for a body that called runtime.Goexit on the goroutine of its coroutine. The
+// attempt has failed, and the worker replays the code from its beginning.
 func (m *machine) recoverExit(c *Coroutine) {
 	a := c.inline
 	c.inline = nil
@@ -362,7 +364,7 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 
 // probeError calls the Error method of an error of user code at a place where the worker still
 // recovers panics. The method panics, for example, if the error is a nil pointer and the method
-// does not expect that. At a later place, such a panic would end the process, and also the next
+// does not expect that. If the panic came later, it would end the process, and then also the next
 // process that replays the run.
 func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {

@@ -21,8 +21,8 @@ func beside(x replay.Ctx) {
 	x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
 }
 
-// bothWays runs a test with the body on the goroutine of the coroutine, and with the body on
-// another one.
+// bothWays runs a test twice: with the body on the goroutine of the coroutine, and with the body on
+// another goroutine.
 func bothWays(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(t *testing.T, e *engine)) {
 	t.Helper()
 	for _, parallel := range []bool{false, true} {
@@ -128,7 +128,7 @@ func TestBackoffOverCrash(t *testing.T) {
 		}
 		e.crash()
 		for range 4 {
-			e.inject(model.Event{Kind: model.EventWatched}) // time passes
+			e.inject(model.Event{Kind: model.EventWatched}) // an event with a later time
 		}
 		e.activate(-1)
 		if len(e.bodies) != 1 {
@@ -413,7 +413,7 @@ func TestGuards(t *testing.T) {
 			return model.Payload{}, nil
 		}})
 		inside = append(inside, err.Error())
-		// the context of the parent
+		// the function uses the context of its parent
 		f := x.Go(func(replay.Ctx) (any, error) { return nil, x.Sleep(1) })
 		inside = append(inside, x.Get(f).Error(), replay.Ctx{}.Sleep(1).Error())
 		return strings.Join(inside, "\n"), nil

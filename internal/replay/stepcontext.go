@@ -45,7 +45,8 @@ func (r *run) bodyContext(a *ask) *StepContext {
 	return s
 }
 
-// standard returns the same context as one of the standard library.
+// standard returns the context of the standard library behind this one, and creates it if
+// necessary.
 func (s *StepContext) standard() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *StepContext) standard() context.Context {
 	return s.std
 }
 
-// end ends the context. The first cause counts.
+// end ends the context. If it is called again, the first cause stays.
 func (s *StepContext) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ func (s *StepContext) Deadline() (time.Time, bool) { return s.base.Deadline() }
 // after its body has returned.
 func (s *StepContext) Done() <-chan struct{} { return s.standard().Done() }
 
-// Err is set once Done is closed.
+// Err returns nil until Done is closed, and then the reason.
 func (s *StepContext) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +131,7 @@ func (s *StepContext) Host() any {
 	return s.w.cfg.Host
 }
 
-// Attempt counts from 1.
+// Attempt returns the number of the attempt, from 1.
 func (s *StepContext) Attempt() int { return s.attempt }
 
 // IdempotencyKey returns a key that is the same for all attempts of the step.

@@ -168,7 +168,7 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 			t.Fatal("it did not wait for its updates")
 		}
 
-		e.update("u", "late") // while it waits
+		e.update("u", "late") // arrives while the code waits
 		e.settle()
 		e.fireAll()
 		if n := strings.Count(e.kinds(), "update_answered"); n != 3 {
@@ -219,7 +219,7 @@ func TestUpdatesAtTheEnd(t *testing.T) {
 	}
 }
 
-// Carried updates and state are there from the first line.
+// The code has the updates and the state of the run before from its first line on.
 func TestCarriedUpdatesAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
@@ -423,7 +423,7 @@ func TestQueries(t *testing.T) {
 		e.signal("s", "a")
 		e.deliver(1)
 		e.applyAll()
-		e.query(2, "got", "") // its step runs
+		e.query(2, "got", "") // the step of the code runs
 		if a, ok := e.answers[2]; ok && string(a.out.Data) != "" {
 			t.Errorf("a query is answered with %q before the step is recorded", a.out.Data)
 		}
@@ -465,8 +465,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// A run that its worker has asked to release still answers queries until the engine takes it back,
-// and reports nothing.
+// The worker has asked the engine to take a run back. Until the engine does, the run answers
+// queries. It reports nothing.
 func TestQueryOfReleasedRun(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })

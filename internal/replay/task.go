@@ -13,7 +13,7 @@ import "github.com/perdure/perdure/internal/model"
 // has only failed attempts on a worker, and the step is a task in today's code, it becomes a task.
 // No such attempt can still run, because it ended with its process.
 
-// askTask asks the engine for a task, unless it is recorded.
+// askTask asks the engine for a task, unless the history has a record of it.
 func (m *machine) askTask(a *ask) {
 	if a.recorded {
 		return
@@ -34,7 +34,8 @@ func (m *machine) confirmTask(a *ask, pending *model.Command, sent bool) {
 	m.command(a, *pending)
 }
 
-// awaitTask waits for the outcome of a task. The end of the scope withdraws it.
+// awaitTask waits for the outcome of a task. If the scope ends first, the code gives up on the
+// task.
 func (x Ctx) awaitTask(a *ask) (model.Payload, error) {
 	x.co.single[0] = &a.fut
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {

@@ -157,7 +157,8 @@ func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 	})
 }
 
-// TestFailedTaskIsAnErrorOfTheCode covers a task that fails, and one that no worker begins in time.
+// TestFailedTaskIsAnErrorOfTheCode covers a task that fails, and a task that no worker begins in
+// time.
 func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -193,7 +194,8 @@ func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 	}
 }
 
-// TestTaskIsWithdrawn ends the scope of a task, and cancels one before the engine has received it.
+// TestTaskIsWithdrawn ends the scope of a task, and cancels another task before the engine has
+// received it.
 func TestTaskIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

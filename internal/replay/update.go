@@ -37,8 +37,8 @@ func (m *machine) updateQueue(name string) *updateQueue {
 	return q
 }
 
-// HandleUpdate registers the handler for updates of the name. It serves waiting updates first, in
-// the order in which they arrived.
+// HandleUpdate registers the handler for updates of the name. The handler serves waiting updates
+// first, in the order in which they arrived.
 func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	x.must("Handle")
 	m := x.co.m
@@ -156,7 +156,8 @@ func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	}
 }
 
-// cancelRequested applies a cancel request, once: it starts the interrupts and ends the root scope.
+// cancelRequested applies the first cancel request: it starts the interrupts and ends the root
+// scope.
 func (m *machine) cancelRequested(why *model.Failure) {
 	if m.canceled != nil {
 		return

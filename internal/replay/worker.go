@@ -23,7 +23,8 @@ type Config struct {
 	// that began a run continue it.
 	Version string
 	Pinned  map[string]bool
-	// Retain is how long runs are kept, for workflows with their own retention time.
+	// Retain is how long the engine keeps closed runs of a workflow, for workflows with their own
+	// retention time.
 	Retain map[string]time.Duration
 	// Repeat is how failed runs are repeated, for workflows with their own policy.
 	Repeat map[string]Repeat
@@ -41,8 +42,8 @@ type Config struct {
 	Logger *slog.Logger
 	// IdleAfter is how long a parked run stays in memory. The default is 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many runs stay in memory. Above it, the least recently used parked runs are
-	// released. The default is 10,000.
+	// MaxLoaded is how many runs stay in memory. If there are more, the worker releases the least
+	// recently used parked runs. The default is 10,000.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time. Further ones wait in line. The
 	// default is 1,024.
@@ -227,7 +228,7 @@ func (w *Worker) Activate(a *api.Activation) {
 		}
 	}
 
-	if begins { // otherwise the activation before this one begins it when it ends
+	if begins { // otherwise the activation before begins it when it ends
 		r.begin()
 	}
 }
