@@ -20,7 +20,8 @@ const (
 // ChangeClasses are all classes.
 var ChangeClasses = []ChangeClass{ClassExecution, ClassTask, ClassEntity, ClassWorker, ClassSetting}
 
-// ChangeKind says what has happened. The end of a run has the word of its status.
+// ChangeKind says what has happened. If a run has ended, its kind is the word of its status, such
+// as "completed".
 type ChangeKind string
 
 // Kinds of changes.
@@ -35,7 +36,7 @@ const (
 	ChangeRemoved         ChangeKind = "removed"
 
 	ChangeScheduled ChangeKind = "scheduled" // a task waits for a worker
-	ChangeClaimed   ChangeKind = "claimed"   // a worker has an attempt
+	ChangeClaimed   ChangeKind = "claimed"   // a worker executes an attempt
 	ChangeReturned  ChangeKind = "returned"  // a worker gave the task back; no attempt is used up
 	ChangeRetrying  ChangeKind = "retrying"  // an attempt has failed; another one follows
 	ChangeCompleted ChangeKind = "completed"
@@ -54,8 +55,9 @@ const (
 type Change struct {
 	Class ChangeClass
 	Kind  ChangeKind
-	// Address is the execution, the task or the entity. The address of a task of a workflow is that
-	// of the workflow. The address of a worker or a setting has only the tenant.
+	// Address is the address of the execution, the task or the entity. A task of a workflow has the
+	// address of that workflow's execution. The address of a worker or a setting has only the
+	// tenant.
 	Address Address
 	Run     RunID
 	// Task is the step of a task. Name is the activity of a task, the name of a worker, or the name
@@ -64,7 +66,7 @@ type Change struct {
 	// Of is the kind of a setting, or the type of code of a worker.
 	Of    string
 	Queue string // queue of a task; empty if the change does not name it
-	// Status of the run after the change; zero if the subject of the change has no status.
+	// Status is the status of the run after the change; zero if the change is not about a run.
 	Status Status
 	Reason ReasonCode // why the run waits or is blocked
 	Locked bool       // for an entity: a section holds its lock
@@ -81,7 +83,8 @@ func (c *Change) Size() int {
 // ChangeFilter selects changes. All conditions must hold; an empty field is no condition.
 type ChangeFilter struct {
 	Classes []ChangeClass
-	// Types are types of addresses. The type of a task is also TaskPrefix and its activity.
+	// Types are types of addresses. TaskPrefix and the name of an activity select the tasks of that
+	// activity.
 	Types []string
 	Key   string
 	// Statuses selects changes after which the run has one of these statuses.

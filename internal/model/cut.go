@@ -25,7 +25,7 @@ func Cut(text string, most int) string {
 	for keep > 0 && !utf8.RuneStart(text[keep]) {
 		keep--
 	}
-	// A copy: a slice of the text would keep all of it in memory.
+	// Copy the bytes, because a slice of the text would keep all of it in memory.
 	return strings.Clone(text[:keep]) + mark(len(text)-keep)
 }
 

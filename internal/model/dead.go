@@ -32,7 +32,7 @@ type DeadTask struct {
 	Requeued Requeue `cbor:"11,keyasint,omitzero"`
 }
 
-// FailedAttempt is an attempt of a task that failed.
+// FailedAttempt is a failed attempt of a task.
 type FailedAttempt struct {
 	Attempt int     `cbor:"1,keyasint,omitempty"`
 	At      Time    `cbor:"2,keyasint,omitempty"`
@@ -53,7 +53,7 @@ func (r Requeue) IsZero() bool { return r == Requeue{} }
 // Bounds of the failed attempts that a dead task keeps. A task may fail for weeks, and its errors
 // may quote whole documents.
 const (
-	MaxFailedAttempts = 100     // the first half of them and the last half
+	MaxFailedAttempts = 100     // half of them are the first attempts, half the last
 	MaxFailedText     = 4 << 10 // bytes of the message and of the stack of each attempt
 )
 
@@ -108,7 +108,7 @@ type DeadTaskOrder struct {
 	// Count is how often it has been requeued, as far as the sender knows. If several senders act
 	// at the same time, only the first one has the right count.
 	Count int64 `cbor:"3,keyasint,omitempty"`
-	// Input of the requeued task; nil for the original one.
+	// Input is the input of the requeued task; nil for the original input.
 	Input *Payload `cbor:"4,keyasint,omitempty"`
 	// Run is the run that the last requeue has begun, as far as the sender knows.
 	Run RunID `cbor:"5,keyasint,omitzero"`

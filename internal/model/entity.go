@@ -29,8 +29,8 @@ func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePref
 // MaxLocks is how many entities a section may lock.
 const MaxLocks = 100
 
-// Fence is the fencing token of a locked entity, for everything that is done in a section. The
-// token grows with every lock of the entity.
+// Fence is the fencing token of a locked entity. The code of a section passes it to the systems
+// that it writes to. The token grows with every lock of the entity.
 type Fence struct {
 	Entity Address `cbor:"1,keyasint"`
 	Epoch  int64   `cbor:"2,keyasint"`
@@ -61,13 +61,13 @@ type Entity struct {
 	// Changed is the time of the last change.
 	Changed Time `cbor:"-"`
 
-	// State is the result of its operations. It means nothing unless Exists is set.
+	// State is the result of the operations of the entity. It is valid only if Exists is set.
 	State  Payload `cbor:"1,keyasint,omitzero"`
 	Exists bool    `cbor:"2,keyasint,omitempty"`
 	// Created is when the state began to exist.
 	Created Time `cbor:"3,keyasint,omitempty"`
-	// Holder is the section that has locked it: the step ID of a run. It is zero when the entity is
-	// free.
+	// Holder is the section that has locked the entity: a run, and the id of the step that opened
+	// the section. It is zero when the entity is not locked.
 	Holder Link `cbor:"4,keyasint,omitzero"`
 	// Held is when the lock was granted.
 	Held Time `cbor:"5,keyasint,omitempty"`
@@ -139,7 +139,7 @@ type EntityOffer struct {
 	// Held are the entities whose calls the worker still makes for an owner that has lost the
 	// connection to the worker. Their field for the run is zero.
 	Held []HeldRun
-	// Remote is as in Offer.
+	// Remote has the same meaning as Offer.Remote.
 	Remote RemoteMember
 }
 
@@ -160,8 +160,8 @@ type EntityType struct {
 	// TTL is how long a state is kept after it was created, and IdleTTL after its last successful
 	// operation; 0 for no limit.
 	TTL, IdleTTL time.Duration
-	// StateVersion is the version of the states that the worker writes. It reads that version and
-	// earlier ones; 0 is 1.
+	// StateVersion is the version of the states that the worker writes. The worker reads states of
+	// this version and of earlier versions. 0 means 1.
 	StateVersion int
 	// Log is how many operations of a key the engine keeps. LogInputs says whether it keeps their
 	// inputs too.
@@ -173,12 +173,12 @@ type EntityType struct {
 const MaxMailboxBytes = 256 << 20
 
 // Operations are calls of one entity, handed to a worker. The worker makes them one after the
-// other, each on the state that the one before has left.
+// other, each on the state that the call before has left.
 type Operations struct {
 	Entity Address
 	// Generation identifies the hand-over. The worker repeats it in its report.
 	Generation uint64
-	// State is the state of the entity. It means nothing unless Exists is set.
+	// State is the state of the entity. It is valid only if Exists is set.
 	State  Payload
 	Exists bool
 	Calls  []OperationCall

@@ -17,7 +17,7 @@ const (
 	EventWithdrawn      EventKind = 6
 	EventSignalReceived EventKind = 7  // Name, Input, RequestID
 	EventSignalTaken    EventKind = 8  // (asked) the code took the signal of position Ref: Name
-	EventPromiseSettled EventKind = 9  // Name and Output or Failure; the first one wins
+	EventPromiseSettled EventKind = 9  // Name, and Output or Failure
 	EventChildStarted   EventKind = 10 // (asked) a child was asked for: Target, Input
 	// (asked) the outcome of a child or of a watched execution: Status, Output, Failure
 	EventChildClosed EventKind = 11
@@ -135,11 +135,11 @@ type Event struct {
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
 	Run     RunID    `cbor:"10,keyasint,omitzero"` // run of Target, if known
-	// of a child; of an attempt of a task it is Terminated if the engine ended the attempt without
-	// a report of its worker
+	// Status is how a child ended. For an attempt of a task, it is Terminated if the engine ended
+	// the attempt without a report of the worker.
 	Status Status `cbor:"11,keyasint,omitempty"`
-	// the step that waits for this run; of a child in a past, Watcher.Run is the run that started
-	// the child
+	// Watcher is the step that waits for an outcome or an answer. In the event of a child in a
+	// past, Watcher.Run is the run that started the child.
 	Watcher Link `cbor:"12,keyasint,omitzero"`
 	// RequestID is the id under which a client sent the message. The owner drops repeated messages
 	// with the same id.

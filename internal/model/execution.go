@@ -75,7 +75,7 @@ type Start struct {
 	Run     RunID
 	At      Time
 	Input   Payload
-	// RequestID deduplicates a repeated start of the same key; may be empty.
+	// RequestID lets the owner recognise a repeated start of the same key. It may be empty.
 	RequestID string
 	// Parent is the step that started this run and gets its outcome; zero when a client started it.
 	Parent Link

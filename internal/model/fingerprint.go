@@ -30,8 +30,8 @@ func (f *Failure) Fingerprint() string {
 // blank replaces the parts of a message that are different in every failure.
 const blank = "#"
 
-// maxPattern is how many bytes of a pattern the fingerprint includes. The rest rarely tells two
-// problems apart.
+// maxPattern is how many bytes of a pattern the fingerprint includes. The rest rarely differs
+// between two problems.
 const maxPattern = 512
 
 // pattern returns a message with its details replaced by blanks.
@@ -127,7 +127,7 @@ func (p *patternWriter) text(s string) {
 	}
 }
 
-// blank writes a blank. The blanks of a list become one.
+// blank writes a blank. It writes only one blank for a whole list of details.
 func (p *patternWriter) blank() {
 	if p.last > 0 {
 		p.out, p.space = p.out[:p.last], false

@@ -19,7 +19,7 @@ import (
 // difference.
 func asStored(got, want any) string {
 	if reflect.DeepEqual(got, want) {
-		return "" // cmp is slow
+		return "" // equal; cmp would be slower
 	}
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }

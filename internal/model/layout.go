@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// DefaultGroup is the shard group of every name that chooses no other one.
+// DefaultGroup is the shard group of every name that does not choose another group.
 const DefaultGroup = "default"
 
 // Bounds of shard groups: how many groups a store may have in addition to the default one, and how

@@ -82,7 +82,8 @@ type Message struct {
 	Input   Payload  `cbor:"7,keyasint,omitzero"`
 	Failure *Failure `cbor:"8,keyasint,omitempty"`
 	Status  Status   `cbor:"9,keyasint,omitempty"`
-	// RequestID deduplicates messages of clients. The address remembers it for a retention time.
+	// RequestID lets the receiver recognise repeated messages of a client. The receiver remembers
+	// it for a retention time.
 	RequestID string            `cbor:"10,keyasint,omitempty"`
 	Reuse     ReusePolicy       `cbor:"11,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"12,keyasint,omitempty"`
@@ -91,7 +92,7 @@ type Message struct {
 	With []Event `cbor:"13,keyasint,omitempty"`
 	// Node is the process that wants a hint; zero for none.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
-	// Labels of the run that a start begins, sorted by name.
+	// Labels are the labels of the run that a start begins, sorted by name.
 	Labels []Label `cbor:"18,keyasint,omitempty"`
 	// Past is the past of the run that a start begins; nil for a run without a past.
 	Past *Past `cbor:"20,keyasint,omitempty"`
@@ -141,7 +142,7 @@ type Message struct {
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
-	// Lone is how many of Deaths were counted by a node that was about to make the call alone.
+	// Lone is how many of Deaths come from nodes that were about to make the call alone.
 	Lone int `cbor:"64,keyasint,omitempty"`
 	// Exported is a fingerprint of the entity row that the client exported before a forced delete.
 	// If the row has changed since, the owner does not remove it. It is empty in messages of older

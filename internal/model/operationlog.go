@@ -11,7 +11,7 @@ const (
 type OperationRecord struct {
 	Name string `cbor:"1,keyasint,omitempty"`
 	At   Time   `cbor:"2,keyasint,omitempty"` // when its result was recorded
-	// RequestID is the request id if a client called. From is the execution if one called.
+	// RequestID is the request id if a client called. From is the execution if an execution called.
 	RequestID string `cbor:"3,keyasint,omitempty"`
 	From      Link   `cbor:"4,keyasint,omitzero"`
 	// Failure is nil if the operation succeeded. It has no stack.

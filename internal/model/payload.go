@@ -39,7 +39,7 @@ func (p Payload) Form() string {
 	return form
 }
 
-// sum returns the sum that WithSum has added; nil without one.
+// sum returns the sum that WithSum has added; nil if there is none.
 func (p Payload) sum() []byte {
 	_, text, ok := strings.Cut(p.Encoding, sumMark)
 	if !ok {
@@ -83,11 +83,11 @@ func (p Payload) Size() int { return len(p.Data) + len(p.Encoding) }
 // are lost.
 type Failure struct {
 	Kind string `cbor:"1,keyasint,omitempty"` // a fault kind, or empty for an error of user code
-	// Go type of the error, for operators and for matching
+	// Type is the Go type of the error, for operators and for matching.
 	Type    string `cbor:"2,keyasint,omitempty"`
 	Message string `cbor:"3,keyasint,omitempty"`
 	Stack   string `cbor:"4,keyasint,omitempty"` // stack of a panic
-	// Permanent errors are not retried.
+	// Permanent says that the error must not be retried.
 	Permanent bool `cbor:"5,keyasint,omitempty"`
 }
 

@@ -39,7 +39,7 @@ const (
 	WaitStuck ReasonCode = "code_blocked"
 	// it waits until an operator resumes it, or resumes its queue Name; Detail is why it was paused
 	WaitPaused ReasonCode = "paused"
-	// Name, workflow/key, has not answered the message that Detail describes
+	// execution Name, written workflow/key, has not answered the message that Detail describes
 	WaitAnswer ReasonCode = "answer"
 	// updates Name have arrived, and the code has no handler for them yet
 	WaitHandler ReasonCode = "no_handler"
@@ -48,7 +48,7 @@ const (
 	WaitLine ReasonCode = "in_line"
 	// every worker that has the code of Name is busy; Detail is how many slots these workers have
 	WaitSlot ReasonCode = "no_slot"
-	WaitTask ReasonCode = "task" // Name is on queue Detail, or a worker executes it
+	WaitTask ReasonCode = "task" // task Name is on queue Detail, or a worker executes it
 	// every permit of limit Name is taken; Detail names the holders
 	WaitPermit ReasonCode = "limit"
 	// limit Name lets the next task begin at Until; Detail is its rate
@@ -56,13 +56,14 @@ const (
 	// circuit breaker Name lets nothing through before Until; Detail is why
 	WaitBreaker ReasonCode = "breaker"
 	WaitUpdate  ReasonCode = "update" // the code continues when it receives an update
-	WaitLock    ReasonCode = "lock"   // Name, entity/key, is locked; Detail names the holder
+	WaitLock    ReasonCode = "lock"   // entity Name is locked; Detail names the holder
 	// a warning: its history comes close to the limit; Detail is the size
 	WaitLarge ReasonCode = "large_history"
 	// entity Name, written entity/key, makes the calls in front of this one first; Detail is how
 	// many
 	WaitMailbox ReasonCode = "mailbox"
-	// its code begins at Until; after a failed attempt, Attempt is its number and Detail the reason
+	// the code begins at Until; if it is repeated, Attempt is the number of the failed attempt and
+	// Detail its error
 	WaitStart ReasonCode = "start"
 
 	// the owner of its shard has no code for Name, but another node has; Detail is as in WaitWorker

@@ -58,9 +58,9 @@ type TaskSpec struct {
 	ToClose time.Duration `cbor:"8,keyasint,omitempty"`
 	Silence time.Duration `cbor:"9,keyasint,omitempty"`
 	Total   time.Duration `cbor:"10,keyasint,omitempty"`
-	// Delay is how long after its scheduling the first attempt may begin.
+	// Delay is the shortest time between the scheduling of the task and its first attempt.
 	Delay time.Duration `cbor:"11,keyasint,omitempty"`
-	// Breaker names the circuit breaker that counts its outcomes; empty for none.
+	// Breaker names the circuit breaker that counts the outcomes of the task; empty for none.
 	Breaker string `cbor:"12,keyasint,omitempty"`
 	// Limits are names of limits. The task holds one permit of each while it is claimed. They are
 	// sorted and without duplicates.
@@ -71,7 +71,7 @@ type TaskSpec struct {
 	// Same is set if the task was requeued with its original input. It names the task whose
 	// idempotency key this task keeps. It is nil when the task has its own key.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
-	// Fences are the fencing tokens of the entities that were locked when it was scheduled.
+	// Fences are the fencing tokens of the entities that were locked when the task was scheduled.
 	Fences []Fence `cbor:"16,keyasint,omitempty"`
 }
 
@@ -321,7 +321,7 @@ type Claim struct {
 	Spec *TaskSpec `cbor:"2,keyasint"`
 	// Input is the input with which the task was scheduled.
 	Input Payload `cbor:"3,keyasint,omitzero"`
-	// Attempt counts from 1.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int `cbor:"4,keyasint"`
 	// Scheduled is when the task was scheduled, Claimed when this attempt began, Deadline when it
 	// must have ended; zero for never.
@@ -349,7 +349,8 @@ type Claim struct {
 type TaskReport struct {
 	Ref    ClaimRef `cbor:"1,keyasint"`
 	Output Payload  `cbor:"2,keyasint,omitzero"`
-	// Failure of the attempt; nil when it succeeded, unless the claim is returned.
+	// Failure is the failure of the attempt. It is nil when the attempt succeeded, or when the
+	// worker returns the claim.
 	Failure *Failure `cbor:"3,keyasint,omitempty"`
 	// RetryAfter is the shortest pause before the next attempt, if the error demands one; 0 for the
 	// pause of the policy.
@@ -397,7 +398,7 @@ const (
 // Types of failures of tasks that the engine itself writes.
 const (
 	FailureLost    = "worker_lost" // the worker disappeared with the claim
-	FailurePoison  = "poison"      // several workers in a row disappeared with it
+	FailurePoison  = "poison"      // several workers in a row disappeared with the task
 	FailureSpent   = "attempts_spent"
 	FailureHistory = "history_limit" // there is no room for another attempt
 )

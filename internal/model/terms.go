@@ -60,8 +60,8 @@ func (t *Terms) Check() error {
 // Tries returns the number of the run among the attempts of its execution, from 1.
 func (s *Start) Tries() int { return max(s.Attempt, 1) }
 
-// Awake returns the earliest time that code of the run can see: the begin of its history or, if its
-// start was postponed, its start time.
+// Awake returns the earliest time that the code of the run can see. That is the beginning of its
+// history or, if its start was postponed, its start time.
 func (s *Start) Awake() Time { return max(s.Zero(), s.Begins) }
 
 // TimeoutExecution is the type of the failure of an execution that took longer than its terms

@@ -21,14 +21,15 @@ const MaxTime Time = 253402300799_000000
 // process that waits for the end of the run looks once per second, so it does not miss the end.
 const MinRetention = time.Minute
 
-// Add returns the time d later, saturating at MaxTime and never below 1.
+// Add returns the time d later. The result is at least 1 and at most MaxTime.
 func (t Time) Add(d time.Duration) Time {
-	// clamped first, so that the sum cannot overflow
+	// bound t first, so that the sum cannot overflow
 	sum := min(max(t, -MaxTime), 2*MaxTime) + Time(d.Microseconds())
 	return min(max(sum, 1), MaxTime)
 }
 
-// Sub returns the distance to an earlier time, saturating.
+// Sub returns the distance to an earlier time. It does not overflow: a distance that is too long
+// becomes the longest duration.
 func (t Time) Sub(earlier Time) time.Duration {
 	const most = Time(1<<63-1) / 1000
 	d := t - earlier

@@ -50,7 +50,7 @@ type Close struct {
 	Status  Status // Completed, Failed, Canceled or Continued
 	Output  Payload
 	Failure *Failure
-	// Input of the next run, when Continued.
+	// Input is the input of the next run, if Status is Continued.
 	Input Payload
 	// Begun are the positions of updates that the code has begun and not answered. The next run
 	// must not begin them again.

@@ -63,7 +63,8 @@ type Offer struct {
 type RemoteMember struct {
 	Name string
 	// After is the name of the membership that the worker had before, at this server or another
-	// one; empty without one. The offer lists what the worker still holds from that membership.
+	// server; empty if it had none. The offer lists what the worker still holds from that
+	// membership.
 	After string
 }
 
@@ -81,9 +82,9 @@ type TaskWorker interface {
 	Execute(claims []Claim)
 	// Stop tells the worker to stop a claim, and why.
 	Stop(claim ClaimRef, why StopReason)
-	// Settle tells the worker that the engine has stored a report, or why it ignores the report:
-	// NotOwned when another worker has the claim. If the worker reports twice, Settle is called
-	// twice, and the report takes effect once.
+	// Settle tells the worker that the engine has stored a report, or why it ignores the report.
+	// The error is of kind NotOwned when another worker has the claim. If the worker reports twice,
+	// the engine calls Settle twice, and the report takes effect once.
 	Settle(claim ClaimRef, err error)
 }
 
@@ -119,7 +120,7 @@ func RemoteMemberName(tenant, id, session, role string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// IsRemoteWorker reports whether a name is one of RemoteWorkerName.
+// IsRemoteWorker reports whether RemoteWorkerName has made a name.
 func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }
 
 // SpeaksFor reports whether a worker may speak for a claim. A remote worker tells the engine which

@@ -23,10 +23,10 @@ type StepContext struct {
 	section *section        // the section that the step is made in; nil when claim is set
 	w       *Worker         // the worker that runs it; nil when claim is set
 	asOf    model.Time      // when the owner last sent the run anything
-	base    context.Context //nolint:containedctx // it is one
+	base    context.Context //nolint:containedctx // StepContext is a context
 
 	mu    sync.Mutex
-	std   context.Context //nolint:containedctx // it is one
+	std   context.Context //nolint:containedctx // StepContext is a context
 	stop  context.CancelCauseFunc
 	over  bool // it ended before std was created
 	cause error
