@@ -383,7 +383,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 
 	if m.RequestID != "" && m.RequestID == x.Start.RequestID {
 		if !x.cameWith(m.With) {
-			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals, and does not name this one", m.RequestID, m.To)))
+			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals: this start needs another request id", m.RequestID, m.To)))
 		}
 		return d // a client repeats the start that began this chain: its signals are there
 	}

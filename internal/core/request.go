@@ -17,9 +17,9 @@ func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	}
 	text := fmt.Sprintf("request id %q of %s was used for %s", model.BareRequestID(m.RequestID), m.To, first)
 	if first.Kind == use.Kind && first.Name == use.Name && first.OneWay == use.OneWay {
-		text += " with another input, and does not name this one"
+		text += " with another input: this request needs another request id"
 	} else {
-		text += fmt.Sprintf(", and does not name %s", use)
+		text += fmt.Sprintf(": %s needs another request id", use)
 	}
 	return refusedID(text)
 }
@@ -34,7 +34,7 @@ func MisuseOfAnswered(m *model.Message, remembered *model.Answer) *model.Failure
 	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !answerNamesRun(m) {
 		return nil
 	}
-	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s, and does not name one to run %s",
+	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s: a request to run %s needs another request id",
 		model.BareRequestID(m.RequestID), m.To, remembered.For, remembered.Run, m.ToRun))
 }
 

@@ -281,7 +281,7 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	case !s.isGranted():
 		return r.violation("calls %s of %s in section %s, which does not have its locks yet", m.Name, m.To, s.id)
 	case m.OneWay:
-		return r.violation("calls %s of %s one way in the section that has it locked: it would be made when that is over", m.Name, m.To)
+		return r.violation("calls %s of %s one way in the section that has locked it: the call would wait until the section ends", m.Name, m.To)
 	case slices.ContainsFunc(r.calls, func(c call) bool { return c.section == s.id && c.target == m.To }):
 		return r.violation("calls %s of %s in section %s before its last call of it has been answered", m.Name, m.To, s.id)
 	}

@@ -138,7 +138,7 @@ func (s *Store) dropLanes(node model.NodeID) {
 	}
 }
 
-// within returns ctx with an end when the store is closed.
+// within returns a context that ends when ctx ends or the store is closed.
 func (s *Store) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes migration 17, dropWorkers the migrations from 16 on, dropTokens those from 10
-// on, and dropEntities those from 9 on.
+// dropReports undoes migration 17. dropWorkers undoes the migrations from 16 on, dropTokens from 10
+// on, and dropEntities from 9 on.
 var (
 	dropReports = []string{`drop table perdure.replay_reports`}
 	dropWorkers = []string{dropReports[0], `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`}

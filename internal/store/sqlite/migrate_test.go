@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes migration 12, dropWorkers the migrations from 11 on, dropBodies those from 10
-// on, dropTokens those from 8 on, and dropEntities those from 7 on.
+// dropReports undoes migration 12. dropWorkers undoes the migrations from 11 on, dropBodies from 10
+// on, dropTokens from 8 on, and dropEntities from 7 on.
 const (
 	dropReports = `drop table perdure_replay_reports;`
 	dropWorkers = dropReports + `drop table perdure_remote_workers;`
