@@ -84,7 +84,7 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 	}
 
 	slow := time.AfterFunc(m.w.cfg.StuckAfter, func() {
-		m.w.cfg.Logger.Warn("the handler of a query blocks, and its execution with it: it may not wait", "query", q.Name, "execution", addressText(m.r.start.Address))
+		m.w.cfg.Logger.Warn("the handler of a query blocks its execution: a handler may not wait", "query", q.Name, "execution", addressText(m.r.start.Address))
 	})
 	defer slow.Stop()
 
