@@ -35,7 +35,8 @@ type AuditRow struct {
 
 // AuditQuery selects entries.
 type AuditQuery struct {
-	// Tenant of the entries. All selects the entries of all tenants and of the whole server.
+	// Tenant is the tenant of the entries. All selects the entries of all tenants and of the whole
+	// server.
 	Tenant string
 	All    bool
 	// From is the lowest id of the range, and Before is the first id after it. A zero Before means

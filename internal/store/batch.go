@@ -10,15 +10,16 @@ import (
 // Batch is everything that a lane makes durable in one commit. It has at most one write per row of
 // a table, because the lane merges writes to the same row.
 //
-// Adapters write in the order of the fields and check every guarded write. If one write fails, the
-// adapter refuses the whole batch.
+// Adapters write in the order of the fields. A guarded write applies only if the stored rows are in
+// the expected state, which its field describes. If one write fails, the adapter refuses the whole
+// batch.
 type Batch struct {
 	// Lane and Number identify the batch. The fence must be at Number-1 under the epoch of the
 	// lane. The commit moves it to Number.
 	Lane   LaneRef
 	Number int64
-	// At is the time of the owner's clock when it sealed the batch. Rows that record when they were
-	// written take it from here.
+	// At is the time, by the owner's clock, at which the owner sealed the batch. Rows that record
+	// when they were written have this time.
 	At model.Time
 	// Bytes is the approximate size of the rows. Patience is how many times the time limit of the
 	// commit is doubled, because earlier attempts timed out. See Within.
@@ -107,8 +108,8 @@ type Batch struct {
 }
 
 // TokenMark is an upper bound for the fencing tokens that the owner of a shard gives out. The owner
-// raises it before it gives them out. So the next owner starts above all of them, even if its clock
-// is behind.
+// raises the mark before it gives out higher tokens. So the next owner starts above all tokens that
+// were given out, even if its clock is behind.
 type TokenMark struct {
 	Shard model.ShardID
 	Mark  int64
@@ -172,14 +173,14 @@ type InboxKey struct {
 
 // Committed is the result of a commit.
 type Committed struct {
-	// Existing lists the starts that were not inserted because their address has a current run, and
-	// that run.
+	// Existing lists the starts that were not inserted because their address has a current run.
+	// Each entry also has that run.
 	Existing []ExistingStart
 }
 
 // ExistingStart is a start whose address already has a run. That run may be [Unread].
 type ExistingStart struct {
-	Index     int // in Batch.Starts
+	Index     int // index in Batch.Starts
 	Execution Execution
 }
 

@@ -15,12 +15,11 @@ type Entities interface {
 	// that cannot be decoded has Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
-	// LoadMailbox returns the items of a mailbox after the given one, with the bounds of
-	// LoadEntity.
+	// LoadMailbox returns the items of a mailbox after a position, with the bounds of LoadEntity.
 	LoadMailbox(ctx context.Context, key EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error)
 
-	// LoadMailboxes returns the entities of the shards whose mailbox is not empty, ordered by key,
-	// after the given one.
+	// LoadMailboxes returns the keys of the entities in the shards that have items in their
+	// mailbox. They are ordered by key and start after the given key.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
 	// ListEntities returns entities, ordered by type and key. If a row cannot be decoded, the store

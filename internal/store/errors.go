@@ -13,9 +13,9 @@ type Class uint8
 
 // Classes of failure.
 const (
-	// Retryable: nothing was applied, and nothing will be. The caller may send the same call again.
-	// Examples are a serialization failure, a deadlock, and a connection that was refused before
-	// anything was sent.
+	// Retryable: nothing was applied, and nothing will be applied later. The caller may send the
+	// same call again. Examples are a serialization failure, a deadlock, and a connection that was
+	// refused before anything was sent.
 	Retryable Class = iota + 1
 	// Unknown: the call may have been applied. Or an orphaned transaction, whose client is gone,
 	// may still apply it. After a Commit of this class the caller must call Refence.

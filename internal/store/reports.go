@@ -31,7 +31,8 @@ type ReportRow struct {
 	// ID is a UUIDv7. It orders the reports and tells the sweep how old they are.
 	ID     model.ReportID
 	Tenant string
-	// Request is the id of the request that added the report. A tenant has one report of a request.
+	// Request is the id of the request that added the report. A tenant has at most one report for
+	// each request.
 	Request string
 	// Head is the part that lists show, and Body is everything else.
 	Head, Body []byte

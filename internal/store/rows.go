@@ -151,7 +151,8 @@ type View struct {
 	Mail bool
 	// PeerMail means that notes from other nodes wait for the node of the request.
 	PeerMail bool
-	// Settings is the counter of settings. A node that has seen a lower number has changes to load.
+	// Settings is the counter of settings. If a node has seen only a lower number, it must load the
+	// changes.
 	Settings int64
 }
 
@@ -210,7 +211,7 @@ type Execution struct {
 	Outcome model.Outcome // Status is Running while open
 	// Current means that this is the last run of its address.
 	Current bool
-	// Parked runs wait for something from outside. Waits says for what.
+	// Parked says that the run waits for something from outside. Waits says for what.
 	Parked bool
 	Waits  []model.Reason
 	// Blocked is set while the run cannot continue without a change by an operator or a deployment.
@@ -228,7 +229,7 @@ type Run struct {
 // RunDetails is what a description of a run shows.
 type RunDetails struct {
 	Execution *Execution    // nil when there is none
-	Labels    []model.Label // the present ones, sorted by name
+	Labels    []model.Label // the present labels, sorted by name
 	Last      int64         // the highest position of the stored events, as LastEvent returns it
 	// Timers are the open timers, ordered by id. Tasks says that a stored event has scheduled a
 	// task. Both are set only for open runs.
@@ -367,10 +368,11 @@ type Query struct {
 	// Reasons selects open runs whose main reason (see Execution.Reason) is any of these. Empty
 	// means all.
 	Reasons []model.ReasonCode
-	// StartedFrom and StartedTo are the half-open interval of start times. A zero bound is open.
+	// StartedFrom and StartedTo are the half-open interval of start times. A zero time means no
+	// bound.
 	StartedFrom, StartedTo model.Time
-	// ClosedFrom and ClosedTo are the half-open interval of closing times. With a bound, the query
-	// selects no open runs.
+	// ClosedFrom and ClosedTo are the half-open interval of closing times. If one of them is set,
+	// the query selects no open runs.
 	ClosedFrom, ClosedTo model.Time
 	// Labels are conditions that must all hold.
 	Labels []model.LabelCondition

@@ -279,7 +279,7 @@ type Reader interface {
 	//   - dead letters whose id is older than the bound
 	//   - events of deleted runs, and the data and log lines of their tasks
 	//   - old log lines, old tombstones of settings, and old mail between nodes
-	//   - old entries of the log of administrative actions
+	//   - old entries of the log of administrative actions, and old replay reports
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }
 
