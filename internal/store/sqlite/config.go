@@ -69,7 +69,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Path = abs
 	}
 
-	// Zero takes the number of the existing store, or the default for a new one.
+	// Zero means the number of the existing store, or the default for a new store.
 	if c.Shards < 0 || c.Shards > model.MaxShards {
 		bad("shards is %d, want 1 to %d, or 0 for the default", c.Shards, model.MaxShards)
 	}
@@ -96,7 +96,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// parameters of a URL, in the order in which errors list them.
+// parameters are the parameters of a URL, in the order in which errors list them.
 var parameters = []string{"readers", "readonly", "shards", "wal_mib"}
 
 // ParseURL reads file:app.db, file:///var/lib/app.db?shards=16&readonly=true, or a plain path
@@ -176,7 +176,8 @@ func (c *Config) set(values url.Values) error {
 		return n
 	}
 
-	// In the order of names, so that the error is the same every time.
+	// Go through the parameters in the order of their names, so that the error is the same every
+	// time.
 	names := make([]string, 0, len(values))
 	for name := range values {
 		names = append(names, name)

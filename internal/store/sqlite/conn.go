@@ -24,7 +24,7 @@ const (
 	modeReadOnly = "ro"
 )
 
-// Memory that one connection may use. The address space is reserved, the memory is not.
+// Memory that one connection may use. The process reserves only the address space, not the memory.
 const (
 	writerMemory = 1 << 29
 	readerMemory = 1 << 28
@@ -35,7 +35,7 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 	registerFiles()
 	// The log contains the same secrets as the file, so it gets the same mode.
 	query := url.Values{"mode": {mode}, "modeof": {cfg.Path}, "vfs": {cmp.Or(cfg.vfs, systemName)}}
-	// SQLite does not decode +.
+	// SQLite does not decode + as a space.
 	name := url.URL{Scheme: "file", Path: uriPath(cfg.Path), RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")}
 	memory := int64(readerMemory)
 	if mode == modeCreate {
@@ -111,7 +111,7 @@ func (c *conn) exec(sql string, args ...any) (int64, error) {
 	return c.db.Changes(), nil
 }
 
-// query calls row for each row of the result until it returns an error or errStop.
+// query calls row for each row of the result until row returns an error or errStop.
 func (c *conn) query(sql string, row func(q *stmt) error, args ...any) error {
 	q, err := c.prepare(sql)
 	if err != nil {

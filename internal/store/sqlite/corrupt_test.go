@@ -500,7 +500,7 @@ func TestMovedFileTakesNoWrites(t *testing.T) {
 		if err := os.Rename(b.path+suffix, b.path+".moved"); err != nil {
 			t.Fatal(err)
 		}
-		// a second later
+		// pretend that a second has passed
 		onWriter(t, b.s, func(w *writer) { w.names.next = w.names.next.Add(-1e9) })
 		_, err := b.lane.Try(t.Context(), b.event(10))
 		wantClass(t, err, store.Away)

@@ -174,8 +174,8 @@ func (f *cutFile) Sync(vfs.SyncFlag) error {
 // part.
 const sector = 512
 
-// cut returns one possible contents of the disk after the power was cut after the first n
-// operations. It also returns how many steps were acknowledged by then.
+// cut returns one possible state of the disk if the power is cut after the first n operations. It
+// also returns how many steps were acknowledged by then.
 func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	inodes := make([]cutInode, d.inodes)
 	var dir cutDirectory
@@ -291,7 +291,7 @@ func (f *cutInode) sync() {
 	f.pending = nil
 }
 
-// survivor returns one possible contents of the file after a power cut.
+// survivor returns one possible state of the file after a power cut.
 func (f *cutInode) survivor(rng *rand.Rand) []byte {
 	if len(f.pending) == 0 {
 		return slices.Clone(f.synced)

@@ -129,7 +129,7 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 // deadListing returns the statement for all pages of a query, either by fingerprint or in the order
 // of time.
 func deadListing(q *store.DeadQuery) *listing {
-	// The statement names its index. Without statistics, SQLite could choose another one and sort
+	// The statement names its index. Without statistics, SQLite could choose another index and sort
 	// all rows.
 	l := &listing{from: "perdure_dead d indexed by perdure_dead_listing"}
 	l.and("d.tenant = ?", q.Tenant)

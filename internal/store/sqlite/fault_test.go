@@ -165,7 +165,7 @@ func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
 	fs.heal()
 	closeTest(t, openTest(t, Config{Path: path, vfs: fs.name}))
 
-	// Closing removes the log, so the next commit creates one.
+	// Close removes the log, so the next commit creates a new log.
 	s := openTest(t, Config{Path: path, vfs: fs.name})
 	fs.on("sync", dir, syscall.EIO)
 	_, err = s.Register(t.Context(), store.NodeInfo{ID: [16]byte{1}}, 1, time.Hour)

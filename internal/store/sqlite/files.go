@@ -46,7 +46,7 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	return out, flags, nil
 }
 
-// file is a file of the driver. It leaves out memory mapping on purpose.
+// file is a file of the driver. It does not support memory mapping, on purpose: see writerPragmas.
 type file struct {
 	vfs.File
 	// syncName makes the name of the file durable. The first sync of a journal or log calls it. A

@@ -38,7 +38,7 @@ func anyOf[T ~string](l *listing, column string, values []T) {
 		l.and(column+" = ?", string(values[0]))
 		return
 	}
-	// One argument for all values, so that the text of the statement does not depend on their
+	// Pass all values in one argument, so that the text of the statement does not depend on their
 	// number.
 	l.and(column+" in (select value from json_each(?))", list(values))
 }
@@ -47,7 +47,7 @@ func anyOf[T ~string](l *listing, column string, values []T) {
 func list[T ~string](values []T) string {
 	text, err := json.Marshal(values)
 	if err != nil {
-		panic(err) // texts can be encoded
+		panic(err) // impossible: texts can be encoded
 	}
 	return string(text)
 }

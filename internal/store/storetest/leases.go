@@ -227,7 +227,7 @@ func testFenceExpired(x *suite) {
 	n.Acquire(3, 4)
 	x.expire(n)
 
-	for range 2 { // idempotent
+	for range 2 { // the second call changes nothing
 		if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
 			x.Fatalf("fencing an expired node: %v, %v", ok, err)
 		}

@@ -182,7 +182,7 @@ func testListPages(x *suite) {
 			last := p.Executions[len(p.Executions)-1].Start
 			q.After = store.PageMark{Started: last.At, Run: last.Run}
 
-			// Newer runs, and older ones that do not match, start all the time.
+			// While the test reads pages, newer runs start, and older runs that do not match.
 			x.begin(l, "t", "w", fmt.Sprint("k-new-", limit, "-", len(got)), Noon+10_000)
 			x.begin(l, "t", "w", fmt.Sprint("old-", limit, "-", len(got)), Noon)
 		}

@@ -54,7 +54,7 @@ func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	return got
 }
 
-// rows returns the messages first to last of a pair.
+// rows returns the messages of a pair with the positions first to last.
 func rows(to, from model.ShardID, first, last int64) (out []store.MessageRow) {
 	for seq := first; seq <= last; seq++ {
 		out = append(out, Message(to, from, seq))
@@ -252,7 +252,7 @@ func testMessageRoundTrip(x *suite) {
 	})
 }
 
-// movedState returns the state that came with a shard, without pairs at zero.
+// movedState returns the state that came with a shard. It leaves out positions that are zero.
 func movedState(a store.AcquiredShard) store.AcquiredShard {
 	for _, m := range []map[model.ShardID]int64{a.Received, a.Sent} {
 		for shard, position := range m {

@@ -95,7 +95,7 @@ func (m *mixer) end() {
 	}
 }
 
-// remove deletes a closed run, seldom an open one or one that is gone.
+// remove deletes a closed run. Now and then it deletes an open run, or a run that is gone.
 func (m *mixer) remove() {
 	for range 20 {
 		s := m.run()
@@ -281,7 +281,7 @@ func (m *mixer) loadEntity(c Counter) store.LoadedEntity {
 	return try(m.stores[1].s.LoadEntity(m.Context(), c.EntityKey, 1000, 1<<30)).or(m)
 }
 
-// entity inserts, changes, locks or removes an entity, seldom with a wrong version.
+// entity inserts, changes, locks or removes an entity, now and then with a wrong version.
 func (m *mixer) entity() {
 	c := m.counter()
 	if slices.ContainsFunc(m.b.Entities, func(r store.EntityRow) bool { return r.Key() == c.EntityKey }) {
@@ -306,7 +306,7 @@ func (m *mixer) entity() {
 	m.b.Entities = append(m.b.Entities, row)
 }
 
-// call adds a call to the mailbox of an entity, seldom at a position that may be taken.
+// call adds a call to the mailbox of an entity, now and then at a position that may be taken.
 func (m *mixer) call() {
 	c := m.counter()
 	last := int64(0)
@@ -329,7 +329,7 @@ func (m *mixer) call() {
 	}
 }
 
-// take removes an item from a mailbox, seldom one that does not exist.
+// take removes an item from a mailbox, now and then an item that does not exist.
 func (m *mixer) take() {
 	c := m.counter()
 	key := c.Take(77)

@@ -267,7 +267,7 @@ func testRandomQueries(x *suite) {
 	})
 }
 
-// wantTally compares a tally of the newest executions that a query selects with a naive one.
+// wantTally compares a tally of the newest executions that a query selects with a naive count.
 func (x *suite) wantTally(t *rapid.T, q store.Query, all []*one) {
 	by := store.TallyBy{Workflow: rapid.Bool().Draw(t, "by workflow"), Status: rapid.Bool().Draw(t, "by status"), Reason: rapid.Bool().Draw(t, "by reason")}
 	want := map[store.TallyGroup]int64{}

@@ -225,7 +225,7 @@ func (d *duel) run() Subject {
 	return d.runs[max(0, len(d.runs)-12)+d.rng.IntN(min(12, len(d.runs)))]
 }
 
-// commit sends a random batch to both.
+// commit sends a random batch to both stores.
 func (d *duel) commit(landed map[laneKey]int64) {
 	key := d.lane()
 	b := &store.Batch{Number: landed[key] + 1, At: Noon}

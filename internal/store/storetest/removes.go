@@ -53,7 +53,7 @@ func testRemoves(x *suite) {
 	if len(heads) != 1 || heads[0].Run != other.Run {
 		x.Errorf("runnable: %+v", heads)
 	}
-	// the key is free
+	// the key is free again
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{x.SubjectOf(open.Start.Address).StartRow()} })
 }
 

@@ -144,7 +144,7 @@ func testExpiredOpen(x *suite) {
 	next := x.SubjectOf(old.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{old.StartRow()} })
 
-	l.Write(func(b *store.Batch) { // continues as new
+	l.Write(func(b *store.Batch) { // the run continues as new
 		b.Starts = []store.StartRow{next.Replace(old.Run)}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}
 	})
@@ -162,7 +162,7 @@ func testExpiredOpen(x *suite) {
 	}
 }
 
-// idAt returns a new id with the given time.
+// idAt returns a new id whose UUIDv7 has the given time.
 func (x *suite) idAt(at model.Time) model.RunID {
 	id, old := x.RunID(), store.OldestID(at)
 	copy(id[:6], old[:6])

@@ -66,7 +66,7 @@ func testIfAbsent(x *suite) {
 	}
 	was = open.Execution()
 	x.Want("current run", &was, x.current(open))
-	// The same start once more finds its own run.
+	// If the same start is sent again, it finds its own run.
 	got = l.Write(func(batch *store.Batch) { batch.Starts = []store.StartRow{open.StartIfAbsent()} })
 	x.Want("the same start again", store.Committed{Existing: []store.ExistingStart{{Execution: open.Execution()}}}, got)
 }

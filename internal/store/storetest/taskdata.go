@@ -192,7 +192,7 @@ func testLogOrder(x *suite) {
 	l.Write(func(b *store.Batch) {
 		b.Logs = []store.LogRow{s.Line("a", Noon, 0, "1"), s.Line("b", Noon, 1, "2"), other.Line("a", Noon, 2, "x"), s.Line("a", Noon, 3, "3")}
 	})
-	l.Write(func(b *store.Batch) { // in the same moment
+	l.Write(func(b *store.Batch) { // lines of the same moment
 		b.Logs = []store.LogRow{s.Line("a", Noon, 1, "5"), s.Line("a", Noon, 0, "4"), s.Line("b", Noon+1, 2, "6")}
 	})
 	l.Write(func(b *store.Batch) { b.Logs = []store.LogRow{s.Line("a", Noon-1, 0, "0")} })
