@@ -264,8 +264,8 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
-// In each table, a sweep looks at no more deleted runs than it may remove rows. It looks only once
-// at runs that have left no rows in that table.
+// In each table, the number of deleted runs that a sweep looks at is at most the number of rows
+// that it may remove. It looks only once at runs that have left no rows in that table.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)

@@ -42,9 +42,10 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
-// garbageRuns is a subquery g with the deleted runs that a sweep looks at. The sweep looks at no
-// more runs than it may remove rows. Without that bound, every sweep would look in each of the
-// tables for rows of every deleted run. Runs of standalone tasks have hardly any rows there.
+// garbageRuns is a subquery g with the deleted runs that a sweep looks at. The number of these runs
+// is at most the number of rows that the sweep may remove. Without that bound, every sweep would
+// look in each of the tables for rows of every deleted run. Runs of standalone tasks have hardly
+// any rows there.
 const garbageRuns = `(
   select t.shard, q.run, q.ctid
   from unnest($1::smallint[]) t (shard)
