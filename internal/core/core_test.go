@@ -37,9 +37,9 @@ func TestRecoverRefusesBrokenHistories(t *testing.T) {
 	}
 }
 
-// A worker may have received a firing without having reported it when the state of its run is read
-// again. A request that it sent before it saw the firing must not start the timer a second time
-// (I4).
+// A worker may have received the firing of a timer, but not yet have reported it, when the owner
+// reads the state of the run again. If the worker sent a request for this timer before it saw the
+// firing, the request must not start the timer a second time (I4).
 func TestRecoveredRunKnowsFirings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -71,7 +71,7 @@ func TestTimerOfAHistoryThatIsAhead(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
 	for name, c := range map[string]struct {
-		due   model.Time // what the code asks for
+		due   model.Time // the time that the code asks for
 		delay time.Duration
 		want  model.Time
 	}{
@@ -144,7 +144,7 @@ func TestCloneIsIndependent(t *testing.T) {
 		t.Fatalf("the clone differs:\n%s", diff)
 	}
 
-	// The first of each goes, and another one takes the place.
+	// Remove the first child, call, timer, signal, update and state. Later steps add others.
 	deliver(c, model.Message{Kind: model.MessageClosed, ID: "child one"})
 	deliver(c, model.Message{Kind: model.MessageAnswer, ID: "call one"})
 	core.Fire(c, "one", w.now)
@@ -170,7 +170,8 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 }
 
-// What a run holds for its code counts as memory for as long as the run holds it.
+// The size of a run includes everything that the run holds for its code, for as long as it holds
+// it.
 func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -218,7 +219,8 @@ func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// Names of steps may look like anything, even like the timers of other steps' back-offs.
+// A step may have any name, even one that looks like the id of the timer for another step's
+// back-off.
 func TestRetryOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", "retry", "retry\x1f", "retry\x1f1", "x\x1f1\x1fa", "Retry\x1f1\x1fa", "0|timer|1"} {

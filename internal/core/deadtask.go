@@ -14,8 +14,8 @@ type StoredDeadTask struct {
 }
 
 // hasChanged reports whether a dead task has been requeued since the sender of the order looked at
-// it. The count alone does not show it: if one requeue was undone and another followed, the count
-// is the same as before. In that case the sender names a run that is no longer the last one.
+// the task. The count alone does not show this: if one requeue was undone and another followed, the
+// count is the same as before. In that case the order names a run that is no longer the last one.
 func (l *StoredDeadTask) hasChanged(o *model.DeadTaskOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
@@ -24,7 +24,8 @@ func (l *StoredDeadTask) hasChanged(o *model.DeadTaskOrder) bool {
 // DeadTaskChange is what a decision does to a dead task.
 type DeadTaskChange struct {
 	Ref model.TaskRef
-	// The row goes from count Prev to count Next and gets the body, or it is removed.
+	// The commit raises or lowers the count of the row from Prev to Next and writes Body, or it
+	// removes the row if Purged is set.
 	Prev, Next int64
 	Body       model.DeadTask
 	Purged     bool
@@ -52,9 +53,9 @@ func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, 
 	return x, d
 }
 
-// requeue schedules the task again, once (E38). A task that stood alone gets another run of its key
-// here. For a step of a workflow, a start leaves for an address of its own, in the commit that
-// marks the dead task.
+// requeue schedules the task again, once (E38). If no workflow scheduled the task, requeue begins
+// another run of the same key. If a workflow scheduled it as a step, requeue sends a start to a new
+// address, in the commit that marks the dead task as requeued.
 //
 //arch:parameters the same values as DeliverDeadTaskOrder
 func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Time, fresh model.RunID) (*Execution, Decision) {
@@ -65,7 +66,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
 	case dead.hasChanged(o) && dead.Body.Requeued.IsZero():
-		// there is no run that could be the answer
+		// there is no run that the answer could name
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
 		return x, d
 	case dead.hasChanged(o) && o.Input != nil:
@@ -85,7 +86,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	// Mark the dead task as requeued, and compose the new task.
 	body := dead.Body
 	spec, in := body.Spec, body.Input
-	spec.Delay = 0 // the delay was for the first time
+	spec.Delay = 0 // the delay was for the first run only
 	if o.Input != nil {
 		spec.Same, in = nil, *o.Input // another request, which needs another idempotency key
 	}
@@ -94,13 +95,13 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Next: dead.Count + 1, Body: body}
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
 
-	// A step of a workflow: the new run has an address of its own.
+	// The task was a step of a workflow: the new run has a new address.
 	if !o.Ref.Alone() {
 		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh, Trace: m.Trace})
 		return x, d
 	}
 
-	// A task that stood alone: the new run has the same key.
+	// No workflow scheduled the task: the new run has the same key.
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
 		// a client that repeats its submission sends the original input
@@ -160,11 +161,11 @@ func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Next: dead.Count - 1, Body: body}
 }
 
-// purge removes a dead task. The sender of the order has checked that a requeued run at another
-// address has ended. The count shows whether another requeue followed.
+// purge removes a dead task. If a requeue began a run at another address, the sender of the order
+// has checked that this run has ended. The count shows whether another requeue followed.
 func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	switch {
-	case dead == nil: // it is gone already
+	case dead == nil: // the dead task is gone already
 	case o.Damaged: // the client could not read it, so it does not know whether it was requeued
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s can be read by now: remove it like any other", o.Ref))
 	case dead.hasChanged(o):

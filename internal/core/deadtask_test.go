@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// post is a dead task with everything that can happen to it, as a lane and its store would keep it:
-// one dead task, the run at each address, messages on their way.
+// post simulates a lane and its store for one dead task. It has the dead task, the run at each
+// address, and the messages that are on their way.
 type post struct {
 	ref   model.TaskRef
 	dead  *StoredDeadTask
@@ -22,8 +22,8 @@ type post struct {
 
 	begun    int         // runs that requeues began
 	undone   int         // runs whose requeue was undone
-	last     model.RunID // that a requeue began
-	executed bool        // a worker has claimed it
+	last     model.RunID // the last run that a requeue began
+	executed bool        // a worker has claimed the task of the last run
 }
 
 func newPost(alone bool) *post {
@@ -102,8 +102,9 @@ func (p *post) current() *Execution {
 	return nil
 }
 
-// Clients requeue, undo and purge in any order, with knowledge that may be old: every count begins
-// one run, an undo leaves no run, and a dead task whose run is open stays (E38).
+// Clients requeue, undo and purge in any order, and their knowledge may be out of date. Each
+// requeue that takes effect begins one run, no run is left after an undo, and a dead task whose
+// requeued run is open cannot be purged (E38).
 func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -264,16 +265,16 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 
 		next := func() { m := p.way[0]; p.way = p.way[1:]; p.send(t, &m) }
 		first := requeue()
-		next() // it begins
+		next() // deliver the start: the run begins
 		undo := p.order(model.DeadTaskUndo, p.dead.Count, nil)
 		undo.To, undo.DeadTask.Run = p.dead.Body.Requeued.Address, first
 		p.send(t, undo)
 
-		// The first run has ended, and the undo has not reached the dead task: a client that looks
-		// now may continue.
+		// The undo has ended the first run, but has not reached the dead task. A client that looks
+		// at the dead task now may send the next order.
 		stale := p.order(rapid.SampledFrom([]model.DeadTaskVerb{model.DeadTaskRequeue, model.DeadTaskPurge}).Draw(t, "do"), p.dead.Count, nil)
 		stale.DeadTask.Run = first
-		next() // it has
+		next() // the undo reaches the dead task
 		second := requeue()
 		d := p.send(t, stale)
 		if stale.DeadTask.Do == model.DeadTaskRequeue && (d.Refusal() != nil || !d.Answer.Existing || d.Answer.Run != second) || stale.DeadTask.Do == model.DeadTaskPurge && !fault.Is(d.Refusal(), fault.Conflict) {

@@ -49,7 +49,7 @@ type Decision struct {
 	StopAll     bool
 	// Messages are sent to other addresses.
 	Messages []model.Message
-	// Mark replaces the stored mark of the run. When the run continues as new, it is the mark of
+	// Mark replaces the stored mark of the run. When the run continues as new, Mark is the mark of
 	// the next run.
 	Mark *Mark
 	// Retry is a step whose back-off is over: the worker runs it again.
@@ -87,7 +87,8 @@ type Decision struct {
 	stopped []Timer // the timers that StopTimers names
 }
 
-// Reply answers a request of a client: the code has given the answer, or never will.
+// Reply answers a request of a client. It has the answer of the code, or a failure if the code will
+// never answer.
 type Reply struct {
 	RequestID string
 	Answer    model.Answer
@@ -124,8 +125,8 @@ func RefusalOf(a model.Answer) error {
 	return fault.New(fault.ParseKind(a.Failure.Kind), "%s", a.Failure.Message)
 }
 
-// append adds an event to the run and to the decision. A parked run wakes up, unless it is
-// withheld.
+// append adds an event to the run and to the decision. A parked run wakes up, unless Withheld gives
+// a reason to leave it parked.
 func (x *Execution) append(d *Decision, now model.Time, e model.Event) {
 	e.Seq, e.At = x.Next, max(now, x.Last)
 	x.note(&e)

@@ -7,12 +7,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// edit replaces the state on behalf of an operator. It refuses while an operation runs, because the
-// operation works on the old state, and while a section holds the lock, because nothing else may
-// change the entity then.
+// edit replaces the state on behalf of an operator. It refuses the edit while an operation runs,
+// because the operation works on the old state. It also refuses while a section holds the lock,
+// because only that section may change the entity.
 //
-// A state without the mark of a version has the version of the state that it replaces: that is the
-// one that the operator has seen.
+// If the new state does not say which version of the state's type it has, it gets the version of
+// the state that it replaces, because the operator has edited that one.
 func (n *Entity) edit(d *Decision, m *model.Message, a *Arrival, now model.Time) {
 	n.expire(now)
 	has := n.Row.VersionNow()
@@ -46,7 +46,7 @@ func isEdit(m *model.Message) bool {
 	return m.Kind == model.MessageMailbox && m.Name == model.MailboxEdit
 }
 
-// sayVersion answers an edit with the version that it has made.
+// sayVersion answers an edit with the version of the entity after the edit.
 func (n *Entity) sayVersion(d *Decision, m *model.Message) {
 	if isEdit(m) && d.Answer.Failure == nil {
 		d.Answer.Output = model.Payload{Data: []byte(n.Row.VersionNow().String()), Encoding: model.Text}

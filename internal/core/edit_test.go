@@ -26,7 +26,7 @@ func (e editor) edit(version, state string, now model.Time) core.Decision {
 	}, core.Arrival{Life: core.Life{TTL: time.Hour}}, now)
 }
 
-// must edits and returns the new version.
+// must edits the entity, fails the test if the edit is refused, and returns the new version.
 func (e editor) must(version, state string, now model.Time) string {
 	e.Helper()
 	d := e.edit(version, state, now)
@@ -44,8 +44,8 @@ func (e editor) wantRefused(kind, version string, now model.Time) {
 	}
 }
 
-// An edit replaces the version that the operator has seen, and no other: neither a later one nor
-// one of the same number after the entity was deleted and created again.
+// An edit replaces only the version that the operator has seen. It does not replace a later
+// version, or the version with the same number of an entity that was deleted and created again.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	e := newEditor(t)

@@ -11,10 +11,10 @@ import (
 
 // Entity is an entity or a service in the memory of its owner: its row and its mailbox.
 //
-// Workers make the calls in the order in which they arrived, sometimes several in one hand-over. A
-// lock request is a barrier: the entity grants the lock when all calls before the request are done.
-// Until the section that asked for the lock ends, workers make only the calls of that section.
-// Views change nothing and do not wait for their turn.
+// Workers make the calls in the order in which they arrived. The entity may pass several calls to a
+// worker together, which is one hand-over. A lock request is a barrier: the entity grants the lock
+// when all calls before the request are done. Until the section that asked for the lock ends,
+// workers make only the calls of that section. Views change nothing and do not wait for their turn.
 type Entity struct {
 	// Row is the entity with everything that has been decided. The store may have an older version.
 	Row model.Entity
@@ -36,28 +36,28 @@ type Entity struct {
 
 // Item is a call, or the request of a lock, that waits for an entity.
 type Item struct {
-	// Seq is its position in the stored mailbox; zero when it is only in memory.
+	// Seq is the position of the item in the stored mailbox; zero when the item is only in memory.
 	Seq     int64
 	At      model.Time
 	Message *model.Message
 	// View says that the call changes nothing.
 	View bool
-	// Tag belongs to the caller that delivered the item.
+	// Tag is a value of the caller that delivered the item. The core does not interpret it.
 	Tag any
 
 	made bool // a worker has it
-	held bool // it must not be made yet, see Arrival
-	// like held, and it also keeps views and later calls waiting
+	held bool // no worker may get it yet, see Arrival
+	// like held, but views and later calls wait too
 	early bool
-	lost  bool // it must not be made again, see Return
+	lost  bool // no worker may get it again, see Return
 
-	loose bool // it counts as an item that is only in memory
+	loose bool // its bytes are in Entity.loose
 
-	suspect  bool // it must be marked before it is made, see Suspect
-	behind   bool // a suspect only if it is a view: its operation cannot have been running
+	suspect  bool // it needs a stored mark before a worker gets it, see Suspect
+	behind   bool // not a suspect unless it is a view, see isAccused
 	pardoned bool // its last mark must be removed, see Pardon
 	noting   bool // its mark is on its way into the store
-	alone    bool // it is handed over without other calls
+	alone    bool // a worker gets it without other calls
 
 	hand *HandOver // see Attach
 }
@@ -65,8 +65,8 @@ type Item struct {
 // HasBegun reports whether a worker has the item and has not reported its result.
 func (it *Item) HasBegun() bool { return it.made }
 
-// Once reports whether the item must not be made again when its result is unknown. Its caller gets
-// a failure instead.
+// Once reports whether the call of the item is made at most once. If its result is unknown, no
+// worker makes the call again, and its caller gets a failure instead.
 func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
 // Arrival describes how a message arrived at an entity.
@@ -77,16 +77,16 @@ type Arrival struct {
 	// that is made at most once is a warning: an owner that finds it after a crash must assume that
 	// a worker may have made the call.
 	Held bool
-	// Early says that the sender of the call is not durable yet. The entity then holds the call,
-	// even if it is a view, and all later calls wait behind it.
+	// Early says that the commit that sends the call is not durable yet. The entity holds such a
+	// call, even if it is a view, and all later calls wait behind it.
 	Early bool
 	View  bool
 	Tag   any
-	// Room is how many calls may wait, and Bytes how many bytes of them; 0 bytes is MailboxBytes. A
-	// call that runs is not counted.
+	// Room is how many calls may wait, and Bytes is how many bytes these calls may have. If Bytes
+	// is zero, MailboxBytes applies. Neither counts a call that runs.
 	Room, Bytes int
-	// Life is how long a state that the message creates is kept. StateVersion is the version of its
-	// type.
+	// Life is how long the entity keeps a state that the message creates. StateVersion is the
+	// version of the state's type.
 	Life         Life
 	StateVersion int
 	// Stalled is why the entity accepts no further call although there is room; empty when it
@@ -107,7 +107,7 @@ type EntityChange struct {
 	Gone   bool
 }
 
-// NewEntity returns an entity as it is stored. row is nil when it has none.
+// NewEntity returns an entity as the store has it. row is nil when the entity has no row.
 func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) *Entity {
 	n := &Entity{Row: model.Entity{Address: a}}
 	if row != nil {
@@ -117,7 +117,7 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 		it := &mailbox[i]
 		n.last = it.Seq
 		if it.Damaged != nil {
-			continue // the lane moves it aside; until then its position stays taken
+			continue // unreadable: the lane moves it aside, and until then its position stays taken
 		}
 		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief})
 	}
@@ -142,7 +142,7 @@ func (n *Entity) add(it *Item) {
 	n.indexMail()
 }
 
-// fasten notes that an item is no longer only in memory.
+// fasten notes that an item is in the store now, so that its bytes no longer belong to loose.
 func (n *Entity) fasten(it *Item) {
 	if it.loose {
 		it.loose = false
@@ -230,7 +230,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 			d.misuse(m, f)
 			return
 		}
-		d.Pending = !m.OneWay // the repeated request waits for the same answer
+		d.Pending = !m.OneWay // the caller that repeats the request waits for the same answer
 		if a.Stored && it.Seq == 0 {
 			// The call was only in memory. Its sender now drops its own row of the call, so the
 			// call needs a row here.
@@ -240,8 +240,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	case m.Section != "" && !n.isHeldBy(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
-		// The holder has one call at a time. Callers that fill the mailbox wait for the end of its
-		// section, so they must not keep its calls out.
+		// The section that holds the lock has one call at a time. The calls that fill the mailbox
+		// wait for the end of that section, so they must not keep its calls out.
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":
@@ -261,7 +261,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	d.Pending = true
 
 	if m.OneWay {
-		it.Tag = nil // it is answered now
+		it.Tag = nil // the caller has its answer now
 		d.Pending = false
 		d.acknowledge(m)
 	}
@@ -277,9 +277,10 @@ func (n *Entity) full(m *model.Message, a Arrival) bool {
 	return waiting >= a.Room || size+m.Size() > a.maxBytes() && waiting > 0
 }
 
-// countQueued returns how many calls and lock requests wait, and how many bytes they have. One call
-// of a hand-over runs, and the others wait for it. Views run in parallel with everything else. A
-// call that waits for its own row runs next.
+// countQueued returns how many calls and lock requests wait, and how many bytes they have. Of the
+// calls of one hand-over, one runs and the others wait for it. Views run in parallel with
+// everything else, so they do not count. A call that waits until its own row is stored counts as
+// running, because it runs next.
 func (n *Entity) countQueued() (waiting, size int) {
 	running, idle := n.busy, n.busy == 0
 	for _, it := range n.mail {
@@ -305,8 +306,8 @@ func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 		waiting, size, m.To, a.Room, a.maxBytes()))
 }
 
-// findRequest finds the call of a request, or the very same message: a message is delivered again
-// when its effect could not be stored.
+// findRequest finds the call with the request id of a message, or the item of this very message.
+// The lane delivers the same message again when it could not store its effect.
 func (n *Entity) findRequest(m *model.Message) *Item {
 	switch {
 	case n.index.messages == nil:
@@ -335,8 +336,8 @@ func (n *Entity) store(d *Decision, it *Item) {
 	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})
 }
 
-// request puts the request of a lock into the mailbox. A section that asks again gets the same
-// answer as before, or keeps its place.
+// request puts the request of a lock into the mailbox. If a section repeats its request, it gets
+// the same answer as before, or keeps its place in the mailbox.
 func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
 	case n.Row.Address.Stateless():
@@ -400,7 +401,7 @@ func (n *Entity) unlock(d *Decision, m *model.Message) {
 	}
 }
 
-// refuseCall answers a call that is not made.
+// refuseCall answers a call that no worker will make.
 func (d *Decision) refuseCall(m *model.Message, k fault.Kind, text string) {
 	d.answerCall(m, model.Answer{Failure: &model.Failure{Kind: k.String(), Message: text}})
 }
@@ -455,14 +456,14 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	d.Taken = append(d.Taken, it.Seq)
 }
 
-// Begin releases a held call, because its row is stored.
+// Begin lets workers have a held call, because its row is stored.
 func (n *Entity) Begin(m *model.Message) {
 	if it := n.findRequest(m); it != nil {
 		it.held, it.early = false, false
 	}
 }
 
-// bars reports whether an item that must not be made yet keeps the items behind it waiting.
+// bars reports whether the items behind an item wait because no worker may get that item yet.
 func (n *Entity) bars(it *Item) bool {
 	return it.early && !it.View && !n.Row.Address.Stateless() && !LockedOut(&n.Row, it.Message)
 }
@@ -504,7 +505,7 @@ func (n *Entity) grant(d *Decision, now model.Time) {
 	n.remove(d, it)
 	d.Granted = it.At
 	n.Row.Holder, n.Row.Held = it.Message.From, now
-	// Tokens follow the clock, so that they seldom depend on the floor.
+	// Tokens follow the clock, so a new token is usually higher than the floor anyway.
 	n.Row.Epoch = max(n.Row.Epoch+1, n.Floor+1, int64(now))
 	d.Messages = append(d.Messages, n.grantMessage(it.Message.From))
 }
@@ -597,8 +598,7 @@ func (n *Entity) HasNext() bool {
 	return false
 }
 
-// HasViews reports whether Views would return a call. As in Views, calls that are no longer views
-// wait for their turn.
+// HasViews reports whether Views would return a call.
 func (n *Entity) HasViews(view func(name string) bool) (found bool) {
 	if n.views == 0 {
 		return false
@@ -615,7 +615,7 @@ func (n *Entity) HasViews(view func(name string) bool) (found bool) {
 	return found
 }
 
-// WaitsForView reports whether a view has not begun.
+// WaitsForView reports whether the mailbox has a view that has not begun.
 func (n *Entity) WaitsForView() bool {
 	return n.views > 0 && n.find(func(it *Item) bool { return it.View && !it.made && !it.early }) != nil
 }
@@ -632,9 +632,9 @@ func (n *Entity) hand(items []*Item) []*Item {
 	return items
 }
 
-// Views returns the views that have not begun and that are still views for the worker that will
-// make them. Calls that are no longer views wait for their turn. Views read the durable state, in
-// parallel with everything else.
+// Views returns the views that have not begun. view tells whether a call is still a view in the
+// code of the worker that will make it. A call that is no longer a view waits for its turn. Views
+// read the durable state, in parallel with everything else.
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
@@ -652,9 +652,9 @@ func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 // Interrupted is the failure of a call that is made at most once and whose result is lost.
 const Interrupted = "the call was interrupted: it may have been made or not"
 
-// Return takes back calls whose result is unknown. A call that is made at most once is lost: if it
-// has a row, Settle answers it. If it is only in memory, Return removes it and returns it, and the
-// caller of Return must answer it.
+// Return takes calls back from a worker that did not report their results. Workers make most calls
+// again. A call that is made at most once is lost: if it has a row, Settle answers it. If it is
+// only in memory, Return removes it and returns it, and the caller of Return must answer it.
 func (n *Entity) Return(items []*Item) (gone []*Item) {
 	n.endHandOver(items)
 	for _, it := range items {
@@ -670,8 +670,8 @@ func (n *Entity) Return(items []*Item) (gone []*Item) {
 	return gone
 }
 
-// Keep takes over calls that are only in memory, after the lane has read the entity again. They go
-// behind the stored items.
+// Keep adds the calls that were only in memory to an entity that the lane has read again from the
+// store. These calls go behind the stored items.
 func (n *Entity) Keep(items []*Item) {
 	for _, it := range items {
 		it.made = false
@@ -680,8 +680,8 @@ func (n *Entity) Keep(items []*Item) {
 }
 
 // Forget drops a call that is only in memory and has not begun, because its caller no longer waits.
-// It finds the call by its tag, or by its request, which another caller may have sent earlier. It
-// reports whether there was such a call.
+// It finds the call by its tag or by its request id. The request may have arrived earlier from
+// another caller, with another tag. Forget reports whether there was such a call.
 func (n *Entity) Forget(tag any, request string) bool {
 	it := n.find(func(it *Item) bool {
 		return it.Seq == 0 && !it.made && (it.Tag == tag || request != "" && it.Message.RequestID == request)
@@ -693,7 +693,7 @@ func (n *Entity) Forget(tag any, request string) bool {
 	return true
 }
 
-// Mark decides again which calls are views.
+// Mark decides again which calls are views, because the code of the workers may have changed.
 func (n *Entity) Mark(view func(name string) bool) {
 	for _, it := range n.mail {
 		if !it.made && it.Message.Kind == model.MessageCall && it.Message.Section == "" {
@@ -717,7 +717,8 @@ func (n *Entity) endHandOver(items []*Item) {
 
 // Apply applies a worker's report on a hand-over. version is the version of the row when the items
 // were handed over. Apply reports false and changes nothing when the row has changed since the
-// hand-over. Apply changes r: calls that did something forbidden are failures in it afterwards.
+// hand-over. Apply changes r: it turns the results of calls that did something forbidden into
+// failures.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
@@ -732,7 +733,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	made := items[:min(len(r.Results), len(items))]
 	for _, it := range made {
 		if it.Seq != 0 && n.Current(it) == nil {
-			return d, false // it has been answered already
+			return d, false // its caller has an answer already
 		}
 	}
 
@@ -773,8 +774,8 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 }
 
 // ofHolder reports whether all calls come from the section that has the lock. The version of the
-// row does not prove that: after a failed commit, the entity may reach the same version again in
-// another order, with a lock.
+// row does not prove this. After a failed commit, the entity may apply its inputs in another order
+// and reach the same version again, but with a lock.
 func (n *Entity) ofHolder(items []*Item) bool {
 	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.isHeldBy(sectionOf(it.Message)) })
 }

@@ -88,8 +88,8 @@ func (d *desk) want(what, got, want string) {
 	}
 }
 
-// Calls that wait together are made together, each on the state that the one before has left. A
-// call that fails leaves no trace (L2, L4, L5).
+// Calls that wait together go to a worker together. Each works on the state that the call before it
+// has left. A call that fails does not change the state (L2, L4, L5).
 func TestEntityMakesCallsInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -104,8 +104,8 @@ func TestEntityMakesCallsInOrder(t *testing.T) {
 	}
 }
 
-// Calls that a worker had when the owner crashed, or had not reached, are made once more. Committed
-// calls are not (L3, L6).
+// After a crash of the owner, workers make again the calls whose results are not committed. They do
+// not make committed calls again (L3, L6).
 func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -116,7 +116,7 @@ func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	lost := d.h.jobs[0]
 	d.crashHouse(d.h)
 	d.begin(d.h, 10)
-	d.town.end(d.h, 0, 1) // only the first one
+	d.town.end(d.h, 0, 1) // the worker reports only the first call
 	d.want("made", fmt.Sprint(d.h.made), "[one]")
 	d.begin(d.h, 10)
 	job := d.h.jobs[0]
@@ -129,7 +129,7 @@ func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	d.want("told", d.takeSent(), "answer one, answer two, answer three")
 }
 
-// A removed state is gone, the next call starts with a new state, and the lock is kept (L8).
+// When an operation removes the state, the next call starts with a new state. The lock stays (L8).
 func TestEntityIsDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -167,8 +167,9 @@ func TestEntityIsDeleted(t *testing.T) {
 	d.want("state", string(d.h.row.State.Data), "two,")
 }
 
-// The request of a lock is a barrier: calls before it are made first, and calls behind it wait in
-// order for the end of the section, except the calls of the section itself (L24, L36).
+// The request of a lock is a barrier. Workers make the calls in front of it first. Calls behind it
+// wait in order for the end of the section. Only the calls of the section itself do not wait (L24,
+// L36).
 func TestEntityIsLocked(t *testing.T) {
 	t.Parallel()
 
@@ -187,7 +188,7 @@ func TestEntityIsLocked(t *testing.T) {
 	d.want("made while it is locked", d.run(), "")
 	d.call("in1", in("s"))
 	d.want("made of the section", d.run(), "in1")
-	d.lock("s") // it holds the lock, and gets another grant
+	d.lock("s") // the section holds the lock already and gets another grant
 	d.want("told", d.takeSent(), "answer in1, grant s")
 	d.call("late", in("t"))
 	d.want("told one that waits", d.takeSent(), "answer late conflict")
@@ -201,8 +202,8 @@ func TestEntityIsLocked(t *testing.T) {
 	d.want("made in the end", d.run(), "behind2")
 }
 
-// Calls of a section that are not made when it ends are refused, and later results of them are
-// ignored: another section holds the lock by then.
+// When a section ends, the entity refuses the calls of the section that have no result. It ignores
+// results of these calls that arrive later, because another section may hold the lock by then.
 func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []bool{false, true} {
@@ -245,7 +246,7 @@ func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	d.want("told after a crash", d.takeSent(), "grant s")
 }
 
-// Views are made at once, in parallel with everything else, and change nothing (L10).
+// Workers make views immediately, in parallel with everything else. Views change nothing (L10).
 func TestEntityViewsWaitForNobody(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -274,8 +275,8 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	}
 }
 
-// The same request waits for the same answer. A full mailbox refuses calls, but not the
-// calls of the lock's holder, because the calls in the mailbox wait for it.
+// The same request waits for the same answer. A full mailbox refuses calls, except the calls of the
+// section that holds the lock: the calls in the mailbox wait for that section.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -309,7 +310,7 @@ func TestEntityRoomAndRequests(t *testing.T) {
 	}
 }
 
-// A one-way call is answered when it is stored. Its result goes to no caller.
+// The sender of a one-way call gets an answer when the call is stored. It does not get the result.
 func TestEntityOneWay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -340,7 +341,7 @@ func TestEntityIsUnlockedByAnOperator(t *testing.T) {
 	d.want("told", d.takeSent(), "grant s, grant t")
 	d.call("in", in("s"))
 	d.want("told the last holder", d.takeSent(), "answer in conflict")
-	d.release("s") // late, from a section that has lost it
+	d.release("s") // a late release, from a section that has lost the lock
 	if d.h.row.Holder != link(1, "t") {
 		t.Errorf("the holder is %+v", d.h.row.Holder)
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A call was made on a version that was undone. The entity has reached the same version again, this
-// time with a lock. The result of the call is not applied inside the section of another run (L24).
+// A worker made a call on a version of the entity whose commit then failed. The entity has reached
+// the same version number again, this time with a lock. The entity does not apply the result of the
+// call, because the section of another run holds the lock (L24).
 func TestResultOfAVersionThatWasMadeAgain(t *testing.T) {
 	t.Parallel()
 	to := model.Address{Tenant: "default", Type: "entity:account", Key: "a"}

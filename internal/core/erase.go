@@ -7,10 +7,11 @@ import (
 
 // Erase removes an entity whose row may be unreadable. Steps and clients that wait for an answer to
 // calls in its mailbox, or for its lock, get the reason. The section that holds the lock gets no
-// message, because only the row says which section that is. The entity refuses its further calls,
-// as it does after an operator has taken the lock.
+// message, because only the row says which section that is. The entity refuses further calls of
+// that section, as it does after an operator has taken the lock away.
 //
-// Erase returns the one-way calls, because the engine has promised their senders not to lose them.
+// Erase returns the one-way calls, so that the caller can keep them: the engine has promised their
+// senders not to lose them.
 func Erase(mailbox []model.MailboxItem, why string) (d Decision, unheard []*model.Message) {
 	d.Erased = true
 	f := &model.Failure{Kind: fault.NotFound.String(), Message: why}

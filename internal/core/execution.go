@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Execution is the state of a run in the memory of its owner. It does not grow with the history: it
-// keeps no outcomes of steps, because the worker matches those by identity and the history is
-// append-only.
+// Execution is the state of a run in the memory of its owner. It does not grow with the history,
+// because it keeps no outcomes of steps. The worker reads those from the history and matches them
+// with the steps of the code.
 type Execution struct {
 	Start   model.Start
 	Outcome model.Outcome // Status is Running while open
@@ -19,10 +19,10 @@ type Execution struct {
 	Next int64
 
 	bytes  int // bytes of the history
-	unread int // bytes of signals, updates and unheard
+	unread int // bytes of the fields signals, updates and unheard
 
-	fed int64 // position that the code has been fed up to, as this owner knows
-	// position from which on fed is exact: the next position when this owner read the run from the
+	fed int64 // the last position that workers have fed to the code, as far as this owner knows
+	// fed is exact from this position on: the next position when this owner read the run from the
 	// store
 	since int64
 	acted int64 // position of the last event that the code asked for
@@ -55,7 +55,7 @@ type Execution struct {
 	states   []model.Event  // the last value of each state
 	watchers []model.Link
 	labels   []model.Label    // sorted by name; never changed in place
-	fired    []firing         // timers that have fired but that the code may not have seen
+	fired    []firing         // timers that have fired, which the code may not have seen
 	tasks    []*Task          // open tasks, in the order in which they were scheduled
 	taskOf   map[string]*Task // the same tasks by id, once there are many
 
@@ -149,9 +149,9 @@ func (x *Execution) Clone() *Execution {
 	return &c
 }
 
-// begin returns the state of a run right after its start. The events that the run starts with may
-// come from a clock that is ahead of ours. Later events are not older than those, so that the time
-// that the code sees never goes back.
+// begin returns the state of a run right after its start. The run may start with events whose times
+// come from a clock that is ahead of ours. Later events get times that are not older, so that the
+// code never sees time go back.
 func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels, bytes: s.Input.Size()}
 	x.timers = BirthTimers(&s)
@@ -190,8 +190,8 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 	}
 
 	x.since = x.Next
-	// Firings are kept: a worker that holds the run while its state is read again may not have seen
-	// them yet.
+	// Keep the firings. A worker may hold the run while the owner reads its state again, and may
+	// not have seen the firings yet.
 	x.timers = slices.Clone(timers)
 	return x, nil
 }
@@ -293,7 +293,7 @@ func (x *Execution) recentlyFired(id string) bool {
 	return slices.ContainsFunc(x.fired, func(f firing) bool { return f.id == id })
 }
 
-// markSeen forgets firings and promises up to a position, because the code has been fed them.
+// markSeen forgets firings and promises up to a position, because the code has seen them.
 func (x *Execution) markSeen(seq int64) {
 	if len(x.unheard) > 0 {
 		x.unheard = slices.DeleteFunc(x.unheard, func(e model.Event) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Life says how long the state of an entity is kept: TTL after it was created, and Idle after its
-// last successful operation. Zero is no limit.
+// Life says how long an entity keeps its state: at most TTL after the state was created, and at
+// most Idle after the last successful operation. Zero means no limit.
 type Life struct{ TTL, Idle time.Duration }
 
 // end returns when a state expires after an operation; zero when it does not.
@@ -22,8 +22,8 @@ func (l Life) end(created, now model.Time) (at model.Time) {
 	return at
 }
 
-// HandOver holds what the operations of one hand-over share. A hand-over has one if the state
-// expires or the entity keeps a log.
+// HandOver holds what the operations of one hand-over share. A hand-over has a HandOver only if the
+// state can expire or the entity keeps a log.
 type HandOver struct {
 	Life Life
 	// Fresh says that the state had expired at the hand-over, so the worker got no state.
@@ -34,7 +34,7 @@ type HandOver struct {
 	LogInputs bool
 }
 
-// Attach notes at a hand-over how long the state lives, and how many operations the entity keeps.
+// Attach gives the items of one hand-over a common HandOver.
 func Attach(items []*Item, h HandOver) {
 	for _, it := range items {
 		it.hand = &h
@@ -62,7 +62,8 @@ func (n *Entity) clearState() {
 	n.Row.State, n.Row.Exists, n.Row.Created, n.Row.Expires, n.Row.Log = model.Payload{}, false, 0, 0, nil
 }
 
-// log adds operations to the log of the entity, if it keeps one. The log goes with the state.
+// log adds operations to the log of the entity, if the entity keeps one. The log disappears
+// together with the state.
 func (n *Entity) log(made []*Item, r *model.Operated, now model.Time) {
 	if len(made) == 0 || made[0].hand == nil || made[0].hand.Log == 0 {
 		return
@@ -81,8 +82,8 @@ func sameLog(a, b []model.OperationRecord) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Ring applies the timer of the entity. It ignores a timer that the row does not name, because that
-// timer is out of date.
+// Ring applies a timer of the entity that has fired. It ignores a timer that the row does not name,
+// because that timer is out of date.
 func (n *Entity) Ring(id string, now model.Time) Decision {
 	var d Decision
 	if n.Row.Alarm == 0 || id != alarmID(n.Row.Alarm) {
@@ -95,8 +96,8 @@ func (n *Entity) Ring(id string, now model.Time) Decision {
 }
 
 // arm gives the row a timer for the time when its state expires. An operation that prolongs the
-// state leaves the timer as it is, so that it does not pay for a write. A timer that fires too
-// early is set again.
+// state does not move the timer, because that would cost a write. If the timer fires too early for
+// this reason, arm sets it again.
 func (n *Entity) arm(d *Decision, now model.Time) {
 	r := &n.Row
 	stop, start := r.Alarm != 0 && r.Expires == 0, r.Expires != 0 && (r.Alarm == 0 || r.Expires < r.Alarm)

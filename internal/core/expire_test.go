@@ -18,9 +18,9 @@ type mortal struct {
 	now    model.Time
 	timers map[string]model.Time
 	fired  map[string]bool // an owner fires a timer once
-	row    model.Entity    // as it is stored
+	row    model.Entity    // the row in the store
 	handed []*core.Item
-	last   model.Time // of the last successful operation
+	last   model.Time // time of the last successful operation
 }
 
 func newMortal(t *testing.T, life core.Life) *mortal {
@@ -66,7 +66,7 @@ func (m *mortal) call(name string) {
 	m.take(m.n.Deliver(&model.Message{Kind: model.MessageCall, To: m.n.Row.Address, Name: name, OneWay: true}, core.Arrival{Stored: true, Room: 100}, m.now))
 }
 
-// begin hands a call over, and reports whether it finds a state.
+// begin hands a call to a worker, and reports whether the call finds a state.
 func (m *mortal) begin() (exists bool) {
 	m.handed = m.n.Next(1, 1<<20)
 	over := m.n.Row.Expired(m.now)
@@ -172,7 +172,7 @@ func TestExpiryWaits(t *testing.T) {
 	}
 }
 
-// A call that waited while the state expired meets a new entity.
+// A call that waited while the state expired finds an entity without a state.
 func TestWaitingCallMeetsNewEntity(t *testing.T) {
 	t.Parallel()
 	m := newMortal(t, core.Life{TTL: time.Hour})
@@ -191,8 +191,8 @@ func TestWaitingCallMeetsNewEntity(t *testing.T) {
 	}
 }
 
-// Whatever happens in whichever order: the timers match the row, and a state that is old enough is
-// gone as soon as no operation runs and no section holds the lock.
+// Whatever happens, in any order, the timers match the row. A state that is old enough is gone as
+// soon as no operation runs and no section holds the lock.
 func TestExpiryInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -6,13 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskReasons returns what the code of a run waits for. It replaces a wait for a task by the reason
-// why that task waits. A wait names only the kind of its task, so waits and tasks of a kind are
-// matched in the order in which they were scheduled. A wait stays as it is if why has no reason for
-// its task.
+// TaskReasons returns what the code of a run waits for. If the code waits for a task, TaskReasons
+// replaces that wait by the reason why the task itself waits. A wait names only the kind of its
+// task. So TaskReasons matches the waits of a kind with the tasks of that kind in the order in
+// which they were scheduled. If why has no reason for a task, the wait stays as it is.
 func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Reason, bool)) []model.Reason {
 	reasons := slices.Clone(waits)
-	next := map[string]int{} // per kind: the first task that no wait has been matched with
+	next := map[string]int{} // per kind: the first task that is not matched with a wait
 	for i := range reasons {
 		if reasons[i].Code != model.WaitTask {
 			continue
@@ -48,8 +48,8 @@ func LockedOut(row *model.Entity, m *model.Message) bool {
 	return row.Locked() && (m.Section == "" || sectionOf(m) != row.Holder)
 }
 
-// EntityReason returns what the callers of an entity wait for when a worker has its code. lockedOut
-// says that a lock keeps callers out.
+// EntityReason returns what the callers of an entity wait for, if a worker that has the code of the
+// entity is connected. lockedOut says that a lock keeps callers out.
 func EntityReason(row *model.Entity, lockedOut bool) model.Reason {
 	name := row.Address.EntityName()
 	if !lockedOut {

@@ -70,7 +70,7 @@ type Facts struct {
 	Watchers                         int
 }
 
-// FactsOf lists them.
+// FactsOf returns the facts of a run.
 func FactsOf(x *Execution) (f Facts) {
 	for _, c := range x.children {
 		f.Children = append(f.Children, c.id)
@@ -100,7 +100,7 @@ type SectionFacts struct {
 	Epochs []int64
 }
 
-// SectionsOf lists them.
+// SectionsOf returns the open sections of a run.
 func SectionsOf(x *Execution) (all []SectionFacts) {
 	for _, s := range x.sections {
 		all = append(all, SectionFacts{s.id, s.locks, slices.Clone(s.epochs)})

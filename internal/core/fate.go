@@ -2,12 +2,11 @@ package core
 
 import "github.com/perdure/perdure/internal/model"
 
-// Fate is how a claim ended, read from the events that follow the claim in the store. Any reader
-// can compute it: the owner of a run, when it receives a report for a claim that it no longer
-// remembers, or the node of a worker whose run belongs to another node by then.
+// Fate is how a claim ended, read from the events that follow the claim in the store. Every process
+// can compute it. The owner of a run does so when it receives a report for a claim that it no
+// longer remembers. The node of a worker does so when another node has become the owner of the run.
 type Fate struct {
-	// Over says that the claim is no longer held. Reported says that the report of its worker ended
-	// it.
+	// Over says that the claim has ended. Reported says that the report of its worker ended it.
 	Over, Reported bool
 	// Canceled says that the worker has been asked to stop.
 	Canceled bool
@@ -22,7 +21,8 @@ func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done
 		switch e := &page[i]; {
 		case e.Seq <= ref.Claim || f.Over:
 		case e.Kind == model.EventCancelRequest:
-			// In a workflow the code decides, and withdraws its tasks one by one.
+			// A cancel request of a workflow does not stop its tasks. The code decides, and
+			// withdraws tasks one by one.
 			f.Canceled = f.Canceled || alone
 		case e.ID != ref.ID:
 		case e.Kind == model.EventTaskReturned:
@@ -37,7 +37,7 @@ func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done
 	return f.Over
 }
 
-// End adds the state of the run: everything that is open when a run ends is over.
+// End adds the outcome of the run: a claim that is open when its run ends is over.
 func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Status = o.Status
 	if f.Over || !o.Status.Closed() {
@@ -47,8 +47,8 @@ func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Reported = alone && ref.ID == model.TaskStep && o.Status != model.Terminated && o.Seen == ref.Claim
 }
 
-// HasFate reports whether the state is enough to answer a report for the claim, without reading the
-// store.
+// HasFate reports whether the state in memory is enough to answer a report for the claim. If it is
+// not, the owner must read the store.
 func (x *Execution) HasFate(ref *model.ClaimRef) bool {
 	if x == nil || x.Start.Run != ref.Run {
 		return false

@@ -15,13 +15,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// lockPlay lets random runs lock, call and release entities. It knows the rules: its requests are
-// granted sooner or later, or refused for a reason.
+// lockPlay lets random runs lock, call and release entities. It follows the rules of sections, so
+// every request is granted in the end, or refused for a reason.
 type lockPlay struct {
 	*town
 	runs  []model.Address
 	all   []model.Address    // entities
-	calls map[string]string  // sent by runs: the name of the call by step
+	calls map[string]string  // calls that runs have sent: the name of the call by its step
 	sent  map[route][]string // calls in the order in which they were sent
 }
 
@@ -71,7 +71,7 @@ func (p *lockPlay) must(err error) {
 	}
 }
 
-// call calls an entity, inside a section or outside of all.
+// call calls an entity, inside a section or outside of all sections.
 func (p *lockPlay) call(a, to model.Address, section string) error {
 	id := p.step()
 	name := id
@@ -87,7 +87,7 @@ func (p *lockPlay) call(a, to model.Address, section string) error {
 	return err
 }
 
-// reset replaces the current run by one without any of its past.
+// reset replaces the current run by a new run that keeps none of its events.
 func (p *lockPlay) reset(a model.Address) {
 	x := p.seat(a).x
 	p.hand(&model.Message{Kind: model.MessageStart, To: a, ToRun: x.Start.Run, Past: &model.Past{
@@ -109,9 +109,9 @@ func (p *lockPlay) finish(a model.Address, how int) {
 
 const waysToFinish = 6
 
-// checkApplied checks the states of the entities: every call was made at most once and in the order
-// of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were not (L3,
-// L5).
+// checkApplied checks the states of the entities. Every call was made at most once and in the order
+// of its sender (L2, L4). A call with a good answer was made, and a refused or failed call was not
+// (L3, L5).
 func (p *lockPlay) checkApplied() {
 	where := map[string]model.Address{}
 	for _, a := range p.addresses() {
@@ -231,7 +231,7 @@ func TestRandomSections(t *testing.T) {
 					t.Skip("no section is granted")
 				}
 				s := pick(t, "section", fs...)
-				// Only a call before the last one is answered may be refused.
+				// The core may refuse the call only if the last call has no answer yet.
 				if err := p.call(a, pick(t, "entity", s.Locks...), s.ID); err != nil && !strings.Contains(err.Error(), "has been answered") {
 					t.Fatal(err)
 				}
@@ -286,7 +286,7 @@ func (p *lockPlay) redeliver(m model.Message) {
 		section = model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	}
 	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.IsGranted() {
-		return // it will be asked for, and must not be released before
+		return // the section will ask for it later, and must not get a release before that
 	}
 	if m.Kind == model.MessageRelease {
 		p.checkUnchanged(p.house(m.To), &m)
@@ -359,8 +359,8 @@ func (p *lockPlay) finishAll() {
 }
 
 // TestNoDeadlock lets 200 runs lock random sets of 50 entities, call them and release them, three
-// times each, with crashes in between. All get what they ask for (L26), in whatever order things
-// happen.
+// times each, with crashes in between. Every run gets the locks that it asks for (L26), in whatever
+// order things happen.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -424,7 +424,7 @@ func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Addres
 	switch {
 	case len(all) > 0 && !all[0].IsGranted():
 	case len(all) > 0 && rnd.IntN(3) > 0:
-		// refused before the last one is answered
+		// the core refuses the call if the last one has no answer yet
 		_ = p.call(a, all[0].Locks[rnd.IntN(len(all[0].Locks))], all[0].ID)
 	case len(all) > 0:
 		p.unlock(a, all[0].ID)
@@ -436,8 +436,8 @@ func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Addres
 	}
 }
 
-// TestRulesOfSections checks that the engine refuses, with a sentence and without any effect, what
-// code may not do with locks (L34).
+// TestRulesOfSections checks that the core refuses everything that code may not do with locks. Each
+// refusal has a text that says why, and changes nothing (L34).
 func TestRulesOfSections(t *testing.T) {
 	t.Parallel()
 	a, b := entityAddress("a"), entityAddress("b")
@@ -464,7 +464,7 @@ func TestRulesOfSections(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		before   []model.Command
-		grant    bool // what was asked for before
+		grant    bool // deliver the grants of before, so that the section has its locks
 		commands []model.Command
 		kind     fault.Kind
 		want     string

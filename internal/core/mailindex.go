@@ -53,7 +53,7 @@ func (n *Entity) replaceMessage(it *Item, m *model.Message) {
 	n.index.add(it)
 }
 
-// setView notes whether a call changes nothing.
+// setView notes whether a call is a view.
 func (n *Entity) setView(it *Item, view bool) {
 	if it.View == view {
 		return

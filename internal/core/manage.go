@@ -14,7 +14,7 @@ func (n *Entity) Find(id string) *Item {
 }
 
 // manage applies an operator's request to the mailbox. It does not touch calls that a worker has
-// begun: their code runs, and the entity does not know how far it is.
+// begun, because the entity does not know how much of their code has run.
 func (n *Entity) manage(d *Decision, m *model.Message) {
 	if m.Name == model.MailboxList {
 		after, ok := model.ParseMailboxMark(m.ID)
@@ -50,14 +50,14 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	}
 }
 
-// IsInterrupted reports whether an operator's request to interrupt concerns an item: a call that a
-// worker has, and that changes something.
+// IsInterrupted reports whether an operator's request to interrupt calls applies to an item. It
+// applies to calls that a worker has, but not to views.
 func (n *Entity) IsInterrupted(it *Item, m *model.Message) bool {
 	return it.made && !it.View && (m.ID == "" || model.ItemID(it.Seq, it.At, it.Message) == m.ID)
 }
 
-// listRunning answers with the calls that an interrupt concerns. The caller of Deliver tells their
-// workers. Nothing is decided here: the report of the worker ends the calls.
+// listRunning answers with the calls that an interrupt applies to. The caller of Deliver passes the
+// interrupt on to their workers. The calls end when the workers report them.
 func (n *Entity) listRunning(d *Decision, m *model.Message) {
 	c := &model.Calls{Total: len(n.mail)}
 	for i, it := range n.mail {
@@ -88,8 +88,8 @@ func (n *Entity) calls(after model.MailboxMark) *model.Calls {
 	return c
 }
 
-// behind returns the index of the first item behind a mark. The item of the mark may be gone. Then
-// the page begins with the first item that was stored or that arrived after it.
+// behind returns the index of the first item behind a mark. If the item of the mark is gone, the
+// page begins with the first item that was stored or that arrived after it.
 func (n *Entity) behind(mark model.MailboxMark) int {
 	if mark.ID == "" {
 		return 0
@@ -129,8 +129,9 @@ func (n *Entity) callOf(i int, it *Item) model.Call {
 	return call
 }
 
-// skip moves a call behind all others. The operator gives up the order among the calls of its
-// sender. A call of the section that holds the lock has no others to move behind.
+// skip moves a call behind all others. This gives up the promise that the calls of one sender run
+// in order. skip refuses a call of the section that holds the lock, because no other call of that
+// section waits.
 func (n *Entity) skip(d *Decision, it *Item) {
 	if it.Message.Section != "" {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is called by the section that holds its lock: no other call goes before it", n.Row.Address))

@@ -91,7 +91,7 @@ func TestMailboxPages(t *testing.T) {
 		}
 		return c
 	}
-	// one is stored, one is not
+	// one of the two calls is stored, the other is not
 	for _, gone := range []int{model.MailboxListed - 1, model.MailboxListed} {
 		var seen []string
 		for c := page(""); ; c = page(c.Cursor) {
@@ -104,7 +104,7 @@ func TestMailboxPages(t *testing.T) {
 			if c.Cursor == "" {
 				break
 			}
-			if len(seen) == model.MailboxListed { // the last call of the page goes
+			if len(seen) == model.MailboxListed { // remove the last call of the page
 				n.Deliver(&model.Message{Kind: model.MessageMailbox, To: a, Name: model.MailboxDrop, ID: c.Calls[len(c.Calls)-1].ID}, core.Arrival{}, count)
 			}
 		}

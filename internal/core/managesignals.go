@@ -66,13 +66,13 @@ func unknownOrder(m *model.Message) string {
 		"nothing has changed; upgrade that process, or use another order", m.To, m.Name)
 }
 
-// notUnread returns the text of the refusal when the signal does not exist.
+// notUnread returns the text of the refusal when the run has no unread signal with the id.
 func (x *Execution) notUnread(m *model.Message) string {
 	return fmt.Sprintf("%s has no unread signal %s: its code may have taken it already", m.To, m.ID)
 }
 
-// manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
-// take it: a turn that takes a removed signal would contradict the history.
+// manageSignal skips or drops a signal. The caller has made sure that no worker can be about to
+// take the signal, because a turn that takes a removed signal would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if m.To.ReadsLog() {
 		d.refuse(fault.Invalid, fmt.Sprintf("workers read the signals of %s from its event log, in which they stay: they cannot be skipped or dropped", m.To))
@@ -124,7 +124,7 @@ func (x *Execution) dropOf(signal *model.Event, m *model.Message) model.Event {
 	}
 }
 
-// HasSignal reports whether the code has not taken a signal of a name.
+// HasSignal reports whether the run has a signal of a name that the code has not taken.
 func (x *Execution) HasSignal(name string) bool { return x.signalsOf(name) > 0 }
 
 // dropNamed drops the oldest signals of a name, as many as fit into the history and into one
@@ -155,13 +155,14 @@ func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim
 }
 
 // mayBeNoticed reports whether the history may depend on the signal at a position although the code
-// has not taken it. The code may have selected it, or left it to the next receive. In that case a
-// replay must show the signal to the code until the event that drops it. Otherwise the replayed
-// code never sees the signal.
+// has not taken the signal. For example, the code may have chosen a branch of a select because the
+// signal was there. If the history may depend on the signal, a replay must show the signal to the
+// code up to the event that drops it. Otherwise a replay never shows it.
 //
-// This owner knows what the code has been fed since the owner took over the run. The code cannot
-// have noticed an earlier signal in two cases: the signal arrived during the current pause, or the
-// code has recorded nothing since then and waits for no timer.
+// This owner knows what the code has been fed since the owner took over the run. If the signal is
+// older than that, the code cannot have noticed it in two cases: the signal arrived during the
+// current pause of the run, or the code has recorded nothing since the signal arrived and waits for
+// no timer.
 func (x *Execution) mayBeNoticed(seq int64) bool {
 	switch {
 	case x.fed >= seq:
@@ -173,8 +174,8 @@ func (x *Execution) mayBeNoticed(seq int64) bool {
 	return x.acted > seq || x.codeTimers()
 }
 
-// codeTimers reports whether a timer of the code is open. The history has no event for the
-// start of a timer, so its time is unknown.
+// codeTimers reports whether a timer of the code is open. The history has no event for the start of
+// a timer, so the core does not know when the timer started.
 func (x *Execution) codeTimers() bool {
 	for i := range x.timers {
 		if !OwnTimer(x.timers[i].ID) {

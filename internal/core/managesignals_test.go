@@ -125,8 +125,8 @@ func TestDropNamedSignals(t *testing.T) {
 	}
 }
 
-// Workers of another protocol read signals from the event log. A signal that an operator skips
-// would be there twice, and one that is dropped would still be there, so both are refused.
+// Workers of another protocol read signals from the event log. There, a skipped signal would appear
+// twice, and a dropped signal would still appear. So the core refuses both requests.
 func TestSignalsOfAnEventLogStay(t *testing.T) {
 	t.Parallel()
 	k := newSignalDeskOf(t, model.FlovynPrefix+"orders")
@@ -159,8 +159,8 @@ func TestUnknownOrderAboutSignals(t *testing.T) {
 	}
 }
 
-// What an operator does with an unread signal is an event of the history: an owner that reads the
-// history has the same signals.
+// Each change that an operator makes to unread signals is an event of the history. So an owner that
+// reads the history has the same unread signals.
 func TestManagedSignals(t *testing.T) {
 	t.Parallel()
 	k := newSignalDesk(t)
@@ -209,7 +209,8 @@ func TestManagedSignals(t *testing.T) {
 	}
 }
 
-// The event of a drop says whether the history may depend on the signal. It never says no wrongly.
+// The event that drops a signal says whether the history may depend on the signal. If the history
+// does depend on it, the event always says so.
 func TestDropsSayWhatWasNoticed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,7 +243,7 @@ func TestDropsSayWhatWasNoticed(t *testing.T) {
 	k.turn(1, 1)
 	k.send(&model.Message{Kind: model.MessagePause})
 	k.signal("go")
-	k.turn(0) // of a worker that ended a step in between and has seen no event
+	k.turn(0) // the turn of a worker that has ended a step and has seen no event
 	k.reload()
 	if d, _ := k.do(model.MailboxDrop, k.list()[0].ID); len(d.Events) != 1 || d.Events[0].Seen {
 		t.Errorf("during a pause: %+v", d.Events)

@@ -7,15 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code of entities never waits, locks nothing, and speaks for no run. The engine refuses such
-// messages, whatever a worker reports (L12).
+// The code of an entity may not wait, lock entities, or send messages in the name of a run. The
+// core refuses such messages, whatever a worker reports (L12).
 func TestEntityMaySendAndNothingElse(t *testing.T) {
 	t.Parallel()
 	here, abroad := address("x"), model.Address{Tenant: "another", Type: "entity:counter", Key: "k"}
 	other := model.Address{Tenant: here.Tenant, Type: "entity:counter", Key: "k"}
 	for what, c := range map[string]struct {
 		m    model.Message
-		want string // empty when it may
+		want string // empty if the entity may send the message
 	}{
 		"start":           {model.Message{Kind: model.MessageStart, To: here}, ""},
 		"signal":          {model.Message{Kind: model.MessageSignal, To: here}, ""},

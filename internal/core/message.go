@@ -10,8 +10,8 @@ import (
 )
 
 // Deliver applies a message to an address. x is the current run of the address, or nil. Deliver
-// returns the current run afterwards and the decision. fresh is the id of the run that a start
-// creates.
+// returns the run that is current after the message, and the decision. fresh is the id of the run
+// that a start creates.
 //
 //arch:parameters the core is pure: the time, the fresh id and the limits come in as values
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
@@ -26,9 +26,9 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 				d.misuse(m, f)
 				return x, d
 			}
-			// The client repeats its request. It waits for the same answer, even if a later run
-			// than the one it named gives that answer. A refusal would be remembered in place of
-			// the answer.
+			// The client repeats its request. It waits for the same answer, even if the request
+			// names a run and a later run gives the answer. If Deliver refused it here, the refusal
+			// would be remembered in place of the answer.
 			d.Pending = true
 			return x, d
 		}
@@ -49,7 +49,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 			d.refuse(kind, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
 			d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		}
-		return x, d // an answer: the run that asked is over, so no step waits
+		return x, d // the message is an answer, and the run that waited for it is over
 	}
 
 	// These kinds also work on an address without a run, or on a closed run.
@@ -74,7 +74,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return x, Report(x, m.Report, now, lim)
 	}
 
-	// A task that stands alone has no code that could take a signal, a promise or an update.
+	// A run that is a single task, without a workflow, has no code that could take a signal, a
+	// promise or an update.
 	if x.Alone() && forCode(m) {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: there is no workflow that would take a %s", m.To, m.Kind))
 		d.acknowledge(m)
@@ -85,7 +86,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return x, d
 	}
 
-	// A closed run still tells its outcome. It ignores answers and refuses everything else.
+	// A closed run still answers questions about its outcome. It ignores answers and refuses
+	// everything else.
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
@@ -160,8 +162,8 @@ func isAnswer(m *model.Message) bool {
 	return m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 }
 
-// acknowledge answers the step that sent a message: the message took effect or was refused. It does
-// not answer an update that is pending, because the code does that.
+// acknowledge tells the step that sent a message whether the message took effect or was refused. It
+// does not answer an update that is pending, because the code answers it later.
 func (d *Decision) acknowledge(m *model.Message) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing, model.MessageGrant, model.MessageRelease:
@@ -189,7 +191,7 @@ func (x *Execution) pendingUpdate(request string) *model.Event {
 	return nil
 }
 
-// useOf returns what an update uses its request id for.
+// useOf returns the request that an update used its request id for.
 func useOf(u *model.Event) *model.Use {
 	m := model.Message{Kind: model.MessageUpdate, Name: u.Name, Input: u.Input, RequestID: u.RequestID}
 	return m.Use()
@@ -245,10 +247,10 @@ func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Lim
 	d.Mark = x.mark()
 }
 
-// mayCancel reports whether a cancel request counts. A parent that closes or gives up on its child
-// names no step in its request. Such a request is meant only for executions that the parent has
-// started itself. It must not cancel an execution that the parent attached to, or one that took the
-// key later.
+// mayCancel reports whether a cancel request from this sender applies to the run. When a parent
+// closes, or gives up on its child, its request names no step. Such a request is meant only for
+// executions that the parent has started itself. It must not cancel an execution that the parent
+// only attached to, or a later execution that has the same key.
 func (x *Execution) mayCancel(from model.Link) bool {
 	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
@@ -260,7 +262,7 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 		return
 	}
 	e := model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID}
-	// Signals that the code never takes must not block the promise that it waits for.
+	// Signals that the code never takes must not keep out the promise that the code waits for.
 	lim.Unread += lim.Unread / 4
 	if x.admit(d, &e, lim) {
 		x.append(d, now, e)
@@ -275,8 +277,8 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who})
 }
 
-// bounce tells the step that sent a message that the message cannot be served. A client learns it
-// from the Answer.
+// bounce tells the step that sent a message that the core refuses the message. If a client sent it,
+// the client reads the refusal in the Answer.
 func (d *Decision) bounce(m *model.Message, o model.Outcome) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch:
@@ -381,9 +383,9 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 
 	if m.RequestID != "" && m.RequestID == x.Start.RequestID {
 		if !x.cameWith(m.With) {
-			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals, and does not name this one", m.RequestID, m.To)))
+			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals: this start needs another request id", m.RequestID, m.To)))
 		}
-		return d // the start that began this chain, repeated: its signals are there
+		return d // a client repeats the start that began this chain: its signals are there
 	}
 
 	if !x.Open() {
@@ -417,9 +419,10 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	return d
 }
 
-// cameWith reports whether the start of the chain brought these signals. A later run of the chain
-// cannot tell, because it has only the signals that no run has taken. That is safe: the answer to a
-// start with signals is remembered, so a real repetition does not get here.
+// cameWith reports whether the start of the chain of runs brought these signals. In a later run of
+// the chain it may report false wrongly, because that run has only the signals that no run has
+// taken. That is safe: the engine remembers the answer to a start with signals, so a repetition of
+// that start does not get here.
 func (x *Execution) cameWith(signals []model.Event) bool {
 	if len(signals) == 0 {
 		return true

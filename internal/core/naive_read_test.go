@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file has what the naive model finds out by reading the history of a run.
+// This file has the parts of the naive model that read the history of a run.
 
 func (r *naiveRun) open() bool { return r.status == model.Running }
 

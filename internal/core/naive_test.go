@@ -74,7 +74,7 @@ func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) exp
 	x := n.take(m, now, fresh)
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing:
-		return x // answered by an outcome, or not at all
+		return x // the sender gets an outcome, or no answer
 	default:
 	}
 	if m.From.ID != "" && !x.Pending {
@@ -99,7 +99,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 	}
 
-	// of something that a step had asked for
+	// the message is the outcome of something that a step had asked for
 	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() {
 		for _, u := range r.updates() {
@@ -109,7 +109,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 			case u.Name != m.Name || !u.Input.Equal(m.Input):
 				x.refuse("conflict") // the id belongs to another update
 			default:
-				x.Pending = true // whichever run it was sent to
+				x.Pending = true // whichever run the message names
 			}
 			return x
 		}
@@ -291,8 +291,8 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	}
 }
 
-// isFlooded reports whether a run has no room for signals: there is a bound for each name, and for
-// all names together half of the events of a history.
+// isFlooded reports whether a run has no room for signals. There is a bound for each name. The
+// bound for all names together is half of the events of a history.
 func (n *naive) isFlooded(r *naiveRun, further ...model.Event) bool {
 	names, all := map[string]int{}, len(further)
 	if r != nil {
@@ -375,7 +375,8 @@ func (n *naive) release(seen int64) (ok bool) {
 	return true
 }
 
-// invalid returns the kind of the error of a turn that cannot be applied.
+// invalid returns the kind of error with which the core must refuse a turn; empty if it must apply
+// the turn.
 func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 	if !r.open() {
 		return "conflict"
@@ -486,7 +487,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 
 	switch c.Kind {
 	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
-		// tasks and sections have models of their own, see task_test.go and town_test.go
+		// other tests check tasks and sections: see task_test.go and town_test.go
 	case model.CommandRecord:
 		if e.Kind != model.EventSignalTaken && e.Kind != model.EventNoted {
 			stopRetry()

@@ -7,10 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// confine makes calls fail that send messages which they may not send. The engine decides what the
-// code of entities may do; it does not trust the worker's report. The calls of one hand-over share
-// one state, and the state without the faulty calls is unknown. So all calls that succeeded fail as
-// well, and the state does not change.
+// confine turns the result of a call into a failure if the call sends a message that it may not
+// send. The core decides what the code of entities may do. It does not trust the worker's report.
+// The calls of one hand-over change one state, one after the other, and the core cannot compute the
+// state without the faulty calls. So the other calls of the hand-over fail as well, and the state
+// does not change.
 func (n *Entity) confine(r *model.Operated) {
 	why := ""
 	for i := range r.Results {
@@ -35,7 +36,7 @@ func (n *Entity) confine(r *model.Operated) {
 }
 
 // improper returns what is wrong with a message that a call sends; empty when the call may send it.
-// An operation never waits for others, holds no lock, and speaks for no run.
+// An operation may not wait for others, hold a lock, or send messages in the name of a run.
 func (n *Entity) improper(m *model.Message) string {
 	what := fmt.Sprintf("an operation of %s sends a %s to %s", n.Row.Address, m.Kind, m.To)
 	switch m.Kind {
@@ -61,10 +62,10 @@ func (n *Entity) improper(m *model.Message) string {
 	return ""
 }
 
-// Overreach returns what a message carries that code of users may not send; empty when there is
-// nothing. A past, an order about a dead task, the report of a claim and the runs of a removal name
-// runs by their ids alone, so the receiver would act on runs that the sender may not reach. A batch
-// job acts with rights that its sender may not have.
+// Overreach returns which part of a message the code of users may not send; empty when it may send
+// the message. A past, an order about a dead task, the report of a claim and the runs of a removal
+// name runs by their ids alone. With them, the sender could make the receiver act on runs of other
+// tenants. A batch job acts with rights that its sender may not have.
 func Overreach(m *model.Message) string {
 	switch {
 	case m.Kind == model.MessageStart && m.To.Type == model.BatchType:
@@ -77,7 +78,8 @@ func Overreach(m *model.Message) string {
 		return "with an order about runs"
 	}
 	for i := range m.With {
-		// A message that was stored has no kinds, because only signals can come with a start.
+		// The stored form of a message does not have the kinds of these events, because only
+		// signals can come with a start.
 		if k := m.With[i].Kind; k != 0 && k != model.EventSignalReceived {
 			return fmt.Sprintf("with a %s", k)
 		}

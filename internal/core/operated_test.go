@@ -24,7 +24,7 @@ func operatedReport(state string, results ...model.OperationResult) *model.Opera
 	return &model.Operated{Results: results, Changed: true, Exists: true, State: model.TextPayload(state)}
 }
 
-// A result for an old state changes nothing: the calls are made again.
+// The entity does not apply a result for an old state. Workers make the calls again.
 func TestEntityRefusesAnOldResult(t *testing.T) {
 	t.Parallel()
 	n, items, version := handedEntity(t, "one")
@@ -61,8 +61,8 @@ func lockMessage(to model.Address, section string, run byte) *model.Message {
 	return &model.Message{Kind: model.MessageLock, To: to, From: model.Link{Address: model.Address{Tenant: "default", Type: "w", Key: "k"}, Run: model.RunID{run}, ID: section}}
 }
 
-// A call behind the request of a lock is not made before it, not even together with the calls in
-// front.
+// No worker gets a call behind the request of a lock before the lock is granted, not even together
+// with the calls in front of the request.
 func TestLockIsABarrier(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -100,8 +100,8 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 	}
 }
 
-// The room of a mailbox is for calls that wait. One call of a hand-over runs, and the others wait
-// for it.
+// The room of a mailbox counts only calls that wait. Of the calls of one hand-over, one runs and
+// the others wait for it.
 func TestRoomIsForWhatWaits(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -128,7 +128,7 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 		t.Error("three are handed over together: one of them runs and two wait, so a third may wait")
 	}
 
-	// A call that waits for its own row runs next.
+	// A call that waits until its own row is stored runs next, so it takes no room.
 	n = core.NewEntity(a, nil, nil)
 	held := func() bool {
 		sent++
@@ -141,8 +141,8 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 	}
 }
 
-// A request of a lock that finds the mailbox full is refused at once, and a repeated request is not
-// another one.
+// A full mailbox refuses the request of a lock immediately. A repeated request takes no further
+// room.
 func TestLockFindsNoRoom(t *testing.T) {
 	t.Parallel()
 	n, _, _ := handedEntity(t, "begun")

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// deliverPast begins a run that has a past. With ToRun, the new run takes the place of that run,
-// which must be the current one (retry, reset). Without it, it is an execution of its own (fork,
-// import).
+// deliverPast begins a run that has a past. If the message names a run in ToRun, the new run takes
+// the place of that run, which must be the current one (retry, reset). Otherwise the new run is a
+// new execution (fork, import).
 //
 //arch:parameters the same values as Deliver
 func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
@@ -77,8 +77,8 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	return next, d
 }
 
-// claimUpdates keeps the sender of an update in a past only if that sender still waits for an
-// answer of the next run, because the run that gives way has not answered the update. All other
+// claimUpdates removes the senders of the updates in a past, except senders that the new run must
+// answer. It must answer an update if the run that it replaces has not answered it. All other
 // senders have their answer, or wait for the run that the past was copied from.
 func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	for i := range past {
@@ -137,8 +137,9 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 	return 0, ""
 }
 
-// maxAhead is how far ahead of our clock the clock that recorded a past may be. Times of a run
-// never decrease, so a run cannot continue before its past is over.
+// maxAhead is how far ahead of our clock the clock that recorded a past may be. The times of a run
+// never decrease, so a run with a past from the future would show its code wrong times until our
+// clock reaches that future.
 const maxAhead = 24 * time.Hour
 
 // successorStart returns the start of the run that takes the place of this one. It belongs to the
@@ -150,12 +151,12 @@ func (x *Execution) successorStart(s model.Start) model.Start {
 	}
 	s.RequestID, s.Parent, s.OnParentClose = x.Start.RequestID, x.Start.Parent, x.Start.OnParentClose
 	s.Terms = x.Start.Terms
-	s.Expires = expiry(&s) // the new run starts with its full time-out and all its attempts
+	s.Expires = expiry(&s) // the new run has the full time-out and all attempts again
 	if !x.Open() {
 		return s
 	}
 
-	at := max(s.At, s.Zero()) // the past may have begun by a clock that is ahead of ours
+	at := max(s.At, s.Zero()) // the clock that recorded the past may be ahead of ours
 	if n := len(s.Carried); n > 0 {
 		at = max(at, s.Carried[n-1].At)
 	}
@@ -166,8 +167,9 @@ func (x *Execution) successorStart(s model.Start) model.Start {
 	return s
 }
 
-// giveWay ends an open run in favour of the next, as continue-as-new does. The next run takes over
-// the children that are in its past. The others are cancelled by policy.
+// giveWay ends an open run because the next run takes its place, as continue-as-new does. The next
+// run takes over the children that are in its past. giveWay cancels the others if their policy says
+// so.
 func (x *Execution) giveWay(d *Decision, next *Execution) {
 	d.StopAll = len(x.timers) > 0
 	for _, c := range x.children {
@@ -194,8 +196,8 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 
-// watchAgain asks for the outcomes of children whose end is not in the past, because they report to
-// the run that started them.
+// watchAgain asks for the outcomes of the children whose end is not in the past. Without that,
+// these children would report only to the run that started them.
 func (x *Execution) watchAgain(d *Decision) {
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]

@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The clock of the node that begins a fork is behind the clock of the node that made the past. New
-// events are not older than the past, or than the begin of the past if none of its events was kept.
-// Otherwise the code would see time go back.
+// The clock of the node that begins a fork is behind the clock of the node that recorded the past.
+// New events are not older than the last event of the past. If the fork keeps no event, they are
+// not older than the start of the forked run. Otherwise the code would see time go back.
 func TestPastOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	for _, kept := range [][]model.Event{nil, {{Kind: model.EventStepCompleted, ID: "a", At: 2000}}} {
@@ -38,9 +38,9 @@ func TestPastOfAClockThatIsAhead(t *testing.T) {
 	}
 }
 
-// The clock of the node that resets a run is behind the clock of the node that began it. The
-// watchers of the run are carried over, with times that are not older than its beginning. Otherwise
-// the reset would be refused.
+// The clock of the node that resets a run is behind the clock of the node that began it. The new
+// run takes over the watchers, with times that are not older than the beginning of the run.
+// Otherwise the core would refuse the reset.
 func TestResetOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	to, old := model.Address{Tenant: "t", Type: "wf", Key: "k"}, model.RunID{1}
@@ -59,8 +59,8 @@ func TestResetOfAClockThatIsAhead(t *testing.T) {
 }
 
 // The clock of the node that begins a run with a past is behind the start time of the past. If the
-// code has begun in the past, the run does not wait for that time again, and a cancel does not end
-// it without a clean-up. If the code has not begun, it waits.
+// code has begun in the past, the run does not wait for that time again, and a cancel request lets
+// the code clean up. If the code has not begun, it waits.
 func TestPastOfADelayedRun(t *testing.T) {
 	t.Parallel()
 	for _, kept := range [][]model.Event{nil, {{Kind: model.EventStepCompleted, ID: "a", At: 2000}}} {

@@ -16,9 +16,9 @@ import (
 
 // TestRandomInputs applies random inputs to a few executions that know each other, and compares
 // every decision with that of the naive model. After every input the world checks I1, I2, I3, I4,
-// I8, I10 and I14, the histories are read to check I4, I5, I6, I7, I12 and I13, and a book of all
-// messages and answers checks I11 and I12. In the end all mail is delivered, and every step and
-// client that still waits must have a reason.
+// I8, I10 and I14. The test reads the histories to check I4, I5, I6, I7, I12 and I13. A book of all
+// messages and answers checks I11 and I12. In the end the test delivers all mail. A step or a
+// client that still waits after that must have a reason to wait.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
 
@@ -33,7 +33,7 @@ func TestRandomInputs(t *testing.T) {
 			"update":  p.update,
 			"operate": p.operate,
 			"turn":    p.turn,
-			"turn2":   p.turn, // as often as two others
+			"turn2":   p.turn, // turns are twice as frequent as other inputs
 			"fire":    p.fire,
 			"release": p.release,
 			"mail":    p.mail,
@@ -55,13 +55,14 @@ func TestRandomInputs(t *testing.T) {
 type play struct {
 	w       *world
 	models  map[model.Address]*naive
-	next    int // numbers signals and attempts
+	next    int // the next number for a signal or an attempt
 	retries int
 	accept  []accepted
 	book    *book
 }
 
-// accepted is a signal that was accepted, in order.
+// accepted is a signal that an execution has accepted. The test keeps them in the order of
+// acceptance.
 type accepted struct {
 	to    model.Address
 	value string
@@ -143,10 +144,10 @@ func (p *play) client(t *rapid.T) {
 		m.Name, m.Input = pick(t, "promise", "p", "q"), value(p.number())
 	case model.MessageCancel:
 		m.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "client"}
-	// no execution sent this: a message from the past, or from another life
+	// no execution sent this message: it is late, or meant for an earlier run
 	case model.MessageClosed:
 		m.ID, m.Status, m.From = pick(t, "step", "c1", "c2", "nobody"), model.Completed, model.Link{Address: address("z")}
-	case model.MessageAnswer: // to a step that never sent anything
+	case model.MessageAnswer: // an answer to a step that never sent anything
 		m.ID = pick(t, "step", "c1", "s1", "nobody")
 	default:
 	}
@@ -165,7 +166,8 @@ func (p *play) toRun(t *rapid.T, m *model.Message) {
 	}
 }
 
-// mail delivers a message that an execution sent: the next one of some sender to some receiver.
+// mail delivers a message that an execution sent. It draws a sender and a receiver, and delivers
+// the next message between them.
 func (p *play) mail(t *rapid.T) {
 	var heads []int
 	seen := map[string]bool{}
@@ -294,7 +296,8 @@ func (p *play) turn(t *rapid.T) {
 
 func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	has := core.FactsOf(x)
-	// It takes or answers something that does not exist, so that the whole turn is refused.
+	// The turn takes a signal or answers an update that does not exist, so the core must refuse the
+	// whole turn.
 	wrong := rapid.IntRange(0, 19).Draw(t, "wrong") == 0
 	kinds := []model.CommandKind{
 		model.CommandRecord, model.CommandRecord, model.CommandRetry, model.CommandStartTimer, model.CommandStartTimer, model.CommandStopTimer,
@@ -423,8 +426,8 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	}
 }
 
-// facts describes a decision, without marks and timers, which are compared as state, and without
-// sentences.
+// facts describes a decision. It leaves out marks and timers, because the test compares those as
+// state, and it leaves out the texts of failures.
 func facts(a model.Address, d *core.Decision) string {
 	c := *d
 	c.StartTimers, c.StopTimers, c.StopAll, c.Mark = nil, nil, false, nil
@@ -457,7 +460,7 @@ func facts(a model.Address, d *core.Decision) string {
 	return decisionText(a, &c)
 }
 
-// kindOnly removes the sentence if the core has written it. A sentence of the code must arrive
+// kindOnly removes the text of a failure if the core has written it. A text of the code must arrive
 // unchanged.
 func kindOnly(f *model.Failure) *model.Failure {
 	if f == nil || f.Kind == codeFailure {
@@ -469,7 +472,7 @@ func kindOnly(f *model.Failure) *model.Failure {
 // checkHistories checks what can be read from all histories together.
 func (p *play) checkHistories(t *rapid.T) {
 	for _, a := range slices.SortedFunc(maps.Keys(p.w.seats), func(x, y model.Address) int { return strings.Compare(x.Key, y.Key) }) {
-		var left []string // accepted signals, in order, as the runs of the address tell
+		var left []string // accepted signals, in order, as the histories of the address have them
 		var all []string
 		var before *stored
 		for i, r := range p.w.seats[a].runs {
@@ -538,7 +541,7 @@ func (r *stored) untaken() (values []string) {
 func (p *play) history(t *rapid.T, r *stored) {
 	p.talk(t, r)
 	taken, settled := map[int64]int{}, map[string]int{}
-	open := map[string]bool{} // children
+	open := map[string]bool{} // open children
 
 	cancels := 0
 	for i, e := range r.all() {

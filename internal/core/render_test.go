@@ -23,7 +23,7 @@ func name(id model.RunID) string {
 
 var runText = regexp.MustCompile(`run_[0-9a-z]{26}`)
 
-// plain replaces ids in a sentence by their short names.
+// plain replaces ids in a text by their short names.
 func plain(text string) string {
 	text = runText.ReplaceAllStringFunc(text, func(s string) string {
 		id, err := model.ParseRunID(s)

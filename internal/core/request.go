@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MisuseOf returns why a message may not use its request id: the id was used for another request
-// before. It returns nil when the message is the same request again. The client must learn of its
-// mistake: the answer to the first request would make it believe that this request was done.
+// MisuseOf returns a failure if the request id of a message was used for another request before. It
+// returns nil when the message is the same request again. Without this failure, the client would
+// get the answer to the first request and believe that this request was done.
 func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	use := m.Use()
 	if first.Same(use) {
@@ -17,15 +17,15 @@ func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	}
 	text := fmt.Sprintf("request id %q of %s was used for %s", model.BareRequestID(m.RequestID), m.To, first)
 	if first.Kind == use.Kind && first.Name == use.Name && first.OneWay == use.OneWay {
-		text += " with another input, and does not name this one"
+		text += " with another input: this request needs another request id"
 	} else {
-		text += fmt.Sprintf(", and does not name %s", use)
+		text += fmt.Sprintf(": %s needs another request id", use)
 	}
 	return refusedID(text)
 }
 
-// MisuseOfAnswered is MisuseOf for a request whose answer is remembered. It also compares runs: a
-// request that took effect on one run is not a repetition of a request to another run of the same
+// MisuseOfAnswered is MisuseOf for a request whose answer is remembered. It also compares the runs:
+// a request to one run is not a repetition of a request that took effect on another run of the same
 // key.
 func MisuseOfAnswered(m *model.Message, remembered *model.Answer) *model.Failure {
 	if f := MisuseOf(m, remembered.For); f != nil {
@@ -34,7 +34,7 @@ func MisuseOfAnswered(m *model.Message, remembered *model.Answer) *model.Failure
 	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !answerNamesRun(m) {
 		return nil
 	}
-	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s, and does not name one to run %s",
+	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s: a request to run %s needs another request id",
 		model.BareRequestID(m.RequestID), m.To, remembered.For, remembered.Run, m.ToRun))
 }
 
@@ -44,8 +44,8 @@ func refusedID(text string) *model.Failure {
 }
 
 // answerNamesRun reports whether the answer to a message names the run that the message was
-// restricted to. The answers to an update, which a later run may give, and to a message that begins
-// a run do not.
+// restricted to. The answer to an update may not, because a later run may give it. The answer to a
+// message that begins a run names the new run instead.
 func answerNamesRun(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// These differences make a request another one; other differences do not.
+// Two messages with one request id are different requests if they differ in one of these ways.
+// Other differences do not matter.
 func TestMisused(t *testing.T) {
 	t.Parallel()
 	to := model.Address{Tenant: "default", Type: "order", Key: "1"}

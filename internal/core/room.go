@@ -16,10 +16,12 @@ func (x *Execution) Bytes() int { return x.bytes }
 // answered, and the promises that it has not seen.
 func (x *Execution) Unread() int { return x.unread }
 
-// MarkAllSeen notes that the code has seen every event. The stored mark of a parked run says so.
+// MarkAllSeen notes that the code has seen every event. The lane calls it for a run whose stored
+// mark says that it is parked.
 func (x *Execution) MarkAllSeen() { x.markSeen(x.Next - 1) }
 
-// full returns why the history has no room for another event of this size; empty when it has.
+// full returns why the history has no room for another event of this size; empty when there is
+// room.
 func (x *Execution) full(size int, lim Limits) string {
 	switch {
 	case x.Next >= lim.Events:
@@ -71,7 +73,8 @@ func (x *Execution) admit(d *Decision, e *model.Event, lim Limits) bool {
 	return why == ""
 }
 
-// noRoomFor returns why the run cannot take all signals that come with a start; empty when it can.
+// noRoomFor returns why the run has no room for the signals that come with a start; empty when
+// there is room.
 func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	size := bytesOf(with)
 	if size == 0 {
@@ -86,8 +89,8 @@ func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	return x.full(size, lim)
 }
 
-// appendAnswer appends an answer that the run waits for. The answer cannot be refused. If the
-// history has no room for its output, a failure takes the place of the output.
+// appendAnswer appends an answer that the run waits for. The core cannot refuse an answer. If the
+// history has no room for the output of the answer, appendAnswer replaces the output by a failure.
 func (x *Execution) appendAnswer(d *Decision, now model.Time, e model.Event, lim Limits) {
 	if size := e.Size(); x.wouldExceed(size, lim) {
 		if e.Failure == nil {

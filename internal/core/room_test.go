@@ -37,8 +37,8 @@ func recoverRun(t *testing.T, x *Execution, events []model.Event) *Execution {
 	return r
 }
 
-// Messages that the code has not read are bounded in bytes when they arrive. They count the same
-// after a recovery, and no longer count when the code has taken them.
+// The core bounds the bytes of the messages that the code has not read. After a recovery it counts
+// the same bytes. It no longer counts a message when the code has taken it.
 func TestUnreadBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{})
@@ -81,7 +81,8 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	}
 }
 
-// Signals are bounded by name, and all names together by what the next run could begin with.
+// There is a bound for the signals of each name. The bound for all names together is low enough
+// that the next run can begin with all of them.
 func TestSignalsAreBoundedByName(t *testing.T) {
 	t.Parallel()
 	lim := narrow
@@ -147,7 +148,7 @@ func TestStartsWithSignalsAreBounded(t *testing.T) {
 }
 
 // A turn that does not fit is refused as a whole, and the error names the limit. The turn that ends
-// the run fits. What the next run begins with is bounded by the limit of unread messages.
+// the run is accepted. The limit of unread messages bounds what the next run begins with.
 func TestHistoryBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{Input: text(1000)})
@@ -238,7 +239,7 @@ func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	}
 }
 
-// The core cuts texts of a worker that bounds nothing.
+// The core cuts long texts of a worker that does not bound its texts itself.
 func TestTextsOfForeignWorkersAreCut(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

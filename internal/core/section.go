@@ -15,7 +15,7 @@ import (
 type section struct {
 	id     string          // the step that asked for the locks
 	locks  []model.Address // sorted, without duplicates
-	epochs []int64         // fencing tokens of the granted locks, which are the first of locks
+	epochs []int64         // fencing tokens of locks[:len(epochs)], which are granted
 }
 
 // isGranted reports whether the section has all its locks.
@@ -55,7 +55,7 @@ func (x *Execution) noteSection(e *model.Event) {
 		}
 	case model.EventUnlocked:
 		x.dropSection(e.Section)
-	default: // withdrawn, or refused
+	default: // the section was withdrawn, or a lock was refused
 		x.dropSection(e.ID)
 	}
 }
@@ -132,7 +132,8 @@ func releaseMessage(entity model.Address, section model.Link) model.Message {
 
 // deliverGrant records once that an entity is locked for a section, and requests the next lock. If
 // the section or its run is over, deliverGrant sends a release instead, because otherwise the
-// entity would stay locked. x may be another run than that of the section, or nil.
+// entity would stay locked. x is the current run of the address; it may be nil, or a later run than
+// the run of the section.
 func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 	var d Decision
 	var s *section
@@ -158,8 +159,9 @@ func (x *Execution) lockRefused(d *Decision, m *model.Message, now model.Time) {
 	}
 }
 
-// rules tracks the sections of a run through the commands of a turn, before any command is applied.
-// The engine decides what code may do with locks; it does not trust the worker's report.
+// rules checks the commands of a turn against the rules of locks before any command is applied. It
+// follows how each command changes the sections of the run. The core decides what code may do with
+// locks. It does not trust the worker's report.
 type rules struct {
 	x        *Execution
 	own      bool // sections and calls are copies
@@ -214,8 +216,8 @@ func (r *rules) lock(e *model.Event, most int) error {
 	return nil
 }
 
-// tenant refuses an address of another tenant. Everything that a turn reaches belongs to the tenant
-// of its run: tenants never see each other, whatever a worker sends.
+// tenant refuses an address of another tenant. A turn may reach only addresses in the tenant of its
+// run, whatever a worker sends.
 func (r *rules) tenant(what string, a model.Address) error {
 	if a.Tenant != r.x.Start.Address.Tenant {
 		return r.violation("%s %s, which belongs to another tenant", what, a)
@@ -279,7 +281,7 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	case !s.isGranted():
 		return r.violation("calls %s of %s in section %s, which does not have its locks yet", m.Name, m.To, s.id)
 	case m.OneWay:
-		return r.violation("calls %s of %s one way in the section that has it locked: it would be made when that is over", m.Name, m.To)
+		return r.violation("calls %s of %s one way in the section that has locked it: the call would wait until the section ends", m.Name, m.To)
 	case slices.ContainsFunc(r.calls, func(c call) bool { return c.section == s.id && c.target == m.To }):
 		return r.violation("calls %s of %s in section %s before its last call of it has been answered", m.Name, m.To, s.id)
 	}

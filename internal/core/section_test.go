@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// alone returns one run with a section, without entities: the test speaks for them.
+// alone returns one run with a section. There are no entities: the test sends the messages that the
+// entities would send.
 func alone(t *testing.T, locks ...string) (*lockPlay, model.Address, model.RunID) {
 	p := newLockPlay(t.Fatalf, 1, 0)
 	a := p.runs[0]
@@ -52,7 +53,7 @@ func TestSectionAsksInOrder(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "c", "a", "b", "a")
 	for _, c := range []struct{ says, want string }{
-		{"c", "→ release c"}, // it was not asked
+		{"c", "→ release c"}, // the section has not asked entity c
 		{"a", "lock_granted a, → lock b"},
 		{"a", ""},
 		{"z", "→ release z"},
@@ -105,8 +106,9 @@ func TestSectionIsRefused(t *testing.T) {
 	}
 }
 
-// A run does not begin inside a section, because it would hold no lock. A run that is stored as
-// closed may have ended in one.
+// A run cannot begin with a past that ends inside a section, because the new run would not hold the
+// locks. If the past belongs to a closed run that is imported as closed, it may end inside a
+// section.
 func TestPastDoesNotEndInASection(t *testing.T) {
 	t.Parallel()
 	asked := model.Event{Kind: model.EventLockAsked, At: epoch, ID: "s", Locks: []model.Address{entityAddress("a")}}
@@ -131,7 +133,7 @@ func TestPastDoesNotEndInASection(t *testing.T) {
 	}
 }
 
-// Executions refuse messages that only entities take. A release is not answered.
+// Executions refuse messages that are only for entities. They do not answer a release.
 func TestExecutionIsNoEntity(t *testing.T) {
 	t.Parallel()
 	p, a, _ := alone(t, "a")
@@ -165,6 +167,6 @@ func TestSectionRefusesUpdates(t *testing.T) {
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "waits for update change") {
 		t.Errorf("an update in a section: %v, want it refused", err)
 	}
-	update.Event.Section = "" // of another coroutine
+	update.Event.Section = "" // sent by another coroutine, outside of the section
 	p.must(p.command(a, update))
 }

@@ -66,7 +66,8 @@ func (x *Execution) signalsOf(name string) (n int) {
 }
 
 // allSignals bounds the signals of all names together: half of the events of a history. When the
-// code continues as new, these signals begin the history of the next run and must leave it room.
+// code continues as new, the history of the next run begins with these signals, and it needs room
+// for more events.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
 // floodReason returns why the run may not hold further signals; empty when it may. Each name has
@@ -94,8 +95,8 @@ func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 func (lim Limits) bytesPerName() int { return lim.Unread / 4 * 3 }
 
 // nameFullReason returns why the run may not hold the bytes of further signals of their names;
-// empty when it may. It adds up bytes only when much waits. For a name without unread signals, only
-// the bound of all messages applies.
+// empty when it may. It adds up bytes only when many bytes wait. If a name has no unread signals
+// yet, only the bound for all messages applies to it.
 func (x *Execution) nameFullReason(further []model.Event, lim Limits) string {
 	if lim.Unread == 0 || x.unread+bytesOf(further) <= lim.bytesPerName() {
 		return ""

@@ -8,35 +8,39 @@ import (
 )
 
 // A call may kill its process: it calls os.Exit, uses too much memory, or sends a signal. A stored
-// call survives that, and the next owner would make it again and die too. So all calls that may
-// have been running when an owner died are suspects: the next owner stores a mark on each suspect
-// before it makes the call. It makes suspects alone, one at a time. If there are too many for that,
-// it marks and makes them together, and the owner after it makes the marked ones alone.
+// call survives the crash, and the next owner would make it again and die too. So all calls that
+// may have been running when an owner died are suspects. The next owner stores a mark on each
+// suspect before it makes the call. It makes suspects alone, one at a time. If there are too many
+// for that, it marks and makes them together. If that owner dies too, the owner after it makes the
+// marked calls alone.
 //
-// A call is set aside when two owners have died while they made it alone. One such death proves
-// nothing, because an innocent call may be running when an operator kills the process.
+// When two owners have died while they made a call alone, the next owner sets the call aside: it
+// answers the call with a failure and does not make it again. One such death proves nothing,
+// because a harmless call may be running when an operator kills the process.
 
 // maxLone is how many owners may die while they make a call alone before the call is set aside.
 const maxLone = 2
 
-// firstHand is how many calls of an entity may have been running when its owner died. An entity
-// hands over further calls only after the first hand-over, which has at most this many calls, is
-// done. An owner may have died in a later hand-over, before it had committed the earlier ones. In
-// that case the next owner commits the earlier ones, and the guilty call is among the first ones
-// when that owner dies.
+// firstHand is how many calls of an entity may have been running when its owner died. The first
+// hand-over of an entity has at most this many calls, and the entity hands over further calls only
+// when that hand-over is done. If the owner died in a later hand-over, its earlier calls may not be
+// committed, and the guilty call is not among the first calls. In that case the next owner makes
+// and commits the earlier calls. If the guilty call then kills that owner too, the guilty call is
+// among the first calls.
 const firstHand = 64
 
-// loneDeaths is how many owners have marked a call and then made it alone. Older builds did not
-// count that: their first mark meant that the owner made the call together with others, and their
-// second mark that it made the call alone.
+// loneDeaths returns how many owners have marked a call and then made it alone. Older builds did
+// not store that number. In their rows, the first mark means that the owner made the call together
+// with others, and the second mark means that it made the call alone.
 func loneDeaths(m *model.Message) int {
 	return max(m.Lone, min(m.Deaths-1, 1), 0)
 }
 
-// Suspect examines the stored calls of an entity whose last owner has died. Calls that may have
-// been running then must be marked before they are made, unless this node has marked them
-// already. Calls that a dead owner has marked are made alone. So are others, up to the number
-// alone. Suspect returns how many others it chose.
+// Suspect examines the stored calls of an entity whose last owner has died. It notes which calls
+// may have been running at that time. The lane must mark each of them before a worker makes it,
+// unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
+// They make other suspects alone too, but at most as many as the parameter alone says. Suspect
+// returns how many of these it chose.
 func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0
@@ -67,9 +71,9 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	return lone
 }
 
-// Pardon examines the stored calls of an entity whose last owner gave it up in order. That owner
-// did not die, so its mark on a call is wrong. The mark must be removed before the call is made;
-// otherwise it would count against the call when this node dies.
+// Pardon examines the stored calls of an entity whose last owner released it in an orderly way.
+// That owner did not die, so its mark on a call is wrong. The lane must remove the mark before a
+// worker makes the call. Otherwise the mark would count against the call when this node dies.
 func (n *Entity) Pardon(self model.NodeID) {
 	n.suspects = true
 	for _, it := range n.mail {
@@ -77,25 +81,27 @@ func (n *Entity) Pardon(self model.NodeID) {
 		switch {
 		case it.Seq == 0 || it.lost || m.Kind != model.MessageCall || m.Deaths == 0 || m.By == model.NodeID{}:
 		case m.By == self:
-			it.alone = loneDeaths(m) > 0 // the mark of this node says so
+			it.alone = loneDeaths(m) > 0 // this node has marked it as a call to make alone
 		default:
 			it.suspect, it.pardoned = true, true
 		}
 	}
 }
 
-// isAccused reports whether the item must be marked before it is made. An operation behind the
-// first hand-over cannot have been running. A view can, because views do not wait for their turn.
+// isAccused reports whether the lane must mark the item before a worker makes it. An operation
+// behind the first hand-over cannot have been running when the owner died. A view can, because
+// views do not wait for their turn.
 func (it *Item) isAccused() bool { return it.suspect && (!it.behind || it.View) }
 
-// Suspects returns the next calls to mark before they are made: one call that is made alone, or at
-// most this many others. It returns none while calls before them are being made or marked.
+// Suspects returns the next calls that the lane must mark: one call to make alone, or several other
+// calls, at most as many as most says. It returns none while calls in front of them are being
+// marked or made.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	if n.busy > 0 && !n.Row.Address.Stateless() || !n.suspects {
 		return nil, false
 	}
 
-	barred := false // an item before it must go first; views do not wait for that
+	barred := false // an item in front must go first; views do not wait for it
 	for _, it := range n.mail {
 		switch {
 		case it.made || it.View && !it.isAccused() || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
@@ -119,8 +125,8 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	return items, false
 }
 
-// Note marks each call before it is made, in case the call kills the process. Calls that have
-// reached the limit are set aside: Note answers them and returns them with their failures.
+// Note marks calls before workers make them, in case a call kills the process. It sets calls aside
+// that have killed too many owners: it answers them, and returns them with their failures.
 func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decision, aside []*Item, why []*model.Failure) {
 	before := n.Row
 	for _, it := range items {
@@ -162,7 +168,7 @@ func poisonFailure(m *model.Message) *model.Failure {
 	}
 }
 
-// ReleaseNoted releases calls whose mark is stored, so that they can be made.
+// ReleaseNoted lets workers have the calls whose marks are stored.
 func (n *Entity) ReleaseNoted() {
 	n.suspects = false
 	for _, it := range n.mail {

@@ -26,16 +26,16 @@ func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
 	return mailbox
 }
 
-// crashedEntity returns an entity as the next owner finds it after a crash. That owner may make
-// this many calls alone that no dead owner has marked.
+// crashedEntity returns an entity as the next owner finds it after a crash. alone is how many
+// unmarked suspects that owner may make alone.
 func crashedEntity(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
 	n := core.NewEntity(a, nil, mailbox)
 	n.Suspect(self, alone)
 	return n
 }
 
-// lonely lets the next suspect be marked and made, and checks that it is made alone. It returns its
-// row.
+// lonely marks the next suspect, hands it to a worker, and checks that the worker gets it alone. It
+// returns the row of the call.
 func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items []*core.Item, row model.MailboxItem) {
 	t.Helper()
 	items, alone := n.Suspects(most)
@@ -74,15 +74,16 @@ func names(items []*core.Item) string {
 	return strings.Join(out, " ")
 }
 
-// If there are few, an owner marks and makes the calls that it finds after a crash one at a time. A
-// call is set aside when two owners have died while they made it alone. No call is made before its
-// mark is stored, and none out of order.
+// If an owner finds few calls after a crash, it marks and makes them one at a time. When two owners
+// have died while they made a call alone, the next owner sets the call aside. No worker makes a
+// call before its mark is stored, or out of order.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
 	mailbox := calls(a, "a", "bomb", "c")
 
-	// The second process makes a, and dies while it makes bomb alone. The third one dies too.
+	// The second process makes call a, and dies while it makes call bomb alone. The third process
+	// dies in the same way.
 	n := crashedEntity(a, mailbox, node(2), most)
 	if got := n.Next(most, handBytes); got != nil {
 		t.Fatalf("%s are made before they are marked", names(got))
@@ -92,14 +93,15 @@ func TestSuspects(t *testing.T) {
 	_, row := lonely(t, n, node(2), "bomb")
 	mailbox = []model.MailboxItem{row, mailbox[2]}
 
-	// The same node reads the entity again, because a commit was refused. It does not count itself.
+	// The same node reads the entity again, because a commit was refused. It does not count its own
+	// mark as a death.
 	n = crashedEntity(a, mailbox, node(2), most)
 	if got := names(n.Next(most, handBytes)); got != "bomb" || !n.Lonely() {
 		t.Errorf("the node that has marked bomb makes %q", got)
 	}
 	_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(3), most), node(3), "bomb")
 
-	// The fourth process sets it aside, answers its caller, and makes the rest.
+	// The fourth process sets bomb aside, answers its caller, and makes the rest.
 	n = crashedEntity(a, mailbox, node(4), most)
 	items, _ = n.Suspects(most)
 	d, aside, why := n.Note(items, node(4), 4)
@@ -109,8 +111,8 @@ func TestSuspects(t *testing.T) {
 	lonely(t, n, node(4), "c")
 }
 
-// If there are too many suspects, the worker gets them together first, and they are marked. If a
-// process dies once while it makes a call alone, the call is not set aside.
+// If there are too many suspects, the owner marks them and a worker gets them together at first. If
+// only one process dies while it makes a call alone, the call is not set aside.
 func TestSuspectsTogetherFirst(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -130,7 +132,7 @@ func TestSuspectsTogetherFirst(t *testing.T) {
 		t.Fatalf("made together: %q", got)
 	}
 
-	// The third and the fourth process die while they make the first one alone.
+	// The third and the fourth process die while they make the first call alone.
 	for i := byte(3); i <= 4; i++ {
 		_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(i), 0), node(i), "a")
 	}
@@ -160,8 +162,8 @@ func TestSuspectsOfOlderBuilds(t *testing.T) {
 	}
 }
 
-// An owner that gave the entity up in order was not killed by the call that it had marked. The next
-// owner removes the mark before it makes the call.
+// An owner that released the entity in an orderly way was not killed by the call that it had
+// marked. The next owner removes the mark before it makes the call.
 func TestPardon(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -189,8 +191,8 @@ func TestPardon(t *testing.T) {
 	}
 }
 
-// Only the first hand-over of an entity can have been running. Calls behind it are not suspects,
-// unless they are views, which do not wait for their turn.
+// Only the first hand-over of an entity can have been running. Of the calls behind it, only views
+// are suspects, because views do not wait for their turn.
 func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -215,8 +217,8 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 		t.Errorf("%d calls behind the first hand-over are made", len(got))
 	}
 
-	// The section that holds the lock may have been served first. So may the calls that wait for
-	// the end of the section, if its release was not stored yet.
+	// The calls of the section that holds the lock may have been running. So may the calls that
+	// wait for the end of the section, if its release was not stored yet.
 	mailbox := calls(a, waiting...)
 	mailbox[99].Message.From, mailbox[99].Message.Section = model.Link{ID: "s/1"}, "section"
 	n = core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
@@ -231,8 +233,8 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	}
 }
 
-// A stored view may kill its process as well. It is marked before it is made, even while the entity
-// is locked, and is set aside in the end.
+// A stored view may kill its process as well. The owner marks it before a worker makes it, even
+// while the entity is locked, and sets it aside in the end.
 func TestSuspectViews(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}

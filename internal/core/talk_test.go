@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file lets the executions of the property tests talk: updates, answers, state, pause and
+// This file has the inputs of the property tests that concern updates, answers, state, pause and
 // terminate.
 
 // codeFailure is the kind of the failures that the code of a workflow answers with.
 const codeFailure = "code"
 
-// update lets a client send an update. It repeats the ids of its requests.
+// update lets a client send an update. It uses few request ids, so that ids repeat.
 func (p *play) update(t *rapid.T) {
 	m := &model.Message{
 		Kind: model.MessageUpdate, To: p.key(t), Name: pick(t, "name", "x", "y"), Input: value(pick(t, "input", "1", "1", "2")), RequestID: pick(t, "request", "", "u1", "u2", "u3"),
@@ -45,8 +45,8 @@ func (p *play) sentMessage(t *rapid.T, to model.Address) *model.Message {
 	}
 }
 
-// begunUpdates returns some updates that a run has begun when it continues as new. Now and then it
-// names one that it does not have.
+// begunUpdates draws the updates that a run has begun when it continues as new. Now and then it
+// adds an update that the run does not have.
 func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 	for _, seq := range append(core.FactsOf(x).Updates, 99) {
 		if rapid.IntRange(0, 2).Draw(t, "begun") == 0 {
@@ -59,8 +59,8 @@ func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 // book records what was sent and answered, independently of the executions.
 type book struct {
 	w     *world
-	calls map[model.Link]*call    // by the step that sent the message
-	asked map[asked]*account      // by the request of a client
+	calls map[model.Link]*call    // messages of steps, by the step
+	asked map[asked]*account      // updates of clients, by their request
 	begun map[model.RunID][]int64 // updates that the code had begun when it continued as new
 }
 
@@ -166,8 +166,8 @@ func (b *book) checkClosed(t *rapid.T, a model.Address, d *core.Decision) {
 	}
 }
 
-// checkTerminated checks that the children of a terminated run are cancelled, unless they were to
-// outlive it (I8).
+// checkTerminated checks that the children of a terminated run are cancelled, unless their policy
+// lets them outlive it (I8).
 func (b *book) checkTerminated(t *rapid.T, r *stored, d *core.Decision) {
 	open := map[string]model.Address{}
 	for _, e := range r.all() {
@@ -242,7 +242,8 @@ func (p *play) checkSettled(t *rapid.T) {
 	}
 }
 
-// talk checks the answers in one history: each once, and to something that waits for one.
+// talk checks the answers in one history: each answer is there once, and belongs to a message or an
+// update that waited for it.
 func (p *play) talk(t *rapid.T, r *stored) {
 	calls, updates := map[string]bool{}, map[int64]bool{}
 	for _, e := range r.all() {
@@ -268,7 +269,7 @@ func (p *play) talk(t *rapid.T, r *stored) {
 	}
 }
 
-// checkCarried checks what a run takes over from the one before it.
+// checkCarried checks what a run takes over from the run before it.
 func (p *play) checkCarried(t *rapid.T, before, r *stored) {
 	var left, got []string
 	for _, u := range before.unansweredUpdates() {

@@ -10,19 +10,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxLost is how many claims in a row may end because their worker disappeared. A task that kills
-// its workers must not kill them all.
+// maxLost is how many claims in a row may end because their worker disappeared. A task whose code
+// kills its worker must not kill all workers.
 const maxLost = 3
 
-// maxEnded bounds how many ended claims a run remembers, so that a repeated report gets the same
-// answer. The store has the answer for older claims; see Fate.
+// maxEnded bounds how many ended claims a run remembers. With them, it gives a repeated report the
+// same answer as the first one. For older claims, the owner reads the store; see Fate.
 const maxEnded = 64
 
-// attemptBytes estimates the events of an attempt without its outcome.
+// attemptBytes estimates the bytes of the events of an attempt, without the bytes of its outcome.
 const attemptBytes = 512
 
-// keptAttempts is how many failed attempts of a task are kept for operators: the first half and the
-// last half of them.
+// keptAttempts is how many failed attempts of a task are kept for operators. Half of them are the
+// first failed attempts, and half of them the last.
 const keptAttempts = 100
 
 // Task is an open task of a run: a step that a worker of a queue executes.
@@ -33,7 +33,7 @@ type Task struct {
 	Scheduled model.Time
 	// Visible is when the next attempt may begin.
 	Visible model.Time
-	// Attempt is how many attempts have begun, without attempts that a worker gave back.
+	// Attempt is how many attempts have begun, not counting attempts that a worker gave back.
 	Attempt int
 	// Held says that an attempt is in progress. Claim is the position of the event that recorded
 	// it, Worker is the worker that has it, and Since is when it began.
@@ -108,7 +108,8 @@ func (x *Execution) Alone() bool { return x.Start.Task != nil }
 // visible.
 func (x *Execution) Claimable(t *Task) bool { return x.Open() && x.Paused == nil && !t.Held }
 
-// openTask adds a scheduled task to the state. A worker that is not empty claims it at once.
+// openTask adds a scheduled task to the state. If worker is not empty, that worker has claimed the
+// task already.
 func (x *Execution) openTask(t *Task, worker string, claim int64) {
 	t.Visible = t.Scheduled.Add(max(t.Spec.Delay, 0))
 	if worker != "" {
@@ -181,10 +182,10 @@ func (x *Execution) noteTask(e *model.Event) {
 	x.dropTask(t)
 }
 
-// byReport reports whether the event that ends a claim records what its worker reported. Any other
-// event has taken the claim away, and a later report of its worker is ignored. The failure in the
-// event does not show the difference: an activity may return the failure of another task whose
-// worker was lost.
+// byReport reports whether an event that ends a claim records a report of the worker. Otherwise the
+// engine took the claim away from the worker, and ignores a later report of that worker. The
+// failure in the event does not show the difference: an activity may return, as its own failure,
+// the failure of another task whose worker was lost.
 func byReport(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventAttemptFailed, model.EventStepFailed:
@@ -211,8 +212,8 @@ func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// Assign gives new tasks of a decision to workers at once, so that the claim is part of the same
-// commit. find names the worker for a task. If it returns an empty name, the task waits.
+// Assign gives new tasks of a decision to workers immediately, so that the claim is part of the
+// same commit. find names the worker for a task. If it returns an empty name, the task waits.
 func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker string)) {
 	if d.Start != nil && d.Start.Task != nil {
 		t := x.tasks[0]
@@ -244,8 +245,8 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 }
 
 // Claim gives a task to a worker. It reports false when the task can no longer be claimed. It does
-// not check the limit of the history: a worker that cannot claim a task would try again forever.
-// The limit is checked when an attempt has failed.
+// not check the limit of the history, because a worker that cannot claim a task would try again
+// forever. failAttempt checks the limit instead, when an attempt has failed.
 func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	var d Decision
 	t := x.Task(id)
@@ -298,8 +299,8 @@ func (x *Execution) hasEnded(id string, claim int64) bool {
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
-// Expiry is a time-out of a task, or the loss of its worker. What is the kind of its failure. Held
-// and Claim are the state of the task when the caller looked at it.
+// Expiry is a time-out of a task, or the loss of its worker. The field What is the kind of the
+// failure. Held and Claim are the state of the task when the caller looked at it.
 type Expiry struct {
 	ID    string
 	Held  bool
@@ -341,7 +342,7 @@ func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	}
 
 	if d.Close != nil {
-		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report led to it
+		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report ended the run
 	}
 	return d
 }
@@ -355,7 +356,7 @@ func (t *Task) isExpired(what string, now model.Time) bool {
 		return t.Spec.Total > 0 && now > t.Scheduled.Add(t.Spec.Total)
 	case model.TimeoutToClose:
 		return t.Held && t.Spec.ToClose > 0 && now > t.Since.Add(t.Spec.ToClose)
-	case model.TimeoutSilence: // the queue knows the time of the last heartbeat
+	case model.TimeoutSilence: // only the caller knows the last heartbeat
 		return t.Held && t.Spec.Silence > 0 && now > t.Since.Add(t.Spec.Silence)
 	case model.FailureLost:
 		return t.Held
@@ -396,10 +397,11 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, at moment)
 type verdict struct {
 	kind    model.EventKind
 	failure *model.Failure
-	// by is Terminated when the engine ended the attempt, and zero when the worker reported it.
+	// by is Terminated when the engine ended the attempt, and zero when the worker reported its
+	// end.
 	by model.Status
-	// notBefore is the earliest time of the next attempt; zero means at once, whatever the retry
-	// policy says.
+	// notBefore is the earliest time of the next attempt. Zero means immediately, whatever the
+	// retry policy says.
 	notBefore model.Time
 }
 
@@ -449,7 +451,7 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 		return
 	}
 
-	// There is another attempt.
+	// Another attempt follows.
 	e := v.event(t)
 	e.Due = max(now, 1)
 	if v.notBefore != 0 {
@@ -458,8 +460,8 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 	x.append(d, now, e)
 }
 
-// isCramped reports whether the history has no room for another attempt, whose first event has
-// about this many bytes.
+// isCramped reports whether the history has no room for another attempt. size is about how many
+// bytes the event that ends the last attempt has.
 func (x *Execution) isCramped(size int, lim Limits) bool {
 	return x.Next+2 > lim.Events || x.wouldExceed(size+attemptBytes, lim)
 }
@@ -511,8 +513,8 @@ func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 	d.Answer = model.Answer{Run: x.Start.Run, Status: o.Status}
 }
 
-// cancelAlone applies a cancel request to the run of a task. A task that no worker executes ends at
-// once. Otherwise its worker receives the request and decides.
+// cancelAlone applies a cancel request to the run of a task. If no worker executes the task, the
+// run ends immediately. Otherwise the worker receives the request and decides.
 func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
 	if t := x.Task(model.TaskStep); t != nil && !t.Held {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceledFailure(m.Failure), At: now})
@@ -533,8 +535,8 @@ func canceledFailure(f *model.Failure) *model.Failure {
 	return &c
 }
 
-// taskJitter returns the number that the jitter of the next pause comes from. It differs for each
-// attempt of each task, and is the same on every node that computes it.
+// taskJitter returns the random number for the jitter of the next pause. It differs for each
+// attempt of each task, and every node computes the same number.
 func (x *Execution) taskJitter(t *Task) float64 { return jitterOf(x.Start.Run, t.ID, t.Attempt) }
 
 // jitterOf returns a number between -1 and 1 that depends only on its parameters.

@@ -15,8 +15,8 @@ import (
 
 const noon = model.Time(1_000_000_000)
 
-// taskRun is a run with tasks that a test drives. It keeps what was appended, so that the run can
-// be recovered, and what must hold for each task.
+// taskRun is a run with tasks that a test drives. It keeps the events, so that the test can recover
+// the run, and counts what happened to each task.
 type taskRun struct {
 	x      *Execution
 	events []model.Event
@@ -70,10 +70,10 @@ func (r *taskRun) schedule(t interface {
 	r.took(d)
 }
 
-// This holds whatever happens to tasks, in whatever order: one holder at a time, tokens that only
-// grow, at most the allowed attempts, one outcome, and one dead task exactly when that is a
-// failure. The state can be recovered from the history, and the history shows how every claim ended
-// (E16–E19, E24, E25, E31, E37, I3).
+// Whatever happens to tasks, in whatever order, this holds: A task has one holder at a time. Its
+// claim tokens only grow. It has at most the allowed attempts and exactly one outcome. If the
+// outcome is a failure, there is one dead task, otherwise none. The state can be recovered from the
+// history, and the history shows how every claim ended (E16–E19, E24, E25, E31, E37, I3).
 func TestTasksHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -161,7 +161,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if mine {
 					counted[ref.Claim] = true
 				}
-				if mine && rep.Returned && r.x.Open() { // otherwise it was cancelled
+				if mine && rep.Returned && r.x.Open() { // otherwise the task was cancelled
 					r.began[ref.ID]--
 				}
 				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
@@ -199,7 +199,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 			"": func(t *rapid.T) {
 				for _, ref := range claims {
 					var f Fate
-					for _, e := range r.events { // in pages of one event
+					for _, e := range r.events { // each page has one event
 						if e.Seq > ref.Claim && f.Follow(&ref, alone, []model.Event{e}) {
 							break
 						}
@@ -239,7 +239,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 	})
 }
 
-// A task that kills its workers does not kill them all (E27).
+// A task whose code kills its worker does not kill all workers (E27).
 func TestPoisonTask(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
@@ -261,9 +261,10 @@ func TestPoisonTask(t *testing.T) {
 	}
 }
 
-// A worker's report never counts as the loss of a worker, whatever the failure says: it may be the
-// failure of another task. So the task is not poison, and a repeated report gets the same answer. A
-// report for a claim that was taken away is refused.
+// A task whose worker reports a failure has not lost its worker, even if the failure says that a
+// worker was lost: it may be the failure of another task. So the core does not end the task as a
+// task that kills its workers, and a repeated report gets the same answer. A report for a claim
+// that was taken away is refused.
 func TestReportedLossIsNone(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{model.FailureLost, model.FailurePoison, model.FailureSpent} {
@@ -297,8 +298,8 @@ func TestReportedLossIsNone(t *testing.T) {
 	}
 }
 
-// A task that was asked to stop, and whose worker never reports, ends as cancelled, whatever ends
-// it. It does not become a dead task for operators.
+// A task was asked to stop, and its worker never reports. Whichever time-out ends the task, it ends
+// as cancelled and does not become a dead task.
 func TestCanceledTaskDoesNotDie(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{model.TimeoutTotal, model.TimeoutToClose, model.FailureLost, "no room"} {
@@ -357,8 +358,8 @@ func TestFailuresOfADeadTask(t *testing.T) {
 	}
 }
 
-// Tasks that begin in the commit that schedules them are handed out in order, except tasks that the
-// same turn withdrew.
+// Assign gives new tasks to workers in the order in which the turn schedules them. It skips tasks
+// that the same turn has withdrawn.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(nil)
@@ -419,7 +420,8 @@ func TestPauseOfRetries(t *testing.T) {
 	})
 }
 
-// A task that never gives up ends when the history of its run has no room for more (E15).
+// A task whose policy allows attempts forever ends when the history of its run has no room for more
+// (E15).
 func TestTaskAtTheEndOfItsHistory(t *testing.T) {
 	t.Parallel()
 	lim := DefaultLimits

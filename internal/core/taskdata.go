@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Written counts what a task has written outside the history of its run. The zero value belongs to
-// a task that has written nothing.
+// Written counts the states, log lines and streamed items of a task, which are stored outside the
+// history of its run. The zero value belongs to a task that has written nothing.
 type Written struct {
 	Claim int64          // the last claim that wrote
 	Seq   int64          // the number of the last item of that claim
@@ -23,8 +23,8 @@ type Written struct {
 
 // TaskChange is what a write changes.
 type TaskChange struct {
-	States  []StateChange    // in order; the last change of a name counts
-	Lines   []model.TaskItem // with the times under which they are stored
+	States  []StateChange    // in order; the last change of a name wins
+	Lines   []model.TaskItem // log lines, with their stored times
 	Items   []model.StreamItem
 	Dropped []int64 // positions of streamed items that are no longer kept
 }
@@ -36,15 +36,15 @@ type StateChange struct {
 	Removed bool
 }
 
-// Write applies the items that a claim writes, without repetitions. It applies
-// all of them, or none when they exceed a bound. It reports whether there is anything to store;
-// then the caller stores w with it.
+// Write applies the items that a claim writes, and skips items that it has applied before. It
+// applies all of them, or none when they exceed a bound. If news is true, the caller must store the
+// change and w together.
 func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news bool, err error) {
 	next := *w
 	next.Sizes = maps.Clone(w.Sizes)
 
-	// A later claim starts to count its items again. An earlier one lost the task and must not
-	// write.
+	// A later claim numbers its items from the beginning again. An earlier claim has lost the task
+	// and must not write.
 	switch {
 	case in.Ref.Claim < w.Claim:
 		return c, false, fault.New(fault.NotOwned, "%s: a later claim has written already", in.Ref.TaskRef)
@@ -52,7 +52,7 @@ func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news
 		next.Claim, next.Seq = in.Ref.Claim, 0
 	}
 
-	// A write without First has no numbers: its items are never repetitions.
+	// If First is zero, the items have no numbers, and none of them is a repetition.
 	for i := range in.Items {
 		number := next.Seq + 1
 		if in.First != 0 {
@@ -103,8 +103,8 @@ func (w *Written) add(c *TaskChange, it *model.TaskItem, now model.Time) error {
 }
 
 // time returns the time of an item: the time that its worker gives, but never before the last item
-// and never in the future. So a reader that continues behind the last item that it has seen misses
-// none.
+// and never in the future. So a reader can ask for the items after the last one that it has seen,
+// and misses none.
 func (w *Written) time(at, now model.Time) model.Time {
 	if at == 0 || at > now {
 		at = now

@@ -43,8 +43,8 @@ func (a *applied) add(c *core.TaskChange) {
 	}
 }
 
-// Claims write items one after the other. Writes are repeated, unchanged or with further items,
-// late or early, mixed with writes of claims that are over. The store has each item once, in order.
+// Claims write items one after the other. They repeat writes, unchanged or with further items, late
+// or early, mixed with writes of claims that are over. The store has each item once, in order.
 func TestWritesAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,7 +79,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 				}
 			}
 
-			told := 0 // how many have surely been written
+			told := 0 // how many items have surely been written
 			for told < len(items) {
 				now += model.Time(rapid.Int64Range(0, 100).Draw(t, "later"))
 				from := rapid.IntRange(0, told).Draw(t, "from")

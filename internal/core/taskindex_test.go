@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Open tasks are found by their ids and stay in the order in which they were scheduled, whether
-// there are few or many. The same holds for a copy.
+// A run finds its open tasks by their ids and keeps them in the order in which they were scheduled,
+// whether there are few or many. The same holds for a copy of the run.
 func TestOpenTasksAreFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

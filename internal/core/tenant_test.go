@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A turn reaches nothing of another tenant, whichever command names the address. Each refusal
-// leaves the run as it was.
+// A turn cannot reach an address of another tenant, whichever command names the address. Each
+// refusal leaves the run as it was.
 func TestTurnStaysInItsTenant(t *testing.T) {
 	t.Parallel()
 	run := model.Address{Tenant: "other", Type: "wf", Key: "w"}
@@ -52,8 +52,8 @@ func TestTurnStaysInItsTenant(t *testing.T) {
 	}
 }
 
-// A turn and an operation send no message that names runs by their ids alone: the receiver would
-// act on runs of any tenant whose rows are in its shard.
+// The core refuses a turn or an operation if it sends a message that names runs by their ids alone.
+// The receiver of such a message would act on runs of any tenant in its shard.
 func TestWorkersSendNoOrdersAboutRuns(t *testing.T) {
 	t.Parallel()
 	here := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "w"}

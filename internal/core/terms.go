@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Timers that belong to a run and not to its code. No id of a timer of the code ends with \x1f.
+// Ids of timers that belong to a run and not to its code. They end with \x1f, and no id of a timer
+// of the code does.
 const (
 	beginTimer  = "begin\x1f"
 	expireTimer = "expire\x1f"
@@ -17,9 +18,9 @@ const (
 // time-out of its execution.
 func OwnTimer(id string) bool { return id == beginTimer || id == expireTimer }
 
-// BirthTimers returns the timers that a run has from its start. A run with a past in which its code
-// has begun does not wait for its start time, even if our clock is behind the clock that recorded
-// the past.
+// BirthTimers returns the timers that a run has from its start. If the code of the run has begun in
+// its past, the run does not wait for its start time, even if our clock is behind the clock that
+// recorded the past.
 func BirthTimers(s *model.Start) (timers []Timer) {
 	if s.Begins > s.At && !slices.ContainsFunc(s.Carried, func(e model.Event) bool { return e.ID != "" }) {
 		timers = append(timers, Timer{ID: beginTimer, Due: s.Begins})
@@ -46,7 +47,8 @@ func (x *Execution) Withheld() *model.Reason {
 // is open.
 func (x *Execution) isBeforeStart() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
 
-// early returns why the code has not begun: the start time, and the failure of the attempt before.
+// early returns why the code has not begun. The reason has the start time and the failure of the
+// attempt before.
 func (x *Execution) early() *model.Reason {
 	r := &model.Reason{Code: model.WaitStart, Until: x.Start.Begins}
 	if x.Start.Cause != nil {
@@ -125,8 +127,8 @@ func (x *Execution) policy(end *model.Close) *model.Retry {
 }
 
 // nextAttempt returns when the next attempt of a failed run begins. It reports false when no
-// attempt follows: no policy, an error that is not worth a retry, a cancel request, or a time-out
-// of the execution that would come first.
+// attempt follows. That is so if the run has no retry policy, if the error is not worth a retry, if
+// a client has asked the run to stop, or if the execution would time out before the attempt begins.
 func (x *Execution) nextAttempt(end *model.Close, at model.Time) (begins model.Time, ok bool) {
 	p := x.policy(end)
 	if end.Status != model.Failed || end.Failure == nil || p == nil || x.Canceling != 0 {
@@ -141,8 +143,8 @@ func (x *Execution) nextAttempt(end *model.Close, at model.Time) (begins model.T
 	return begins, x.Start.Expires == 0 || begins < x.Start.Expires
 }
 
-// runJitter returns the number that the jitter of the next pause comes from. It is the same on
-// every node that computes it.
+// runJitter returns the random number for the jitter of the next pause. Every node computes the
+// same number.
 func (x *Execution) runJitter() float64 {
 	return jitterOf(x.Start.Run, expireTimer, x.Start.Tries())
 }

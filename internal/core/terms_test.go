@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file has what the naive model knows about the times of executions.
+// This file has the parts of the naive model that concern start times, time-outs and repeated runs.
 
 func naiveTerms(s *model.Start, t *model.Terms) {
 	if t == nil {
@@ -55,11 +55,11 @@ func (r *naiveRun) nextAttempt(end *model.Close, at model.Time) (model.Time, boo
 	case end.Status != model.Failed, policy == nil, r.cancel() != 0, end.Failure.Permanent, own && end.Final, policy.MaxAttempts > 0 && tries >= policy.MaxAttempts:
 		return 0, false
 	}
-	begins := at.Add(max(policy.Initial, end.RetryAfter)) // pauses neither grow nor jitter
+	begins := at.Add(max(policy.Initial, end.RetryAfter)) // pauses are constant here
 	return begins, r.start.Expires == 0 || begins < r.start.Expires
 }
 
-// terms draws what a start says about times.
+// terms draws the terms of a start: its delay, its time-out and its retry policy.
 func (p *play) terms(t *rapid.T) *model.Terms {
 	if rapid.IntRange(0, 2).Draw(t, "terms") > 0 {
 		return nil
@@ -89,8 +89,8 @@ func (p *play) failure(t *rapid.T, end *model.Close) {
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
 }
 
-// A run that waits for its start time says so. Whatever arrives, its state in memory equals its
-// state in the store.
+// A run that waits for its start time gives that as its reason. Whatever arrives, its state in
+// memory equals its state in the store.
 func TestWaitingRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -124,8 +124,8 @@ func TestWaitingRun(t *testing.T) {
 	}
 }
 
-// A run that fails is repeated under its policy, unless a client has asked for its end, or its
-// execution times out before the next attempt begins.
+// The core repeats a run that fails as its policy says, unless a client has canceled the run, or
+// its execution times out before the next attempt begins.
 func TestFailedRunIsRepeated(t *testing.T) {
 	t.Parallel()
 	a, fresh := address("k"), runID(77)

@@ -12,29 +12,30 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// town is executions and entities that send each other messages. Messages from one to another
-// arrive in order, and at any time. Every decision is committed at once. What is not committed
-// (calls of clients, calls that workers are making) is lost when the owner of an entity crashes.
+// town is a set of executions and entities that send each other messages. Messages with the same
+// sender and the same receiver arrive in order, after any delay. The test commits every decision
+// immediately. Calls of clients, and calls that workers are making, are not committed. They are
+// lost when the owner of an entity crashes.
 type town struct {
 	*world
 	houses map[model.Address]*house
 	post   map[route][]model.Message
 	routes []route         // routes with a message on its way
-	old    []model.Message // releases and grants that have been delivered: they may come again
-	n      int             // numbers steps
+	old    []model.Message // delivered releases and grants, which the test may deliver again
+	n      int             // the number of the last step
 }
 
 // route is a sender and a receiver.
 type route struct{ from, to model.Address }
 
-// house is an entity, and what a store holds of it.
+// house is an entity and its rows in the store.
 type house struct {
 	n       *core.Entity
 	row     *model.Entity
 	mailbox []model.MailboxItem
 	jobs    []*handOver
 
-	// requests of locks that were accepted and are neither granted nor released, in order
+	// accepted lock requests that are neither granted nor released, in order
 	asked []model.Link
 	epoch int64    // token of the last lock
 	made  []string // calls, in the order in which they were made
@@ -68,7 +69,7 @@ func byAddress(a, b model.Address) int {
 
 func (w *town) addresses() []model.Address { return slices.SortedFunc(maps.Keys(w.houses), byAddress) }
 
-// collect takes the messages of an execution to the post.
+// collect puts the messages that an execution has sent onto their routes.
 func (w *town) collect(from model.Address) {
 	for _, m := range w.mail {
 		r := route{from, m.To}
@@ -194,8 +195,8 @@ func (w *town) commit(h *house, d *core.Decision) {
 	w.checkGrant(h, holder)
 }
 
-// checkGrant checks a lock that has changed hands: the first section that asked gets it (L27), and
-// its epoch is larger than all before (L37).
+// checkGrant checks a lock that another section has got: the section that asked first gets it
+// (L27), and its epoch is larger than all earlier ones (L37).
 func (w *town) checkGrant(h *house, before model.Link) {
 	row := &h.n.Row
 	if h.row != nil && !equalRows(h.row, row) || h.row == nil && !row.Empty() {
@@ -234,8 +235,8 @@ func (w *town) begin(h *house, most int) bool {
 	return true
 }
 
-// end lets the worker report the first results of a hand-over. Calls whose names say so fail. The
-// report is ignored when the entity no longer has the hand-over.
+// end lets the worker report the first results of a hand-over. A call fails if its name says so.
+// The report is ignored when the entity no longer has the hand-over.
 func (w *town) end(h *house, i, results int) {
 	job := h.jobs[i]
 	h.jobs = slices.Delete(h.jobs, i, i+1)
@@ -268,7 +269,7 @@ func (w *town) end(h *house, i, results int) {
 }
 
 // crashHouse lets another node take over an entity from the store. The take-over advances the
-// clock: without a row, only the clock makes tokens grow.
+// clock. If the entity has no row, its tokens grow only because the clock does.
 func (w *town) crashHouse(h *house) {
 	w.now = w.now.Add(time.Millisecond)
 	h.n = core.NewEntity(h.n.Row.Address, h.row, slices.Clone(h.mailbox))
@@ -291,9 +292,9 @@ func (w *town) sections() map[model.Link]core.SectionFacts {
 	return all
 }
 
-// exclusive checks that every lock that a run believes it has is really held for it, under the
-// token that it knows. So no two sections have the same entity (L22), and a section continues only
-// when it has all its locks (L23).
+// exclusive checks the locks that runs believe they have: each entity must really be locked for
+// that section, with the token that the run knows. So no two sections have the same entity (L22),
+// and a section continues only when it has all its locks (L23).
 func (w *town) exclusive() {
 	for link, s := range w.sections() {
 		for i, epoch := range s.Epochs {
@@ -307,7 +308,8 @@ func (w *town) exclusive() {
 	}
 }
 
-// quiet delivers everything, and makes every call that can be made, until nothing moves.
+// quiet delivers all messages and makes all calls that can be made, until there is nothing left to
+// do.
 func (w *town) quiet() {
 	for moved := true; moved; {
 		moved = false
@@ -328,8 +330,8 @@ func (w *town) quiet() {
 	}
 }
 
-// checkKnown checks that, when nothing is on its way, every lock and every request belongs to a
-// section that knows it (L28, L29, L32).
+// checkKnown checks that every lock and every lock request at an entity belongs to an open section
+// that has asked for it (L28, L29, L32). The test calls it when no message is on its way.
 func (w *town) checkKnown() {
 	sections := w.sections()
 	for _, a := range w.addresses() {

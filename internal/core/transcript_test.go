@@ -309,7 +309,7 @@ func (s *script) reason() *model.Failure {
 func (s *script) deliver(m *model.Message) string {
 	d := s.w.deliver(m)
 	if d.Pending {
-		return s.outcome(m.To, &d, "") // there is no answer yet
+		return s.outcome(m.To, &d, "") // the code has not answered yet
 	}
 	return s.outcome(m.To, &d, answerText(d.Answer))
 }

@@ -42,8 +42,8 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 
 	if step, ok := RetryOf(id); ok {
 		// The row stays until the outcome of the next attempt is recorded, so a crash before that
-		// only repeats the wake-up. No worker may run a step of a paused run; the lane checks that
-		// when it hands out runs.
+		// only repeats the wake-up. A paused run needs no check here: the lane does not hand it to
+		// a worker.
 		if !x.timers[i].rung {
 			x.timers[i].rung = true
 			d.Retry = step
@@ -81,7 +81,7 @@ func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decisi
 	}
 
 	if len(x.tasks) > 0 {
-		return d, true // not parked: the next owner must find the open tasks
+		return d, true // do not mark it as parked: the next owner must find the open tasks
 	}
 
 	if !x.Parked {
@@ -110,8 +110,9 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		return x, d, err
 	}
 
-	// The worker may have run ahead of events that it has not seen. Then only the facts of its turn
-	// count: what has happened, not what the code decided afterwards (I9).
+	// The worker may have run the code ahead, before it saw all events. If events have arrived that
+	// it had not seen, apply only the facts at the beginning of the turn, such as outcomes of
+	// steps, and not what the code decided after them (I9).
 	commands, end := t.Commands, t.Close
 	if t.Ahead > 0 && t.Seen != x.Next-1 {
 		commands, end, d.Diverged = t.Commands[:t.Ahead], nil, true
@@ -152,8 +153,9 @@ func (x *Execution) block(d *Decision, why *model.Reason) {
 	d.Mark = x.mark()
 }
 
-// check refuses a turn that cannot be applied, before any part of it is. It checks the size of the
-// turn, then each command against the state that the commands before it lead to, then the totals.
+// check refuses a turn that cannot be applied, before Apply applies any part of it. It checks the
+// size of the turn, then each command against the state that the commands before it lead to, then
+// the totals.
 func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if n := int64(len(t.Commands)); n > 0 && t.Close == nil && x.Next+n > lim.Events {
 		return fault.New(fault.Exhausted, "the history of %s has %d events and may have %d: continue as new", x.Start.Run, x.Next, lim.Events)
@@ -174,7 +176,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	labels := x.labels
 	for i := range t.Commands {
 		c := &t.Commands[i]
-		// Sizes and times that came from outside are checked whatever the command is.
+		// Check sizes and times that came from outside, whatever the command is.
 		if c.Event.Task != nil {
 			if err := c.Event.Task.Bounds(); err != nil {
 				return fault.New(fault.Invalid, "run %s asks for an invalid task: %w", x.Start.Run, err)
@@ -258,7 +260,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if n := len(x.tasks) + tasks; n > lim.Tasks && tasks > 0 {
 		return fault.New(fault.Exhausted, "run %s would have %d open tasks and may have %d", x.Start.Run, n, lim.Tasks)
 	}
-	// The exact number of timers costs a map, so it is counted only when it may be too high.
+	// To count the timers exactly costs a map, so do that only when the number may be too high.
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
 	}
@@ -288,10 +290,11 @@ func (x *Execution) timersAfter(commands []model.Command) int {
 	return len(open)
 }
 
-// dueAt returns when a timer that the code asks for is due. The code counts from the time of its
-// history. That time may be ahead of the clock, if events were recorded while the clock was wrong.
-// Then the timer fires the requested delay after now, instead of waiting until the clock has caught
-// up. A timer without a due time was asked for after an outcome that this turn records.
+// dueAt returns when a timer that the code asks for is due. The code computes the due time from the
+// time of its history. That time may be ahead of the clock, if events were recorded while the clock
+// was wrong. In that case the timer fires the requested delay after now, and does not wait until
+// the clock has caught up. If a timer has no due time, the code asked for it after an outcome that
+// this same turn records, and the delay starts now.
 func dueAt(c *model.Command, now model.Time) model.Time {
 	switch {
 	case c.Delay == 0:
@@ -458,14 +461,15 @@ func (x *Execution) terminate(d *Decision, why *model.Failure, now model.Time) {
 	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Terminated}
 }
 
-// end ends the run: it stops everything that is open and tells everyone who waits. If a next run
-// takes over, it answers the updates. begun are the updates that this run had begun: the next run
-// must not begin them again, so they are refused.
+// end ends the run: it stops everything that is open and tells every step that waits for the
+// outcome. If a next run takes over, that run answers the updates, except the updates in begun.
+// This run had begun those, and the next run must not begin them again, so end refuses them.
 func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	if len(x.timers) > 0 || len(d.StopTimers) > 0 {
 		d.StopAll = true
 	}
-	// All timers go, so single changes of timers and marks no longer matter.
+	// The commit removes all timers and the mark, so changes of single timers and of the mark no
+	// longer matter.
 	d.StartTimers, d.StopTimers, d.Mark = nil, nil, nil
 
 	for _, c := range x.children {
@@ -504,9 +508,9 @@ func (x *Execution) audience() []model.Link {
 	return who
 }
 
-// continuedStart returns the start of the next run. It carries over the state, signals that were
-// not taken, updates that were not begun, watchers, and news that the code cannot have seen: a
-// settled promise or a cancel request (I7).
+// continuedStart returns the start of the next run. The next run gets the state, the signals that
+// were not taken, the updates that were not begun, and the watchers. It also gets a settled promise
+// or a cancel request that the code cannot have seen (I7).
 func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
@@ -522,7 +526,7 @@ func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.Run
 		s.Carried = append(s.Carried, e)
 	}
 	for _, e := range x.states {
-		e.ID = "" // the id of a step in the run before
+		e.ID = "" // it was the id of a step in the run before
 		carry(e)
 	}
 

@@ -11,16 +11,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// world is some executions and what a store would hold of them. It applies inputs, keeps the
-// decisions as a store would (with the same guards), and checks the invariants of the core after
-// every input.
+// world is a set of executions with the rows that a store would have of them. It applies inputs,
+// writes the decisions as a store would (with the same guards), and checks the invariants of the
+// core after every input.
 type world struct {
 	fatal func(format string, args ...any)
 	now   model.Time
 	lim   core.Limits
 	seats map[model.Address]*seat
-	runs  int             // ids that were used
-	mail  []model.Message // sent and not delivered
+	runs  int             // how many run ids were used
+	mail  []model.Message // messages that were sent and not delivered
 }
 
 // seat is an address with all its runs.
@@ -29,7 +29,7 @@ type seat struct {
 	runs []*stored
 }
 
-// stored is what a store holds of a run.
+// stored has the rows of a run in a store.
 type stored struct {
 	start   model.Start
 	events  []model.Event
@@ -51,8 +51,8 @@ func address(key string) model.Address {
 
 func runID(n int) model.RunID { return model.RunID{13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)} }
 
-// fresh returns the next id of a run. An id that was not used is returned again, so that runs are
-// numbered without gaps.
+// fresh returns an id for the next run. It returns the same id until a run uses it, so that runs
+// are numbered without gaps.
 func (w *world) fresh() model.RunID { return runID(w.runs + 1) }
 
 func (w *world) seat(a model.Address) *seat {
@@ -119,8 +119,8 @@ func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core
 	return d, ok
 }
 
-// checkRefused checks I10: a refused input writes nothing. Only the step that sent it gets one
-// message: the outcome of its request, or the answer to its message.
+// checkRefused checks I10: a refused input writes nothing. If a step sent the input, that step gets
+// one message, and there is no other message.
 func (w *world) checkRefused(before, after *core.Execution, d *core.Decision, input *model.Message) {
 	w.same("a refused input", before, after)
 	told := model.MessageAnswer
@@ -258,7 +258,7 @@ func (w *world) write(r *stored, d *core.Decision) {
 	}
 }
 
-// mark writes the mark of the run that is current afterwards.
+// mark writes the mark of the run that is current after the decision.
 func (w *world) mark(r *stored, m *core.Mark) {
 	if r.outcome.Status.Closed() {
 		w.fatal("I2: the closed run %s is marked: %+v", r.start.Run, m)
@@ -339,7 +339,7 @@ func (w *world) check(s *seat) {
 	}
 }
 
-// refusal returns the kind of the error; empty without one.
+// refusal returns the kind of the error; empty if err is nil.
 func refusal(err error) string {
 	if err == nil {
 		return ""

@@ -10,19 +10,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mode says for what purpose a past is cut.
+// Mode says what the new run is for. A past is the part of a history that a new run begins with.
 type Mode uint8
 
 // Modes.
 const (
-	// Fork begins another execution with a copy of the past. The source does not change. The fork
-	// waits for the same things as the source.
+	// Fork begins another execution with a copy of the past. The source, which is the run that the
+	// history comes from, does not change. The fork waits for the same things as the source.
 	Fork Mode = iota + 1
-	// Retry continues under the same key before the last failed step, with the same idempotency
-	// keys.
+	// Retry begins a new run of the same key that continues before the last failed step. Its steps
+	// have the same idempotency keys as before.
 	Retry
-	// Reset continues under the same key from a place that the caller names, with new idempotency
-	// keys.
+	// Reset begins a new run of the same key that continues at a place that the caller names. Its
+	// steps have new idempotency keys.
 	Reset
 	// Import continues a run of another store here.
 	Import
@@ -30,27 +30,33 @@ const (
 
 // Request says how a history is cut.
 //
-// The cut keeps the events up to a position. By default a retry keeps everything before the cancel
-// request, or else before the last step or child that failed, or everything when there is neither.
-// The other modes keep everything, or everything up to the step whose result is edited.
+// The cut keeps the events up to a position. The caller may name that position. If it does not, a
+// retry keeps everything before the cancel request. If there was no cancel request, it keeps
+// everything before the last step or child that failed, and if there is none either, it keeps
+// everything. A fork and an import keep everything, or everything up to the step whose result is
+// edited. A reset must name a position.
 //
 // Among the kept events:
 //
-//   - Watchers are left out; they wait for the source.
-//   - A back-off is over: the next attempt is made at once. The failed attempts of the step that a
-//     retry repeats are left out, so that it has all its attempts again.
-//   - A child whose outcome is not kept is watched again. If it no longer exists, or (retry, reset)
-//     did not complete, its start is left out, and the code starts it again. An import refuses
-//     children that do not exist here.
-//   - A message whose answer is not kept gets the answer from behind the cut, if there is one.
-//     Otherwise the message is left out, and the code sends it again.
-//   - A lock that the code still waits for is left out, and the code asks for it again. No cut is
-//     made where the code has entities locked, because the new run would not hold the locks.
+//   - Watchers are left out, because they wait for the source.
+//   - The new run does not wait for the back-off of a step: it makes the next attempt immediately.
+//     The failed attempts of the step that a retry repeats are left out, so that the step has all
+//     its attempts again.
+//   - If the cut keeps the start of a child but not its outcome, the new run watches the child
+//     again. If the child no longer exists, its start is left out, and the code starts it again.
+//     Retry and reset do the same if the child did not complete. An import refuses children that do
+//     not exist here.
+//   - If the cut keeps a message but not its answer, the answer is taken from behind the cut. If
+//     there is no answer, the message is left out, and the code sends it again.
+//   - A lock that the code still waits for is left out, and the code asks for it again. A cut at a
+//     place where the code has entities locked is refused, because the new run would not hold the
+//     locks.
 //   - Pauses are left out: the new run is not paused.
 //   - Each event that is left out becomes a blank, so that positions stay the same.
 //
-// Retry and reset also add signals and settled promises from behind the cut, and a reset of an open
-// run adds the updates that wait. They were accepted, and must not be lost.
+// Retry and reset also add signals and settled promises from behind the cut. A reset of an open run
+// adds the updates that wait for an answer. The run has accepted all of these, so they must not be
+// lost.
 type Request struct {
 	Mode Mode
 	// Before cuts before the first event of the step, child, call or message of that name. After
@@ -64,8 +70,8 @@ type Request struct {
 	Child func(model.Address) (model.Status, bool, error)
 }
 
-// Edit gives a step, child or call another result: the first one of the name, or the one whose
-// outcome is at a position.
+// Edit gives a step, child or call another result. It names the first step of a name, or the step
+// whose outcome is at a position.
 type Edit struct {
 	Step     string
 	Position int64
@@ -77,8 +83,8 @@ type Plan struct {
 	Past model.Past
 	// Position is the last event that is kept. Total is how many events the source has.
 	Position, Total int64
-	// Blanks are left out. Added come from behind the cut. Again are children that are watched
-	// again.
+	// Blanks are the events that are left out. Added are events from behind the cut. Again are the
+	// children that the new run watches again.
 	Blanks, Added, Again []model.Event
 }
 
@@ -134,7 +140,7 @@ func Whole(h *model.History) *Plan {
 func earlierRuns(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
-		// the runs between them were not recorded, or are in another store
+		// the runs in between were not recorded, or are in another store
 		runs = append(runs, first)
 	}
 	return runs
@@ -161,10 +167,10 @@ type cutter struct {
 	h      *model.History
 	r      *Request
 	plan   *Plan
-	events []model.Event // kept
+	events []model.Event // the kept events
 	failed string        // the step that a retry repeats
 
-	unfinished map[string]bool // tasks
+	unfinished map[string]bool // tasks without an outcome
 	unlocked   map[string]bool // sections that wait for their locks
 }
 
@@ -189,8 +195,8 @@ func (c *cutter) place() (int64, error) {
 		at = c.beforeFailure()
 	}
 
-	// An edit moves the default place of the cut. If the caller has named a place, the edit must be
-	// before it.
+	// Without a place from the caller, the cut is behind the edited outcome. If the caller has
+	// named a place, the edited outcome must be before it.
 	for i := range c.r.Edits {
 		p, err := c.editedPosition(&c.r.Edits[i])
 		if err != nil {
@@ -252,7 +258,7 @@ func (c *cutter) editedPosition(d *Edit) (int64, error) {
 		}
 	}
 
-	for i := range c.h.Events { // the reply of an entity or service, unless a step has the name
+	for i := range c.h.Events { // no step has the name: look for the reply of an entity or service
 		if e := &c.h.Events[i]; d.Position == 0 && c.isReply(e, d.Step) || d.Position == e.Seq && e.Kind == model.EventAnswered {
 			return e.Seq, nil
 		}
@@ -305,9 +311,9 @@ func (c *cutter) keep(i int) error {
 	return nil
 }
 
-// unfinishedTasks returns the tasks without an outcome among the kept events. They are left out, so
-// that the code schedules them again: the scheduled ones belong to the run that the past comes
-// from.
+// unfinishedTasks returns the tasks without an outcome among the kept events. The cut leaves them
+// out, so that the code schedules them again. The tasks that are scheduled already belong to the
+// source.
 func (c *cutter) unfinishedTasks() map[string]bool {
 	open := map[string]bool{}
 	for i := range c.events {
@@ -326,7 +332,7 @@ func (c *cutter) unfinishedTasks() map[string]bool {
 	return open
 }
 
-// blank replaces an event by a blank.
+// blank replaces an event by a placeholder, so that later events keep their positions.
 func (c *cutter) blank(i int) {
 	c.plan.Blanks = append(c.plan.Blanks, c.events[i])
 	c.events[i] = model.Blank(&c.events[i])
@@ -383,8 +389,8 @@ func (c *cutter) child(i int) error {
 
 	if again {
 		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
-			// The child accepts a cancel only from the run that started it, so a cancel must name
-			// that run.
+			// The child accepts a cancel request only from the run that started it. So a cancel
+			// request of the new run must name that run.
 			e.Watcher.Run = c.h.Start.Run
 		}
 		c.plan.Again = append(c.plan.Again, *e)
@@ -395,11 +401,11 @@ func (c *cutter) child(i int) error {
 	return nil
 }
 
-// keepSent decides about a message whose answer is not kept. Its receiver sends the answer only to
-// the source.
+// keepSent decides about a message whose answer is not kept. The receiver of the message sends the
+// answer only to the source, not to the new run.
 func (c *cutter) keepSent(i int) {
 	id := c.events[i].ID
-	if id == c.failed { // a retry sends it again
+	if id == c.failed { // the call that failed: a retry sends it again
 		c.blank(i)
 		return
 	}

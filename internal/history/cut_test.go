@@ -229,7 +229,8 @@ func TestCutRefuses(t *testing.T) {
 	}
 }
 
-// A past keeps the random numbers that its code drew, through any number of forks and retries.
+// After any number of forks and retries, the code draws the same random numbers in its past as it
+// did before.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	run := func(n byte) model.RunID { return model.RunID{15: n} }

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Export writes the committed history of a run, page by page. Of an open run it writes the events
-// so far.
+// Export writes the committed history of a run, page by page. If the run is open, Export writes the
+// events so far.
 func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -27,7 +27,8 @@ func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error 
 	return out.End(&end)
 }
 
-// Load reads the history of a run into memory, up to a number of bytes.
+// Load reads the history of a run into memory. It returns an error if the history has more than
+// most bytes.
 func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.History, error) {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -71,8 +72,7 @@ func read(ctx context.Context, b api.Client, start *model.Start, each func(*mode
 		more = page.More && len(page.Events) > 0
 	}
 
-	// If the run was deleted while it was read, events are missing. Describe detects that: it
-	// fails.
+	// If the run was deleted while it was read, events are missing. In that case Describe fails.
 	_, err := b.Describe(ctx, req.Target)
 	return end, err
 }

@@ -267,7 +267,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// What a reader accepts is written as it was read.
+// If Read accepts a file, Write writes the same history, and Read reads it again.
 func FuzzRead(f *testing.F) {
 	f.Add(writtenText(f, sample()))
 	f.Add(`{"perdure_history":1}`)

@@ -131,7 +131,7 @@ type failure struct {
 	Permanent bool `json:"permanent,omitempty"`
 }
 
-// payload is JSON as it is, if it can be read back byte by byte, and base64 otherwise.
+// payload is written as plain JSON if a reader gets back the same bytes, and as base64 otherwise.
 type payload struct {
 	Encoding text            `json:"encoding,omitempty"`
 	JSON     json.RawMessage `json:"json,omitempty"`
@@ -235,7 +235,8 @@ func payloadOf(p model.Payload) *payload {
 	return out
 }
 
-// comesBack reports whether JSON can be read back byte by byte. JSON with spaces would lose them.
+// comesBack reports whether a reader of the JSON gets back the same bytes. JSON with spaces would
+// lose the spaces.
 func comesBack(data []byte) bool {
 	var b bytes.Buffer
 	return utf8.Valid(data) && json.Compact(&b, data) == nil && bytes.Equal(b.Bytes(), data)

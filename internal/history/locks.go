@@ -9,10 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of a history in which the code has entities locked. It was asked for at one
-// position, granted at another, and over at a third.
+// section is a part of a history in which the code has entities locked. asked, granted and over are
+// the positions at which the code asked for the locks, got the last lock, and ended the section.
 type section struct {
-	asked, granted, over int64 // 0 for never
+	asked, granted, over int64 // 0 if that did not happen
 	locks                []model.Address
 	missing              int // locks that are not granted
 }
@@ -68,7 +68,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 		return nil
 	}
 
-	// Name the nearest places before and behind the section in the error.
+	// The error names the nearest places before and behind the section.
 	before := s.asked - 1
 	for o := in(before); o != nil; o = in(before) {
 		before = o.asked - 1
@@ -94,8 +94,8 @@ func (c *cutter) outsideOfLocks(at int64) error {
 		at, strings.Join(names, ", "), s.asked, until, places)
 }
 
-// waitingLocks returns the sections that do not have all their locks among the kept events. They
-// are left out, so that the code asks again: the grants belong to the run that the past comes from.
+// waitingLocks returns the sections that do not have all their locks among the kept events. The cut
+// leaves them out, so that the code asks again. The grants in the history belong to the source.
 func (c *cutter) waitingLocks() map[string]bool {
 	waiting := map[string]bool{}
 	for i := range c.events {

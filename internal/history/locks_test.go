@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/history"
 )
 
-// A cut at a place where the source had entities locked is refused. The refusal says where the lock
-// is and which positions are possible, also where several locks overlap.
+// Cut refuses a place at which the source had entities locked. The error says where the lock is and
+// which positions are possible, even if several locks overlap.
 func TestCutInsideOfALock(t *testing.T) {
 	t.Parallel()
 

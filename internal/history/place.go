@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// before finds the first event that a name refers to: a step, activity, task or child; otherwise a
-// call or message that the code sent; otherwise a lock. The order keeps the meaning of names that
-// older builds accepted.
+// before finds the first event that a name refers to. It first looks for a step, activity, task or
+// child, then for a call or message that the code sent, then for a lock. Older builds did not
+// accept names of calls, messages and locks, so names that they accepted keep their meaning.
 func (c *cutter) before(name string) (int, error) {
 	for _, means := range []func(*model.Event) bool{
 		func(e *model.Event) bool { return nameOf(e) == name },
@@ -29,8 +29,9 @@ func (c *cutter) before(name string) (int, error) {
 // lockName is the name of the place before a lock. Sections have no names of their own.
 const lockName = "lock"
 
-// sentAs reports whether an event is a message that the code sent under a name: the name of an
-// operation, RPC, signal or update, alone or behind the name of the receiver and a dot.
+// sentAs reports whether an event is a message that the code sent under a name. The name is that of
+// an operation, RPC, signal or update, such as "deposit". It may have the name of the receiver and
+// a dot in front, such as "account.deposit".
 func sentAs(e *model.Event, name string) bool {
 	return e.Kind == model.EventSent && e.Name != "" && (e.Name == name || receiver(e)+"."+e.Name == name)
 }

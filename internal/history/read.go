@@ -16,7 +16,7 @@ import (
 
 // Limits of a file. The limits of the past of a run are lower: see core.Limits.
 const (
-	MaxLine   = 16 << 20 // bytes
+	MaxLine   = 16 << 20 // bytes of a line
 	MaxEvents = 100_000
 )
 

@@ -19,21 +19,21 @@ const (
 	mostForkSources = 5000
 )
 
-// Relations are the executions that a run belongs to.
+// Relations are the runs and executions that are related to a run.
 type Relations struct {
 	// Run describes the run itself: its parent, the runs before it, and where its past comes from.
 	Run api.Description
 	// Runs are the runs of its key, the newest first. MoreRuns says that there are others.
 	Runs     []api.Description
 	MoreRuns bool
-	// Children are what the code of the run has started, in order. If MoreChildren is set, there
-	// may be others behind the position LastChild.
+	// Children are the executions that the code of the run has started, in order. If MoreChildren
+	// is set, there may be others behind the position LastChild.
 	Children     []Child
 	MoreChildren bool
 	LastChild    int64
 	// Forks are executions of the same workflow that began with the past of the execution, the
-	// newest first. PartForks says that the search has not looked at all executions that could be
-	// forks.
+	// newest first. PartForks says that there are more executions that could be forks, which the
+	// search has not looked at.
 	Forks     []api.Description
 	PartForks bool
 }
@@ -45,8 +45,8 @@ type Child struct {
 	Step     string
 	Address  model.Address
 	At       model.Time
-	// Status is how it ended; 0 if the run has not learned of its end, as far as its history was
-	// read. A run does not learn how a child that it has abandoned ends.
+	// Status is how the child ended. It is 0 if the part of the history that was read does not have
+	// the end of the child. The history never has the end of a child that the run has abandoned.
 	Status  model.Status
 	Failure *model.Failure
 	Ended   model.Time
@@ -57,7 +57,8 @@ type RelationsRequest struct {
 	Target api.Target
 	// After leaves out children up to a position; -1 for none.
 	After int64
-	// Forks also searches for forks, which have no index.
+	// Forks says that the search includes forks. There is no index of forks, so this reads many
+	// executions.
 	Forks bool
 }
 

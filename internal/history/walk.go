@@ -12,8 +12,8 @@ import (
 type Window struct {
 	// After and Before exclude their own positions. Before 0 means no end.
 	After, Before int64
-	// Limit is how many events there are at most: the first ones of the window, or with Last the
-	// last ones.
+	// Limit is the largest number of events to read. If Last is set, they are the last events of
+	// the window, otherwise the first.
 	Limit int64
 	Last  bool
 }

@@ -2,7 +2,8 @@ package model
 
 import "fmt"
 
-// Answer is the owner's answer to a request: it took effect on a run, or why it did not.
+// Answer is the owner's answer to a request. It names the run on which the request took effect, or
+// has the reason why the owner refused the request.
 type Answer struct {
 	Run    RunID  `cbor:"1,keyasint,omitzero"`
 	Status Status `cbor:"2,keyasint,omitempty"`
@@ -10,10 +11,10 @@ type Answer struct {
 	Existing bool `cbor:"3,keyasint,omitempty"`
 	// Failure is why the request was refused; nil when it took effect.
 	Failure *Failure `cbor:"4,keyasint,omitempty"`
-	// Output is what the code answered to an update or a query.
+	// Output is the answer of the code to an update or a query.
 	Output Payload `cbor:"5,keyasint,omitzero"`
-	// For is what the request id was used for, in an answer that is remembered. It is nil in
-	// answers that older builds stored.
+	// For says which request the request id was used for. Only answers that the engine remembers
+	// have it. It is nil in answers that older builds stored.
 	For *Use `cbor:"6,keyasint,omitempty"`
 }
 

@@ -412,7 +412,7 @@ func (m *appender) link(k byte, l *Link) {
 	m.key(k)
 	in := beginMap(m.dst)
 	in.address(1, &l.Address)
-	in.key(2) // even when it is zero
+	in.key(2) // written even when it is zero
 	in.dst = append(append(in.dst, majorBytes|byte(len(l.Run))), l.Run[:]...)
 	in.text(3, l.ID)
 	m.dst = in.end()

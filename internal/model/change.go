@@ -20,23 +20,24 @@ const (
 // ChangeClasses are all classes.
 var ChangeClasses = []ChangeClass{ClassExecution, ClassTask, ClassEntity, ClassWorker, ClassSetting}
 
-// ChangeKind says what has happened. The end of a run has the word of its status.
+// ChangeKind says what has happened. If a run has ended, its kind is the word of its status, such
+// as "completed".
 type ChangeKind string
 
 // Kinds of changes.
 const (
 	ChangeStarted         ChangeKind = "started"
 	ChangeProgressed      ChangeKind = "progressed" // the history has grown up to Seq
-	ChangeWaiting         ChangeKind = "waiting"    // the run has left memory: Reason
-	ChangePaused          ChangeKind = "paused"     // a run or a queue
+	ChangeWaiting         ChangeKind = "waiting"    // the run waits and is not in memory: Reason
+	ChangePaused          ChangeKind = "paused"     // an operator paused a run or a queue
 	ChangeResumed         ChangeKind = "resumed"
 	ChangeCancelRequested ChangeKind = "cancel_requested"
-	ChangeBlocked         ChangeKind = "blocked" // until a person changes something: Reason
+	ChangeBlocked         ChangeKind = "blocked" // only a change by a person helps: Reason
 	ChangeRemoved         ChangeKind = "removed"
 
 	ChangeScheduled ChangeKind = "scheduled" // a task waits for a worker
-	ChangeClaimed   ChangeKind = "claimed"   // a worker has an attempt
-	ChangeReturned  ChangeKind = "returned"  // without consuming an attempt
+	ChangeClaimed   ChangeKind = "claimed"   // a worker executes an attempt
+	ChangeReturned  ChangeKind = "returned"  // a worker gave the task back; no attempt is used up
 	ChangeRetrying  ChangeKind = "retrying"  // an attempt has failed; another one follows
 	ChangeCompleted ChangeKind = "completed"
 	ChangeFailed    ChangeKind = "failed"
@@ -54,8 +55,9 @@ const (
 type Change struct {
 	Class ChangeClass
 	Kind  ChangeKind
-	// Address is the execution, the task or the entity. The address of a task of a workflow is that
-	// of the workflow. Workers and settings have only its tenant.
+	// Address is the address of the execution, the task or the entity. A task of a workflow has the
+	// address of that workflow's execution. The address of a worker or a setting has only the
+	// tenant.
 	Address Address
 	Run     RunID
 	// Task is the step of a task. Name is the activity of a task, the name of a worker, or the name
@@ -63,13 +65,13 @@ type Change struct {
 	Task, Name string
 	// Of is the kind of a setting, or the type of code of a worker.
 	Of    string
-	Queue string // of a task; empty where the change does not say
-	// Status of the run after the change; zero if the subject of the change has no status.
+	Queue string // queue of a task; empty if the change does not name it
+	// Status is the status of the run after the change; zero if the change is not about a run.
 	Status Status
 	Reason ReasonCode // why the run waits or is blocked
-	Locked bool       // of an entity: a section holds its lock
-	Seq    int64      // position of the last event of the run; 0 where the change does not say
-	Node   NodeID     // of a worker
+	Locked bool       // for an entity: a section holds its lock
+	Seq    int64      // position of the last event of the run; 0 if the change does not name it
+	Node   NodeID     // node of a worker
 	At     Time
 }
 
@@ -81,16 +83,17 @@ func (c *Change) Size() int {
 // ChangeFilter selects changes. All conditions must hold; an empty field is no condition.
 type ChangeFilter struct {
 	Classes []ChangeClass
-	// Types are types of addresses. The type of a task is also TaskPrefix and its activity.
+	// Types are types of addresses. TaskPrefix and the name of an activity select the tasks of that
+	// activity.
 	Types []string
 	Key   string
-	// Statuses selects changes after which the run has one of these.
+	// Statuses selects changes after which the run has one of these statuses.
 	Statuses []Status
-	// Kinds selects what has happened.
+	// Kinds selects changes of these kinds.
 	Kinds []ChangeKind
 	// Queues selects changes of tasks of these queues, and of the queues themselves. It also
-	// selects changes of tasks that do not name their queue: the watcher may read too much, but
-	// misses nothing.
+	// selects changes of tasks that do not name their queue. So the watcher may get changes of
+	// other queues, but misses none of its own.
 	Queues []string
 }
 
@@ -137,8 +140,8 @@ type ChangePage struct {
 	Changes []Change
 	// Cursor is the place behind the changes. A later watch continues there.
 	Cursor string
-	// Gap says that changes before this page were missed. The watcher must read its lists again.
-	// Then it continues with the changes that follow.
+	// Gap says that the watcher has missed changes before this page. It must read its lists again,
+	// and can then continue with the changes that follow.
 	Gap bool
 	// Partial says that other processes own executions and entities. The feed does not have their
 	// changes.

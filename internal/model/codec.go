@@ -53,7 +53,7 @@ func DecodeMessage(body []byte) (Message, error) {
 	return m, nil
 }
 
-// startBody is the part of a Start that has no columns of its own.
+// startBody has the fields of a Start that are not stored as columns.
 type startBody struct {
 	Input         Payload           `cbor:"1,keyasint,omitzero"`
 	RequestID     string            `cbor:"2,keyasint,omitempty"`
@@ -105,7 +105,7 @@ func knownEvents(events []PastEvent, what string) error {
 	return nil
 }
 
-// outcomeBody is the part of an Outcome that has no columns of its own.
+// outcomeBody has the fields of an Outcome that are not stored as columns.
 type outcomeBody struct {
 	Output  Payload  `cbor:"1,keyasint,omitzero"`
 	Failure *Failure `cbor:"2,keyasint,omitempty"`

@@ -210,8 +210,8 @@ func TestHostileBytesAreErrors(t *testing.T) {
 		"number out of its bounds": {0xa1, 0x09, 0x1b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 	} {
 		for what, err := range decodeAll(model.EventStepCompleted, body) {
-			fits := what == "reasons" && name == "empty" || // no reasons are stored as nothing
-				// they have no such field and skip it
+			fits := what == "reasons" && name == "empty" || // no reasons: an empty body
+				// the other types have no such field and skip it
 				name == "number out of its bounds" && what != "event" && what != "message"
 			if err == nil && !fits {
 				t.Errorf("%s: read as %s", name, what)

@@ -25,13 +25,13 @@ func Cut(text string, most int) string {
 	for keep > 0 && !utf8.RuneStart(text[keep]) {
 		keep--
 	}
-	// A copy: a slice of the text would keep all of it in memory.
+	// Copy the bytes, because a slice of the text would keep all of it in memory.
 	return strings.Clone(text[:keep]) + mark(len(text)-keep)
 }
 
 // Bounded returns the failure with texts that are short enough to store: the same failure, or a
-// copy. Code that creates a failure bounds it at once, so that user code reads the same text when
-// it runs and when it is replayed.
+// copy. Code that creates a failure calls Bounded immediately. So user code reads the same text
+// when it runs and when it is replayed.
 func (f *Failure) Bounded() *Failure {
 	if f == nil || len(f.Message) <= MaxErrorText && len(f.Stack) <= MaxErrorText && len(f.Type) <= MaxErrorType && len(f.Kind) <= MaxErrorType {
 		return f

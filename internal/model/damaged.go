@@ -13,8 +13,8 @@ import (
 var ErrNewer = errors.New("a newer version of Perdure has written it")
 
 // Damaged is the stored body of a message that this build cannot read, byte for byte. The store
-// returns it in place of the message, so that the owner can move it aside and continue with the
-// messages behind it. A store writes Raw as the body of such a message.
+// returns Damaged in place of the message, so that the owner can set the body aside and continue
+// with the next messages. A store writes Raw as the body of such a message.
 type Damaged struct {
 	Raw []byte
 	// Why is the reason, for operators.
@@ -47,9 +47,9 @@ func AppendBody(dst []byte, m *Message, d *Damaged) []byte {
 	return AppendMessage(dst, m)
 }
 
-// WithoutRequestID removes the request id from a body of a newer build. The message was stored and
-// acknowledged under that id before; if it were delivered again with the id, it would count as a
-// repetition.
+// WithoutRequestID removes the request id from a body of a newer build. The engine has stored and
+// acknowledged the message under that id. If it delivered the message again with the id, the
+// receiver would treat it as a repetition and drop it.
 func (d *Damaged) WithoutRequestID() *Damaged {
 	const requestID = 10 // Message.RequestID
 	var fields map[int]cbor.RawMessage
@@ -77,8 +77,8 @@ func Unreadable(err error) Reason {
 	if errors.Is(err, ErrNewer) {
 		code = WaitNewer
 	}
-	// The reason must not depend on which read found the damage: the owner loads a run, but a
-	// client that looks at the run loads its events.
+	// The reason must be the same whichever read found the damage. The owner finds it when it loads
+	// the run, and a client when it loads the events of the run.
 	text := err.Error()
 	for _, read := range []string{"load run: ", "load events: ", "load execution: "} {
 		text = strings.TrimPrefix(text, read)

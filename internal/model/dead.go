@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// DeadTask is a task that has failed permanently. It has everything that is needed to see why, and
-// to run the task again when its run has long been removed.
+// DeadTask is a task that has failed permanently. It has everything that an operator needs to see
+// why it failed, and to run it again, even when its run has long been removed.
 type DeadTask struct {
 	// Address is the address of the run that the task was a step of.
 	Address Address  `cbor:"1,keyasint,omitzero"`
@@ -24,19 +24,19 @@ type DeadTask struct {
 	Failed  []FailedAttempt `cbor:"7,keyasint,omitempty"`
 	LeftOut int             `cbor:"8,keyasint,omitempty"`
 	// Failure is why the task failed. Fingerprint is the same for similar failures, see
-	// [Failure.Fingerprint]. It is stored, so that a later build that computes it differently still
-	// finds the row.
+	// [Failure.Fingerprint]. The fingerprint is stored, because a later build may compute another
+	// one for the same failure and must still find the row.
 	Failure     *Failure `cbor:"9,keyasint,omitempty"`
 	Fingerprint string   `cbor:"10,keyasint,omitempty"`
 	// Requeued is the last requeue.
 	Requeued Requeue `cbor:"11,keyasint,omitzero"`
 }
 
-// FailedAttempt is an attempt of a task that failed.
+// FailedAttempt is a failed attempt of a task.
 type FailedAttempt struct {
 	Attempt int     `cbor:"1,keyasint,omitempty"`
 	At      Time    `cbor:"2,keyasint,omitempty"`
-	Worker  string  `cbor:"3,keyasint,omitempty"` // empty when no worker had claimed it
+	Worker  string  `cbor:"3,keyasint,omitempty"` // empty when no worker had claimed the task
 	Failure Failure `cbor:"4,keyasint"`
 }
 
@@ -53,12 +53,12 @@ func (r Requeue) IsZero() bool { return r == Requeue{} }
 // Bounds of the failed attempts that a dead task keeps. A task may fail for weeks, and its errors
 // may quote whole documents.
 const (
-	MaxFailedAttempts = 100     // the first half of them and the last half
+	MaxFailedAttempts = 100     // half of them are the first attempts, half the last
 	MaxFailedText     = 4 << 10 // bytes of the message and of the stack of each attempt
 )
 
-// Add adds the next failed attempt. Beyond MaxFailedAttempts it drops the one in the middle. It
-// cuts the texts of an attempt to MaxFailedText; the texts of Failure are not cut.
+// Add adds the next failed attempt. If there are more than MaxFailedAttempts, it drops one from the
+// middle. It cuts the texts of an attempt to MaxFailedText; the texts of Failure are not cut.
 func (d *DeadTask) Add(a FailedAttempt) {
 	a.Failure.Message, a.Failure.Stack = cut(a.Failure.Message, MaxFailedText), cut(a.Failure.Stack, MaxFailedText)
 	if len(d.Failed) < MaxFailedAttempts {
@@ -91,12 +91,12 @@ type DeadTaskVerb uint8
 
 // Operations on dead tasks.
 const (
-	// schedule the task again, if it was requeued Count times so far
+	// schedule the task again, if it has been requeued Count times
 	DeadTaskRequeue DeadTaskVerb = 1
-	// End the run that a requeue has begun, unless a worker has begun the task. It goes to that
-	// run.
+	// End the run that a requeue has begun, unless a worker has begun the task. The order goes to
+	// the address of that run.
 	DeadTaskUndo   DeadTaskVerb = 2
-	DeadTaskUndone DeadTaskVerb = 3 // the undo took effect: reset the dead task
+	DeadTaskUndone DeadTaskVerb = 3 // an undo ended the run: reset the dead task
 	DeadTaskPurge  DeadTaskVerb = 4 // remove the dead task, if it was requeued Count times
 )
 
@@ -108,23 +108,23 @@ type DeadTaskOrder struct {
 	// Count is how often it has been requeued, as far as the sender knows. If several senders act
 	// at the same time, only the first one has the right count.
 	Count int64 `cbor:"3,keyasint,omitempty"`
-	// Input of the requeued task; nil for the original one.
+	// Input is the input of the requeued task; nil for the original input.
 	Input *Payload `cbor:"4,keyasint,omitempty"`
 	// Run is the run that the last requeue has begun, as far as the sender knows.
 	Run RunID `cbor:"5,keyasint,omitzero"`
-	// Damaged says that the sender cannot read the dead task that it removes. The sender does not
-	// know its address then, and Ref has some address of the right shard.
+	// Damaged says that the sender cannot read the dead task that it removes. In that case the
+	// sender does not know the address of the task, and Ref has any address of the right shard.
 	Damaged bool `cbor:"6,keyasint,omitempty"`
 }
 
-// Alone reports whether the task stands alone and is not a step of a workflow.
+// Alone reports whether the task stands alone, which means that it is not a step of a workflow.
 func (r TaskRef) Alone() bool {
 	return r.ID == TaskStep && strings.HasPrefix(r.Address.Type, TaskPrefix)
 }
 
 // RequeueAddress returns the address at which a dead task is scheduled for the n-th time. A task
-// that stood alone keeps its key. A step of a workflow gets a key that is made of the run and the
-// step, because the workflow has received the failure and no longer waits.
+// that stands alone keeps its key. A step of a workflow gets an address of its own, because the
+// workflow has received the failure and no longer waits. Its key is made of the run and the step.
 func (r TaskRef) RequeueAddress(kind string, n int64) Address {
 	if r.Alone() {
 		return r.Address

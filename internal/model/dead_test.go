@@ -89,7 +89,8 @@ func TestFingerprintsTellKindsAndTypesApart(t *testing.T) {
 		t.Error("no failure is not an empty one")
 	}
 
-	// The fingerprint is stored and searched for: a change would split groups.
+	// Operators search for stored fingerprints. If a build computed other ones, similar failures
+	// would no longer be in one group.
 	if got := (&model.Failure{Kind: "timeout", Type: "*net.OpError", Message: "timeout after 31 ms talking to 10.0.0.7"}).Fingerprint(); got != fingerprintGolden {
 		t.Errorf("fingerprint = %s, want %s", got, fingerprintGolden)
 	}
@@ -97,7 +98,8 @@ func TestFingerprintsTellKindsAndTypesApart(t *testing.T) {
 
 const fingerprintGolden = "4687430c57e24563"
 
-// Every message has a fingerprint, and other numbers in it do not change the fingerprint.
+// Every message has a fingerprint. Two messages that differ only in their numbers have the same
+// fingerprint.
 func TestFingerprintOfAnything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

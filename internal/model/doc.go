@@ -3,6 +3,6 @@
 // other package of ours.
 //
 // docs/architecture.md defines the words. Everything that is stored or sent is one of these values,
-// so a change here is a change of format: new fields get new CBOR keys, old keys are never reused,
-// and an unknown kind is an error, never ignored.
+// so a change here is a change of the format. A new field gets a new CBOR key, and old keys are
+// never reused. A reader must not ignore an unknown kind: it is an error.
 package model

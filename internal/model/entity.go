@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Entities and services have addresses like executions; their types begin with these prefixes.
-// Names of workflows may not.
+// Entities and services have addresses like executions. Their types begin with these prefixes. The
+// name of a workflow may not begin with one of them.
 const (
 	EntityPrefix  = "entity:"
 	ServicePrefix = "service:"
@@ -29,8 +29,8 @@ func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePref
 // MaxLocks is how many entities a section may lock.
 const MaxLocks = 100
 
-// Fence is the fencing token of a locked entity, for everything that is done in a section. The
-// token grows with every lock of the entity.
+// Fence is the fencing token of a locked entity. The code of a section passes it to the systems
+// that it writes to. The token grows with every lock of the entity.
 type Fence struct {
 	Entity Address `cbor:"1,keyasint"`
 	Epoch  int64   `cbor:"2,keyasint"`
@@ -53,7 +53,7 @@ func (a Address) EntityName() string {
 	return name + "/" + a.Key
 }
 
-// Entity is the stored form of an entity. An entity without state that is not locked has no row.
+// Entity is the stored form of an entity. An entity has a row only if it has a state or is locked.
 type Entity struct {
 	Address Address `cbor:"-"` // stored as columns, like the next two
 	// Version counts the changes of the row.
@@ -61,21 +61,22 @@ type Entity struct {
 	// Changed is the time of the last change.
 	Changed Time `cbor:"-"`
 
-	// State is the result of its operations. It means nothing unless Exists is set.
+	// State is the result of the operations of the entity. It is valid only if Exists is set.
 	State  Payload `cbor:"1,keyasint,omitzero"`
 	Exists bool    `cbor:"2,keyasint,omitempty"`
 	// Created is when the state began to exist.
 	Created Time `cbor:"3,keyasint,omitempty"`
-	// Holder is the section that has locked it: the step ID of a run. It is zero when the entity is
-	// free.
+	// Holder is the section that has locked the entity: a run, and the id of the step that opened
+	// the section. It is zero when the entity is not locked.
 	Holder Link `cbor:"4,keyasint,omitzero"`
 	// Held is when the lock was granted.
 	Held Time `cbor:"5,keyasint,omitempty"`
 	// Epoch is the fencing token of the last lock. It never decreases, even if the row was removed
 	// in between.
 	Epoch int64 `cbor:"6,keyasint,omitempty"`
-	// Expires is when the state is removed; zero for never. Alarm is the time of its timer, which
-	// may be earlier.
+	// Expires is when the state is removed; zero for never. Alarm is when the timer that removes
+	// the state fires. It may be earlier than Expires. In that case the entity sets the timer
+	// again.
 	Expires Time `cbor:"7,keyasint,omitempty"`
 	Alarm   Time `cbor:"8,keyasint,omitempty"`
 	// Log is the last operations, oldest first, if the entity keeps them. It is never changed in
@@ -136,9 +137,9 @@ type EntityOffer struct {
 	// Slots is how many hand-overs of calls the worker takes at a time; 0 for any number.
 	Slots int
 	// Held are the entities whose calls the worker still makes for an owner that has lost the
-	// connection to it. They have no run.
+	// connection to the worker. Their field for the run is zero.
 	Held []HeldRun
-	// Remote is as in Offer.
+	// Remote has the same meaning as Offer.Remote.
 	Remote RemoteMember
 }
 
@@ -159,8 +160,8 @@ type EntityType struct {
 	// TTL is how long a state is kept after it was created, and IdleTTL after its last successful
 	// operation; 0 for no limit.
 	TTL, IdleTTL time.Duration
-	// StateVersion is the version of the states that the worker writes. It reads that version and
-	// earlier ones; 0 is 1.
+	// StateVersion is the version of the states that the worker writes. The worker reads states of
+	// this version and of earlier versions. 0 means 1.
 	StateVersion int
 	// Log is how many operations of a key the engine keeps. LogInputs says whether it keeps their
 	// inputs too.
@@ -172,12 +173,12 @@ type EntityType struct {
 const MaxMailboxBytes = 256 << 20
 
 // Operations are calls of one entity, handed to a worker. The worker makes them one after the
-// other, each on the state that the one before has left.
+// other, each on the state that the call before has left.
 type Operations struct {
 	Entity Address
 	// Generation identifies the hand-over. The worker repeats it in its report.
 	Generation uint64
-	// State is the state of the entity. It means nothing unless Exists is set.
+	// State is the state of the entity. It is valid only if Exists is set.
 	State  Payload
 	Exists bool
 	Calls  []OperationCall
@@ -191,28 +192,29 @@ type OperationCall struct {
 	Input Payload
 	// Trace is the trace context of the caller; empty when it is not traced.
 	Trace string
-	// Number identifies the call among the calls of its entity, also for the next owner; 0 for a
-	// call that is lost with its owner.
+	// Number identifies the call among the calls of its entity. It stays the same when another node
+	// becomes the owner of the entity. It is 0 for a call that is only in memory and is lost if the
+	// owner dies.
 	Number int64
 }
 
 // Interruption interrupts a call that a worker makes.
 type Interruption struct {
 	Entity     Address
-	Generation uint64 // of the hand-over
+	Generation uint64 // the generation of the hand-over
 	// Call is the index of the call in the hand-over, or AnyCall for the running one.
 	Call int
 }
 
-// AnyCall stands for the call of a hand-over that is running.
+// AnyCall means the call of a hand-over that is running, whichever it is.
 const AnyCall = -1
 
 // Operated is the worker's report on Operations.
 type Operated struct {
 	Entity     Address
 	Generation uint64
-	// Results are in the order of the calls. Calls without a result were not made; the next
-	// hand-over has them again.
+	// Results are in the order of the calls. If there are fewer results than calls, the worker did
+	// not make the last calls, and the next hand-over has them again.
 	Results []OperationResult
 	// Changed says that there is a new state: State if Exists is set, otherwise none.
 	Changed bool
@@ -238,9 +240,9 @@ func (r *Operated) Size() int {
 type OperationResult struct {
 	Output  Payload
 	Failure *Failure
-	// Unmade says that the call itself is not to blame for its failure: this build does not have
-	// the operation, or cannot read the state.
+	// Unmade says that the worker could not make the call, because its build does not have the
+	// operation or cannot read the state.
 	Unmade bool
-	// Messages are what the call sends: starts, signals, and one-way calls.
+	// Messages are the messages that the call sends: starts, signals, and one-way calls.
 	Messages []Message
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// EntityVersion names one state of an entity. The number alone is not enough: it starts again when
-// the row has been removed.
+// EntityVersion names one state of an entity. The number alone is not enough: when the row of an
+// entity has been removed, the next row starts at 1 again.
 type EntityVersion struct {
 	Number int64
-	// Changed is the time of the change; zero if the reader compares only the number.
+	// Changed is the time of the change; zero in a version that a client has given without a time.
 	Changed Time
 }
 

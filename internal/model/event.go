@@ -4,23 +4,24 @@ package model
 type EventKind uint8
 
 // Kinds of events. An event marked (asked) belongs to something that the code asked for, and has
-// its ID. The others are unsolicited and may occur anywhere in a history.
+// the ID of that request. The code did not ask for the others. They may occur anywhere in a
+// history.
 const (
 	EventStarted       EventKind = 1 // event 0; built from the row of the run
 	EventStepCompleted EventKind = 2 // (asked) an inline step returned: Input, Output
 	EventStepFailed    EventKind = 3 // (asked) its last attempt failed: Input, Failure
-	// (asked) an attempt failed and is repeated at Due: Attempt, Failure
+	// (asked) an attempt failed, and the next one begins at Due: Attempt, Failure
 	EventAttemptFailed EventKind = 4
 	EventTimerFired    EventKind = 5 // (asked) a timer or the deadline of a scope: Due
 	// (asked) the code cancelled the step, timer or child ID before its outcome
 	EventWithdrawn      EventKind = 6
 	EventSignalReceived EventKind = 7  // Name, Input, RequestID
 	EventSignalTaken    EventKind = 8  // (asked) the code took the signal of position Ref: Name
-	EventPromiseSettled EventKind = 9  // Name and Output or Failure; the first one wins
+	EventPromiseSettled EventKind = 9  // Name, and Output or Failure
 	EventChildStarted   EventKind = 10 // (asked) a child was asked for: Target, Input
 	// (asked) the outcome of a child or of a watched execution: Status, Output, Failure
 	EventChildClosed EventKind = 11
-	// (asked) a message left for Target: Name; its answer follows
+	// (asked) the code sent a message to Target: Name; the answer follows as EventAnswered
 	EventSent          EventKind = 12
 	EventCancelRequest EventKind = 13 // Failure.Message is the reason
 	EventWatched       EventKind = 14 // Watcher wants to know the outcome of this run
@@ -35,31 +36,34 @@ const (
 	// (asked) the answer to a message that was sent: Output or Failure
 	EventAnswered EventKind = 20
 	EventPinned   EventKind = 21 // (asked) only workers of version Name continue the run
-	// no worker continues the run until it is resumed: Failure.Message is the reason
+	// an operator paused the run: no worker continues it until it is resumed; Failure.Message is
+	// the reason
 	EventPaused  EventKind = 22
 	EventResumed EventKind = 23
-	// (asked) the code set label Name to the text Output, or removed it when that is empty
+	// (asked) the code set label Name to the text Output, or removed it if Output is empty
 	EventLabeled EventKind = 24
 
-	// (asked) a task was scheduled: Name is its kind, Input, Task; Worker has claimed it, if set
+	// (asked) a task was scheduled: Name is its kind, Input, Task; if Worker is set, that worker
+	// has claimed it in the same commit
 	EventTaskScheduled EventKind = 25
 	// (asked) attempt Attempt of the task begins on Worker; the position is the token of the claim
 	EventTaskClaimed EventKind = 26
-	// (asked) the claim was given back without consuming an attempt; it may be claimed from Due on
+	// (asked) the worker gave the task back without using up an attempt; workers may claim it again
+	// from Due on
 	EventTaskReturned EventKind = 27
-	// (asked) a time-out ended the attempt: Failure says which; repeated at Due, or final when that
-	// is zero
+	// (asked) a time-out ended the attempt: Failure says which; the next attempt begins at Due, or
+	// there is none if Due is zero
 	EventTaskTimedOut EventKind = 28
 
 	// (asked) the section ID asks for Locks, one after the other in their order
 	EventLockAsked EventKind = 29
-	// (asked) Target is locked for the section ID: Ref is the fencing token. After the last of its
-	// Locks the code continues
+	// (asked) Target is locked for the section ID: Ref is the fencing token. The code continues
+	// when all Locks are granted
 	EventLockGranted EventKind = 30
 	// (asked) the section Section has ended and holds no lock
 	EventUnlocked EventKind = 31
 
-	// an operator removed the signal of position Ref: Name, Seen, RequestID; Failure.Message is the
+	// an operator removed the signal at position Ref: Name, Seen, RequestID; Failure.Message is the
 	// reason
 	EventSignalDropped EventKind = 32
 
@@ -97,8 +101,9 @@ func (k EventKind) String() string {
 func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[k] != "" }
 
 // News reports whether an event of the kind lets the code continue, so that a step may begin. A
-// worker answers such an event with a turn, however little happened. Until then its owner must
-// assume that the body of a step runs. Events of other kinds only record what the code did itself.
+// worker answers such an event with a turn, even if the code did nothing. Until that turn arrives,
+// the owner must assume that the body of a step runs. Events of other kinds only record what the
+// code did itself.
 func (k EventKind) News() bool {
 	switch k {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
@@ -114,7 +119,7 @@ func (k EventKind) News() bool {
 // Event is one fact of the history of a run. Its Kind says which fields are set. Positions are 0,
 // 1, 2, … without a gap; times never decrease.
 type Event struct {
-	Seq  int64     `cbor:"-"` // stored as columns
+	Seq  int64     `cbor:"-"` // Seq, At and Kind are stored as columns
 	At   Time      `cbor:"-"`
 	Kind EventKind `cbor:"-"`
 
@@ -130,15 +135,18 @@ type Event struct {
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
 	Run     RunID    `cbor:"10,keyasint,omitzero"` // run of Target, if known
-	// of an attempt of a task: Terminated when the engine ended it, without a report of its worker
+	// Status is how a child ended. For an attempt of a task, it is Terminated if the engine ended
+	// the attempt without a report of the worker.
 	Status Status `cbor:"11,keyasint,omitempty"`
-	// of a child that came with a past: Watcher.Run started it
+	// Watcher is the step that waits for an outcome or an answer. In the event of a child in a
+	// past, Watcher.Run is the run that started the child.
 	Watcher Link `cbor:"12,keyasint,omitzero"`
-	// RequestID is the id under which a client sent the message. Repeated messages with the same id
-	// are dropped.
+	// RequestID is the id under which a client sent the message. The owner drops repeated messages
+	// with the same id.
 	RequestID string            `cbor:"13,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`
-	// Position is file:line of the call in user code, so that a mismatch can name both places.
+	// Position is file:line of the call in user code. With it, the report of a replay mismatch can
+	// name the line that recorded the event as well as the line of the new code.
 	Position string `cbor:"15,keyasint,omitempty"`
 	// Detached marks a child whose outcome the code never waits for.
 	Detached bool `cbor:"16,keyasint,omitempty"`
@@ -153,7 +161,8 @@ type Event struct {
 	Section string    `cbor:"20,keyasint,omitempty"`
 }
 
-// TimedOutForGood reports whether the event ends a task by a time-out, without another attempt.
+// TimedOutForGood reports whether the event ends a task because of a time-out, so that no attempt
+// follows.
 func (e *Event) TimedOutForGood() bool { return e.Kind == EventTaskTimedOut && e.Due == 0 }
 
 // Size estimates the bytes that the event takes in memory and on disk.

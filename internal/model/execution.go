@@ -10,7 +10,7 @@ const (
 	Failed     Status = 3
 	Canceled   Status = 4
 	Continued  Status = 5 // ended by continue-as-new; the next run has the same key
-	Terminated Status = 6 // ended from outside, without asking its code
+	Terminated Status = 6 // ended by a client or the engine, without asking its code
 
 	// LastStatus is the highest status that this build knows.
 	LastStatus = Terminated
@@ -42,7 +42,7 @@ func ParseStatus(word string) (s Status, ok bool) {
 // Closed reports whether the run has ended, in whatever way.
 func (s Status) Closed() bool { return s > Running }
 
-// ReusePolicy says what a start does when the key was used by a closed execution.
+// ReusePolicy says what a start does when a closed execution has the key.
 type ReusePolicy uint8
 
 // Policies of reuse. The numbers are stored.
@@ -75,29 +75,30 @@ type Start struct {
 	Run     RunID
 	At      Time
 	Input   Payload
-	// RequestID deduplicates a repeated start of the same key; may be empty.
+	// RequestID lets the owner recognise a repeated start of the same key. It may be empty.
 	RequestID string
 	// Parent is the step that started this run and gets its outcome; zero when a client started it.
 	Parent Link
-	// OnParentClose is decided by the parent. It is stored here only for operators.
+	// OnParentClose is shown to operators. The engine uses the copy that the parent has.
 	OnParentClose ParentClosePolicy
-	// First is the first run of the chain, Previous the one before; both zero for a first run.
+	// First is the first run of the chain of runs, and Previous is the run before this one. Both
+	// are zero for a first run.
 	First, Previous RunID
-	// Origin is the digest of the first run's input; empty in a first run. A repeated start of the
-	// key is compared with it.
+	// Origin is the digest of the first run's input; empty in a first run. The owner compares the
+	// input of a repeated start with it.
 	Origin []byte
 	// Labels are the labels by which the run can be found from its start, sorted by name. Its code
 	// may change them; see EventLabeled.
 	Labels []Label
 	// Carried are events that belong to this run from its start, in order: signals and watchers of
 	// the run before, signals of a signal-with-start, or the whole past of a fork, retry, reset or
-	// import. They become events 1 … n without rows of their own.
+	// import. They become events 1 … n, and are stored inside the row of the run.
 	Carried []Event
-	// Began is the journal time of event 0 when the past comes from another run; zero when it is
-	// At.
+	// Began is the time of event 0 in the history if the past comes from another run. Zero means
+	// that the time is At.
 	Began Time
 	// Seeds are the runs whose random numbers the code drew in the past, in order of position.
-	// Behind the last of them the run uses its own.
+	// Behind the last seed the run draws its own random numbers.
 	Seeds []Seed
 	// Identity is the run whose idempotency keys the steps keep. A retry sets it. It is zero when
 	// the steps have their own keys.
@@ -111,8 +112,8 @@ type Start struct {
 	Earlier []RunID
 	// Source is where the past comes from; zero without a past.
 	Source Source
-	// Task is set if the run is a task that stands alone: it has no code, and ends with the task.
-	// Worker is the worker that claims it at once.
+	// Task is set if the run is a task that stands alone: the run has no code, and ends with the
+	// task. If Worker is set, that worker has claimed the task in the commit that starts the run.
 	Task   *TaskSpec
 	Worker string
 	// Trace is the trace context (W3C traceparent) of the client or step that started the run;
@@ -124,8 +125,8 @@ type Start struct {
 	Expires Time
 	// Terms apply to the whole execution; nil for none.
 	Terms *Terms
-	// Attempt counts the runs that repeat a failed one with the same input; both 0 and 1 are the
-	// first. Cause is why the run before failed.
+	// Attempt is the number of this run among the runs that repeat a failed run with the same
+	// input. Both 0 and 1 mean the first. Cause is why the run before failed.
 	Attempt int
 	Cause   *Failure
 }

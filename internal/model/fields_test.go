@@ -9,7 +9,7 @@ import (
 )
 
 // fill sets every field, so that a test notices a new field that the encoder lacks. The generators
-// cannot do that, because they are written by hand too.
+// in gen_test.go would not notice it, because they are written by hand too.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

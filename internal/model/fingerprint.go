@@ -12,8 +12,9 @@ import (
 // kind and type whose messages differ only in details. Details are numbers, ids, hex, times,
 // addresses of hosts and people, quoted texts, and the length of lists of these.
 //
-// It helps an operator who looks at a thousand failures to see the three problems behind them. Two
-// problems may share a fingerprint, so no code may rely on it being unique.
+// With it, an operator who looks at a thousand failures can see, for example, that only three
+// different problems caused them. Two problems may share a fingerprint, so no code may rely on it
+// being unique.
 func (f *Failure) Fingerprint() string {
 	if f == nil {
 		f = &Failure{}
@@ -26,13 +27,14 @@ func (f *Failure) Fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// blank replaces what changes from case to case.
+// blank replaces the parts of a message that are different in every failure.
 const blank = "#"
 
-// maxPattern is how many bytes of a pattern count. The rest rarely tells two problems apart.
+// maxPattern is how many bytes of a pattern the fingerprint includes. The rest rarely differs
+// between two problems.
 const maxPattern = 512
 
-// pattern returns a message with blanks.
+// pattern returns a message with its details replaced by blanks.
 func pattern(message string) string {
 	p := patternWriter{}
 	for rest := message; rest != "" && len(p.out) < maxPattern; {
@@ -77,8 +79,8 @@ func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.:/@%+", r)
 }
 
-// quotedLength returns the length of the quoted text at the beginning of s, or 0 when it has no
-// end. An apostrophe inside a word does not end it.
+// quotedLength returns the length of the quoted text at the beginning of s, or 0 when the closing
+// quote is missing. An apostrophe inside a word is not a closing quote.
 func quotedLength(s string, open rune, size int) int {
 	end := map[rune]rune{'“': '”', '‘': '’', '«': '»'}[open]
 	if end == 0 {
@@ -125,7 +127,7 @@ func (p *patternWriter) text(s string) {
 	}
 }
 
-// blank writes a blank. The blanks of a list become one.
+// blank writes a blank. It writes only one blank for a whole list of details.
 func (p *patternWriter) blank() {
 	if p.last > 0 {
 		p.out, p.space = p.out[:p.last], false
@@ -135,7 +137,7 @@ func (p *patternWriter) blank() {
 	p.last = len(p.out)
 }
 
-// word writes a word, with blanks for parts that are not words.
+// word writes a word. It replaces parts that are numbers, ids or addresses by blanks.
 func (p *patternWriter) word(w string) {
 	body := strings.TrimRight(w, ".:-/'+%,;")
 	tail := w[len(body):]
@@ -175,8 +177,8 @@ func (p *patternWriter) parts(body string) {
 	}
 }
 
-// isVariable reports whether a part changes from case to case: it has a digit, or consists of so
-// many hex digits that it is not a word.
+// isVariable reports whether a part of a word is a detail that differs between failures: it has a
+// digit, or it consists of so many hex digits that it is not a word.
 func isVariable(part string) bool {
 	const shortestHex = 8
 	return strings.ContainsFunc(part, unicode.IsDigit) || len(part) >= shortestHex && !strings.ContainsFunc(part, notHex)

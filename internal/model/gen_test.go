@@ -12,13 +12,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Generators of everything that is stored. Texts and payloads are any bytes: empty, NUL, invalid
-// UTF-8.
+// This file has generators of everything that is stored. Texts and payloads may be empty, and may
+// contain NUL bytes and invalid UTF-8.
 
-// asStored compares as a store would: no bytes and empty bytes are the same.
+// asStored compares two values as a store would: a nil slice equals an empty one. It returns the
+// difference.
 func asStored(got, want any) string {
 	if reflect.DeepEqual(got, want) {
-		return "" // cmp is slow
+		return "" // equal; cmp would be slower
 	}
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
@@ -223,8 +224,9 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	return s
 })
 
-// Drawing a slice names its elements once, and parallel tests read that name. So they are named
-// before any test runs.
+// A draw from a slice generator reads the name of its element generator, which that generator
+// computes at its first use. Parallel tests would race for it, so init computes the names before
+// any test runs.
 func init() {
 	for _, g := range []interface{ String() string }{genText, genRun, genBody, genFailed} {
 		_ = g.String()

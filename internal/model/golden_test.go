@@ -176,9 +176,9 @@ func samples() []sample {
 	return all
 }
 
-// TestStoredFormat notices a change of the stored format, in both directions: what this build
-// writes, and how it reads what older builds wrote. Lines of the file are only ever added; a build
-// that changes one cannot read the stores of its users.
+// TestStoredFormat notices a change of the stored format. It checks the bytes that this build
+// writes, and how it reads the bytes of older builds. Developers may add lines to the file, but
+// must not change one: a build that needs a changed line cannot read the stores of its users.
 func TestStoredFormat(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "stored.golden")

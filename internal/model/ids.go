@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Address names something durable. The owner of its shard is its only writer.
+// Address names an execution, an entity or a service. Only the owner of its shard may change it.
 type Address struct {
 	Tenant string `cbor:"1,keyasint,omitempty"`
 	Type   string `cbor:"2,keyasint,omitempty"` // the name of the workflow
@@ -30,7 +30,8 @@ func (a Address) String() string {
 	return a.Tenant + "/" + text
 }
 
-// Path returns tenant/type/key. Repeated requests are compared by it, so it never changes.
+// Path returns tenant/type/key. The engine uses it to recognise repeated requests, so this form
+// must never change.
 func (a Address) Path() string { return a.Tenant + "/" + a.Type + "/" + a.Key }
 
 // IsZero reports whether the address names nothing.
@@ -43,8 +44,8 @@ type ShardID uint16
 const MaxShards = 4096
 
 // Shard returns the shard of the address in a cluster of n shards: FNV-1a (64 bit) over the
-// length-prefixed parts, finalised and reduced. It is part of the stored format: the count and this
-// function never change for the life of a store.
+// length-prefixed parts, mixed once more and reduced to n. It is part of the stored format: the
+// count and this function never change for the life of a store.
 func (a Address) Shard(n int) ShardID {
 	h := uint64(14695981039346656037)
 	for _, part := range [...]string{a.Tenant, a.Type, a.Key} {

@@ -44,7 +44,8 @@ func TestShardNeverChanges(t *testing.T) {
 
 func TestShardTellsPartsApart(t *testing.T) {
 	t.Parallel()
-	// The parts are length-prefixed, so moving a character from one to the next is another address.
+	// The parts are length-prefixed, so an address changes if a character moves from one part to
+	// the next.
 	a := model.Address{Tenant: "t", Type: "ab", Key: "c"}
 	b := model.Address{Tenant: "t", Type: "a", Key: "bc"}
 	if a.Shard(model.MaxShards) == b.Shard(model.MaxShards) {
@@ -190,7 +191,7 @@ func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if name := k.String(); name == "unknown" && !k.Known() {
-			continue // not given out
+			continue // a number that was never given out
 		} else if name == "unknown" || seen[name] || !k.Known() {
 			t.Errorf("event kind %d is called %q, known %v", k, name, k.Known())
 		} else {
@@ -207,7 +208,7 @@ func TestNames(t *testing.T) {
 	seen = map[string]bool{}
 	for k := model.MessageStart; k <= model.LastMessageKind; k++ {
 		if k == 16 || k == 18 || k == 19 {
-			continue // of other builds
+			continue // a number that other builds use
 		}
 		if name := k.String(); name == "unknown" || seen[name] || !k.Known() {
 			t.Errorf("message kind %d is called %q, known %v", k, name, k.Known())

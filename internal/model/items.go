@@ -9,7 +9,7 @@ import "strings"
 const (
 	MaxReplyItem = 256 << 10 // bytes of one item
 	// MaxItemsAhead and MaxBytesAhead are how far the code may be ahead of the caller in the memory
-	// of the owner. A single item may be larger.
+	// of the owner. A single item may have more bytes than MaxBytesAhead.
 	MaxItemsAhead = 64
 	MaxBytesAhead = 256 << 10
 )
@@ -18,8 +18,8 @@ const (
 // caller reads.
 const streamMark = ";stream="
 
-// WithStream returns the input of a call that answers with a stream. The id is part of the
-// encoding, so that builds that do not know streams refuse to read the input.
+// WithStream returns the input of a call whose answer is a stream with this id. The id is part of
+// the encoding, so that builds that do not know streams refuse to read the input.
 func (p Payload) WithStream(id string) Payload {
 	p.Encoding += streamMark + id
 	return p
@@ -31,13 +31,13 @@ func (p Payload) CutStream() (input Payload, id string, ok bool) {
 	return p, id, ok && id != ""
 }
 
-// TakeVerb is what a caller does with a stream.
+// TakeVerb says what the caller of a stream asks for.
 type TakeVerb uint8
 
 // The verbs of a caller.
 const (
 	TakeOpen  TakeVerb = 1 // create the stream, before the call of the view
-	TakeNext  TakeVerb = 2 // wait for items behind After; the items up to After are no longer kept
+	TakeNext  TakeVerb = 2 // wait for items behind After; the owner drops the items up to After
 	TakeKeep  TakeVerb = 3 // say that the caller is still there, and has the items up to After
 	TakeLeave TakeVerb = 4 // end the stream
 )
@@ -45,16 +45,16 @@ const (
 // ItemsTake is a request of the caller of a stream.
 type ItemsTake struct {
 	Entity Address  `cbor:"1,keyasint"`
-	ID     string   `cbor:"2,keyasint"` // of the stream; the caller draws it
+	ID     string   `cbor:"2,keyasint"` // id of the stream, which the caller draws at random
 	Do     TakeVerb `cbor:"3,keyasint"`
 	After  int64    `cbor:"4,keyasint,omitempty"`
 }
 
 // ItemsPage is what a caller gets: items in order. The first one directly follows After. A page
-// without items means that there were none for a while.
+// without items means that the caller has waited for a while and no item has arrived.
 type ItemsPage struct {
 	Items []Payload `cbor:"1,keyasint,omitempty"`
-	// Ended says that no item follows. Failure is then the error of the code, or nil.
+	// Ended says that no item follows. If it is set, Failure is the error of the code, or nil.
 	Ended   bool     `cbor:"2,keyasint,omitempty"`
 	Failure *Failure `cbor:"3,keyasint,omitempty"`
 }
@@ -66,7 +66,8 @@ type ItemsSend struct {
 	ID     string    `cbor:"2,keyasint"`
 	First  int64     `cbor:"3,keyasint"` // number of the first item
 	Items  []Payload `cbor:"4,keyasint,omitempty"`
-	// Ended says that no item follows these. Failure is then the error of the code, or nil.
+	// Ended says that no item follows these. If it is set, Failure is the error of the code, or
+	// nil.
 	Ended   bool     `cbor:"5,keyasint,omitempty"`
 	Failure *Failure `cbor:"6,keyasint,omitempty"`
 }

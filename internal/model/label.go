@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of labels. They never become narrower: a build with narrower limits could not read a store
-// that has larger labels.
+// Limits of labels. A later build must not lower them, because it could not read a store that has
+// longer labels.
 const (
-	MaxLabels     = 32  // of one run
-	MaxLabelName  = 64  // bytes
-	MaxLabelValue = 256 // bytes
+	MaxLabels     = 32  // labels of one run
+	MaxLabelName  = 64  // bytes of a name
+	MaxLabelValue = 256 // bytes of a value
 )
 
 // Label is a name and a value that executions can be found by.
@@ -25,7 +25,8 @@ type Label struct {
 // LabelCondition selects executions by a label.
 type LabelCondition struct {
 	Name string
-	// The label has one of Values. With Not, it has none of them, or the label does not exist.
+	// The condition holds if the label has one of Values. If Not is set, it holds if the label has
+	// none of them or does not exist.
 	Values []string
 	Not    bool
 }

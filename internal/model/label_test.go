@@ -63,7 +63,7 @@ func TestSetLabelIsAMap(t *testing.T) {
 	})
 }
 
-// A query can ask for every code: the list has every constant of the file.
+// ReasonCodes lists every constant of the file, so that a query can ask for every code.
 func TestReasonCodesAreComplete(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// DefaultGroup is the shard group of every name that chooses no other one.
+// DefaultGroup is the shard group of every name that does not choose another group.
 const DefaultGroup = "default"
 
-// Bounds of shard groups: how many a store may have in addition to the default one, and the bytes
-// of a name.
+// Bounds of shard groups: how many groups a store may have in addition to the default one, and how
+// many bytes the name of a group may have.
 const (
 	MaxGroups    = 64
 	maxGroupName = 32
@@ -26,13 +26,13 @@ type Group struct {
 }
 
 // Layout says which shards belong to which group, and so to which shard an address belongs. It
-// depends only on what the store keeps, so all processes agree, whether or not they have the code
-// of the address.
+// depends only on data in the store. So all processes compute the same shard for an address, even
+// if they do not have the code of that address.
 //
 // The name of a workflow, entity or service chooses a group with its ending: render@gpu belongs to
 // the group gpu, if the store has a group of that name. All other names belong to the default
 // group. The shards of the default group come first. The shards of the other groups follow in the
-// order in which the groups were added. So a new group moves no address of another one.
+// order in which the groups were added. So a new group does not move the addresses of other groups.
 type Layout struct {
 	base   int // shards of the default group
 	groups []Group
@@ -56,7 +56,7 @@ func (l Layout) Shard(a Address) ShardID {
 	return ShardID(r.First) + a.Shard(r.Count)
 }
 
-// GroupRange is a group with its shards: Count shards, of which First is the lowest.
+// GroupRange is a group with its shards: the Count shards from First on.
 type GroupRange struct {
 	Group        string
 	First, Count int
@@ -111,8 +111,8 @@ func (l Layout) rangeOf(name string) GroupRange {
 	return GroupRange{DefaultGroup, 0, l.base}
 }
 
-// MayChooseGroup reports whether the name of a workflow, entity or service chooses a shard group if
-// the store has it.
+// MayChooseGroup reports whether the name of a workflow, entity or service has the form that
+// chooses a shard group. Whether the store has that group is another question.
 func MayChooseGroup(name string) bool { return strings.Contains(name, groupMark) }
 
 // GroupEnding returns the ending of all names that choose a group.

@@ -34,8 +34,8 @@ func total(base int, groups []model.Group) int {
 	return base
 }
 
-// A store without groups has the shards that it had before there were groups, also for names that
-// look as if they chose one.
+// In a store without groups, every address has the shard that builds without groups computed. This
+// includes names that look as if they chose a group.
 func TestLayoutWithoutGroupsIsThePlainHash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

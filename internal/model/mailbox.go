@@ -12,7 +12,7 @@ import (
 // signals that its code has not taken.
 const (
 	MailboxList = "list"
-	MailboxShow = "show" // one item with its input
+	MailboxShow = "show" // show one item with its input
 	MailboxSkip = "skip" // move one item behind the others
 	MailboxDrop = "drop" // remove one item; its caller gets a failure
 	// remove the oldest signals of a name, at most MailboxDropped; the message's ID is the name
@@ -32,17 +32,17 @@ const MailboxListed = 1000
 // Call is an item of a mailbox as an operator sees it.
 type Call struct {
 	ID        string  `json:"id"`
-	Position  int     `json:"position"` // from 1
+	Position  int     `json:"position"` // counts from 1
 	Kind      string  `json:"kind"`     // call or lock
 	Operation string  `json:"operation,omitempty"`
 	At        Time    `json:"at"`
 	Bytes     int     `json:"bytes"`
 	From      Link    `json:"from,omitzero"`
-	RequestID string  `json:"request_id,omitempty"` // of a client
+	RequestID string  `json:"request_id,omitempty"` // the request id, if a client sent it
 	OneWay    bool    `json:"one_way,omitempty"`
 	Stored    bool    `json:"stored,omitempty"`
 	Running   bool    `json:"running,omitempty"`
-	Input     Payload `json:"input,omitzero"` // of MailboxShow
+	Input     Payload `json:"input,omitzero"` // only in the answer to MailboxShow
 }
 
 // Calls is a mailbox as an operator sees it.
@@ -98,11 +98,11 @@ func (c *Calls) Page(limit int) {
 	c.Calls, c.Cursor = c.Calls[:limit], MailboxMark{last.Position, last.At, last.ID}.String()
 }
 
-// ItemID returns the id of an item of a mailbox. The position alone is not enough: after the
-// mailbox was empty, another item may get it.
+// ItemID returns the id of an item of a mailbox. The position alone is not enough: when the mailbox
+// has become empty, a later item may get the same position.
 func ItemID(seq int64, at Time, m *Message) string {
 	h := fnv.New64a()
-	// it never fails
+	// a write to a hash never fails
 	_, _ = fmt.Fprintf(h, "%d %d %q %q %v %q", at, m.Kind, m.Name, m.RequestID, m.From, m.Section)
 
 	return fmt.Sprintf("%d-%012x", seq, h.Sum64()>>16)
@@ -116,11 +116,11 @@ func CallOf(position int, seq int64, at Time, m *Message) Call {
 	}
 }
 
-// SignalID returns the id of a signal that the code of a run has not taken. It changes with the
-// run, because another run may have another signal at the position.
+// SignalID returns the id of a signal that the code of a run has not taken. The run is part of the
+// id, because another run may have another signal at the same position.
 func SignalID(run RunID, e *Event) string {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d %q %q", run, e.At, e.Name, e.RequestID) // it never fails
+	_, _ = fmt.Fprintf(h, "%s %d %q %q", run, e.At, e.Name, e.RequestID) // a write to a hash never fails
 
 	return fmt.Sprintf("%d-%012x", e.Seq, h.Sum64()>>16)
 }
@@ -146,7 +146,7 @@ func clientID(m *Message) string {
 func (c *Calls) Encode() Payload {
 	data, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // it has only texts, numbers and bytes
+		panic(err) // impossible: c has only texts, numbers and bytes
 	}
 
 	return Payload{Data: data}

@@ -12,10 +12,10 @@ const (
 	MessageSignal  MessageKind = 4 // Name, Input
 	MessageSettle  MessageKind = 5 // promise Name: Input or Failure
 	MessageCancel  MessageKind = 6 // Failure.Message is the reason
-	MessageNothing MessageKind = 7 // was consumed without effect; keeps a sequence without gaps
+	MessageNothing MessageKind = 7 // has no effect; it fills a gap in the sequence of a sender
 
 	MessageUpdate MessageKind = 8 // Name, Input; the code gives the answer later
-	MessageAnswer MessageKind = 9 // to step ID of To, which sent a message: Input or Failure
+	MessageAnswer MessageKind = 9 // to step ID of To, the answer to its message: Input or Failure
 	// end the run without asking its code; Failure.Message is the reason
 	MessageTerminate MessageKind = 10
 	MessagePause     MessageKind = 11 // pause the run; Failure.Message is the reason
@@ -31,9 +31,9 @@ const (
 	MessageLock MessageKind = 22 // lock entity To for section From
 	// entity From is locked for section ID of To: Epoch is the fencing token
 	MessageGrant MessageKind = 23
-	// section From ends: it neither holds the lock of To nor waits for it
+	// section From ends: it gives back the lock of To, or no longer waits for it
 	MessageRelease MessageKind = 24
-	// an operator frees entity To from section ID, whatever that section does
+	// an operator takes the lock of entity To away from section ID, even if that section still runs
 	MessageUnlock MessageKind = 25
 	// an operator lists the mailbox of entity To, applies operation Name to item ID of it, or edits
 	// the state of the entity
@@ -43,8 +43,8 @@ const (
 // LastMessageKind is the highest kind that this build knows.
 const LastMessageKind = MessageMailbox
 
-// WatchChanges is the name of a watch for changes instead of the end of an execution: its node
-// wants a hint after every commit that changes the execution.
+// WatchChanges is the Name of a MessageWatch that watches for changes, not for the end of an
+// execution. The node of the watcher gets a hint after every commit that changes the execution.
 const WatchChanges = "changes"
 
 var messageNames = [...]string{
@@ -66,13 +66,14 @@ func (k MessageKind) String() string {
 // Known reports whether this build understands the kind.
 func (k MessageKind) Known() bool { return int(k) < len(messageNames) && messageNames[k] != "" }
 
-// Message travels from one address to another, or from a client to an address. Between addresses
-// it is a row written by the sender's commit and consumed, exactly once and in order per sending
-// shard, by a commit of the receiver.
+// Message travels from one address to another, or from a client to an address. Between addresses, a
+// message is a row. The commit of the sender writes it, and a commit of the receiver consumes it
+// exactly once. Messages of one sending shard are consumed in order.
 type Message struct {
 	Kind MessageKind `cbor:"1,keyasint"`
 	To   Address     `cbor:"2,keyasint"`
-	// ToRun restricts the message to one run; a later run of the same key ignores it.
+	// ToRun restricts the message to one run. A later run of the same key does not apply the
+	// message.
 	ToRun RunID `cbor:"3,keyasint,omitzero"`
 	// From is the sender and its step; zero for clients.
 	From    Link     `cbor:"4,keyasint,omitzero"`
@@ -81,7 +82,8 @@ type Message struct {
 	Input   Payload  `cbor:"7,keyasint,omitzero"`
 	Failure *Failure `cbor:"8,keyasint,omitempty"`
 	Status  Status   `cbor:"9,keyasint,omitempty"`
-	// RequestID deduplicates messages of clients. The address remembers it for a retention time.
+	// RequestID lets the receiver recognise repeated messages of a client. The receiver remembers
+	// it for a retention time.
 	RequestID string            `cbor:"10,keyasint,omitempty"`
 	Reuse     ReusePolicy       `cbor:"11,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"12,keyasint,omitempty"`
@@ -90,14 +92,14 @@ type Message struct {
 	With []Event `cbor:"13,keyasint,omitempty"`
 	// Node is the process that wants a hint; zero for none.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
-	// Labels of the run that a start begins, sorted by name.
+	// Labels are the labels of the run that a start begins, sorted by name.
 	Labels []Label `cbor:"18,keyasint,omitempty"`
 	// Past is the past of the run that a start begins; nil for a run without a past.
 	Past *Past `cbor:"20,keyasint,omitempty"`
 	// Runs are the runs to delete.
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
-	// Keep asks to keep the message as a dead letter if it is refused, with the refusal as ID,
-	// because no sender waits for the answer.
+	// Keep says that no sender waits for the answer. If the receiver refuses the message, the
+	// engine keeps it as a dead letter, with the reason in ID.
 	Keep bool `cbor:"22,keyasint,omitempty"`
 	// Task is set if the start begins a task that stands alone.
 	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
@@ -118,43 +120,46 @@ type Message struct {
 	// OneWay says that the caller does not wait for the result of a call. The call is answered when
 	// it is stored.
 	OneWay bool `cbor:"42,keyasint,omitempty"`
-	// Brief says that a call is kept only in memory: it is lost with its owner, and made at most
-	// once.
+	// Brief says that a call is kept only in memory. It is lost if its owner dies, and is made at
+	// most once.
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
 	// Deaths is how many processes a call that waits in a mailbox may have killed. By is the node
-	// that counted last, before it made the call itself.
+	// that has raised the number last. It did so before it made the call itself.
 	Deaths int    `cbor:"45,keyasint,omitempty"`
 	By     NodeID `cbor:"46,keyasint,omitzero"`
-	// Asked is a digest of a client's request. It is set in messages that are built from stored
-	// data, a history or a dead task, because a repetition of the same request may result in a
-	// different message.
+	// Asked is a digest of a client's request. It is set in messages that the engine builds from a
+	// history or a dead task. If the client repeats such a request, the message may differ, because
+	// the stored data may have changed.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
 	// Drawn says that the engine generated the request id, so that no other request can have it. It
 	// is not stored.
 	Drawn bool `cbor:"-"`
-	// Force removes Runs in whatever state they are, without reading them. Parent is the step that
-	// waits for the last of them, if that is known.
+	// Force removes Runs whatever their state is, without reading them. Parent is the step that
+	// waits for the last of these runs, if the sender knows it.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
-	// Lone is how many of Deaths were counted by a node that was about to make the call alone.
+	// Lone is how many of Deaths come from nodes that were about to make the call alone.
 	Lone int `cbor:"64,keyasint,omitempty"`
-	// Exported is a fingerprint of the entity row that a forced delete has exported. The owner
-	// removes no other row. It is empty in messages of older builds.
+	// Exported is a fingerprint of the entity row that the client exported before a forced delete.
+	// If the row has changed since, the owner does not remove it. It is empty in messages of older
+	// builds.
 	Exported []byte `cbor:"65,keyasint,omitempty"`
 	// Linked is the connection between two nodes that has carried a copy of the request before. The
-	// sender does not know whether the owner got that copy. It is zero if there is none.
+	// sender does not know whether the owner got that copy. Linked is zero if no connection has
+	// carried a copy.
 	Linked RunID `cbor:"66,keyasint,omitzero"`
 	// Watches says that Node also wants a hint at the end of the execution that a start begins or
 	// finds.
 	Watches bool `cbor:"67,keyasint,omitempty"`
 }
 
-// Order reports whether the message ends something or changes it by hand. The owner refuses an
-// order for an execution or entity that it has quarantined; other messages wait.
+// Order reports whether an operator or a client wants to end or change something with the message.
+// If the execution or entity is quarantined, the owner refuses orders immediately. Other messages
+// wait.
 func (m *Message) Order() bool {
 	switch m.Kind {
 	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock, MessageMailbox:

@@ -3,7 +3,7 @@ package model
 // Bounds of the log of one entity.
 const (
 	MaxOperationLog = 100      // operations
-	MaxLogBytes     = 64 << 10 // bytes of all of them
+	MaxLogBytes     = 64 << 10 // bytes of all operations in the log
 	MaxLoggedInput  = 1 << 10  // bytes of an input that is kept
 )
 
@@ -11,7 +11,7 @@ const (
 type OperationRecord struct {
 	Name string `cbor:"1,keyasint,omitempty"`
 	At   Time   `cbor:"2,keyasint,omitempty"` // when its result was recorded
-	// RequestID is the request id if a client called. From is the execution if one called.
+	// RequestID is the request id if a client called. From is the execution if an execution called.
 	RequestID string `cbor:"3,keyasint,omitempty"`
 	From      Link   `cbor:"4,keyasint,omitzero"`
 	// Failure is nil if the operation succeeded. It has no stack.

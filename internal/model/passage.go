@@ -1,16 +1,16 @@
 package model
 
-// InlineQueue is where attempts that run in the process of their workflow wait for limits and
-// breakers. Users cannot name it, and no rule for queues selects it.
+// InlineQueue is the queue of steps that run in the process of their workflow. There they wait for
+// limits and breakers. Users cannot name it, and no rule for queues selects it.
 const InlineQueue = "\x00inline"
 
-// Passage is the outcome of an attempt that the worker of a workflow made itself, for the breaker
-// that it passed.
+// Passage is the outcome of an attempt that the worker of a workflow made itself. The breaker that
+// the attempt passed counts it.
 type Passage uint8
 
 // Outcomes of a passage.
 const (
-	// it did not begin, or its end says nothing about the other side
+	// the attempt did not begin, or its end says nothing about the called service
 	PassageNeither   Passage = iota
 	PassageSucceeded         // the attempt succeeded
 	PassageFailed            // the attempt failed

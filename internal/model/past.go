@@ -18,7 +18,8 @@ type Past struct {
 	Source   Source `cbor:"5,keyasint,omitzero"`
 	Origin   []byte `cbor:"6,keyasint,omitempty"`
 	// Next is the position of the next event of the open run to be replaced; 0 when it was closed.
-	// If the run has more events by now, they would be lost, so the owner refuses the start.
+	// If the run has more events by now, the owner refuses the start, because those events would be
+	// lost.
 	Next int64 `cbor:"7,keyasint,omitempty"`
 	// Status and the next fields are the end of a run that is stored as closed; zero for a run that
 	// continues.
@@ -43,7 +44,7 @@ func PastOf(events []Event) []PastEvent {
 	var past []PastEvent
 	for i := range events {
 		e := events[i]
-		e.Seq, e.At, e.Kind = 0, 0, 0 // as it comes back from the store
+		e.Seq, e.At, e.Kind = 0, 0, 0 // a stored event comes back without these fields
 		past = append(past, PastEvent{events[i].Kind, events[i].At, e})
 	}
 	return past
@@ -75,18 +76,19 @@ type Seed struct {
 	Run   RunID `cbor:"2,keyasint,omitzero"`
 }
 
-// Source is where the past of a run comes from: the events of a run up to and including Position.
+// Source says where the past of a run comes from: the events of another run up to and including
+// Position.
 type Source struct {
 	Address  Address `cbor:"1,keyasint,omitzero"`
 	Run      RunID   `cbor:"2,keyasint,omitzero"`
 	Position int64   `cbor:"3,keyasint,omitempty"`
 }
 
-// IsZero reports whether the run has no past of another.
+// IsZero reports whether the run has no past of another run.
 func (s Source) IsZero() bool { return s == Source{} }
 
-// Zero returns the journal time of event 0: when the run began or, if it has the past of another
-// run, when the other run began.
+// Zero returns the time of event 0 in the history. That is when the run began or, if it has the
+// past of another run, when that run began.
 func (s *Start) Zero() Time {
 	if s.Began != 0 {
 		return s.Began
@@ -94,8 +96,8 @@ func (s *Start) Zero() Time {
 	return s.At
 }
 
-// IdentityRun returns the run whose name steps and children use towards the outside world, such as
-// in idempotency keys.
+// IdentityRun returns the run whose id steps and children show to other systems, for example in
+// idempotency keys.
 func (s *Start) IdentityRun() RunID {
 	if !s.Identity.IsZero() {
 		return s.Identity
@@ -113,12 +115,12 @@ func (s *Start) SeedAt(position int64) RunID {
 	return s.IdentityRun()
 }
 
-// Blank returns an event that takes the position of an event that was left out of a past, so that
-// the events behind it keep their positions. No step waits for it. It keeps the names of the
-// original.
+// Blank returns a placeholder for an event that is left out of a past, so that the events behind it
+// keep their positions. No step waits for the placeholder. It keeps the names of the original
+// event.
 func Blank(e *Event) Event {
 	return Event{Seq: e.Seq, At: e.At, Kind: EventWatched, ID: e.ID, Name: e.Name, Target: e.Target}
 }
 
-// Blank reports whether the event only takes the position of an event that was left out.
+// Blank reports whether the event is a placeholder for an event that was left out.
 func (e *Event) Blank() bool { return e.Kind == EventWatched && e.Watcher == Link{} }

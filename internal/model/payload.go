@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// JSON is the encoding of a payload that names none.
+// JSON is the encoding of a payload that names no encoding.
 const JSON = ""
 
 // Payload is the input or output of user code: bytes, stored verbatim, and the name of their
@@ -25,8 +25,9 @@ const sumMark = ";sum="
 // WithSum returns the payload with a sum that represents its content in comparisons. The input of
 // an execution has a sum if its bytes are compressed, encrypted or stored elsewhere, because
 // comparing such bytes does not show whether two inputs are equal. The sum is the Digest of the
-// plain content, or a keyed digest where the content is hidden. It is part of the encoding because
-// it must go wherever the payload goes, and few payloads have one.
+// plain content, or a keyed digest where the content is hidden. It is stored as part of the
+// encoding, so that every copy of the payload has it. It has no field of its own, because few
+// payloads have a sum.
 func (p Payload) WithSum(sum []byte) Payload {
 	p.Encoding = p.Form() + sumMark + base64.RawURLEncoding.EncodeToString(sum)
 	return p
@@ -38,7 +39,7 @@ func (p Payload) Form() string {
 	return form
 }
 
-// sum returns the sum that WithSum has added; nil without one.
+// sum returns the sum that WithSum has added; nil if there is none.
 func (p Payload) sum() []byte {
 	_, text, ok := strings.Cut(p.Encoding, sumMark)
 	if !ok {
@@ -46,7 +47,7 @@ func (p Payload) sum() []byte {
 	}
 	sum, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
-		return []byte(text) // not a sum, so it equals no sum
+		return []byte(text) // not a valid sum, so it differs from every sum
 	}
 	return sum
 }
@@ -78,14 +79,15 @@ func (p Payload) Digest() []byte {
 // Size returns the number of bytes that count against limits.
 func (p Payload) Size() int { return len(p.Data) + len(p.Encoding) }
 
-// Failure is an error that crossed a process boundary or the journal. Its causes are lost.
+// Failure is an error that came from another process or from a history. The errors that it wrapped
+// are lost.
 type Failure struct {
 	Kind string `cbor:"1,keyasint,omitempty"` // a fault kind, or empty for an error of user code
-	// Go type of the error, for operators and for matching
+	// Type is the Go type of the error, for operators and for matching.
 	Type    string `cbor:"2,keyasint,omitempty"`
 	Message string `cbor:"3,keyasint,omitempty"`
-	Stack   string `cbor:"4,keyasint,omitempty"` // of a panic
-	// Permanent errors are not retried.
+	Stack   string `cbor:"4,keyasint,omitempty"` // stack of a panic
+	// Permanent says that the error must not be retried.
 	Permanent bool `cbor:"5,keyasint,omitempty"`
 }
 
@@ -95,8 +97,8 @@ func (f *Failure) Error() string { return f.Message }
 // FailureMisused is the Type of the refusal of a request whose id belongs to another request.
 const FailureMisused = "perdure.MisusedRequestID"
 
-// FailureBusy is the Type of the refusal of an order that has to wait for the code of a run. The
-// same request may succeed later.
+// FailureBusy is the Type of the refusal of an order that cannot take effect while the code of a
+// run works. The same request may succeed later.
 const FailureBusy = "perdure.Busy"
 
 // Kinds of Failure that the engine itself writes.

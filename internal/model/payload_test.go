@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A sum represents the content: payloads that are stored in different ways are equal if their
-// contents are.
+// A sum represents the content. Two payloads that are stored in different ways are equal if their
+// contents are equal.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	plain := model.Payload{Data: []byte(`{"n":1}`)}

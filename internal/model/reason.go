@@ -12,17 +12,18 @@ type ReasonCode string
 
 // Codes of reasons.
 const (
-	WaitTimer   ReasonCode = "timer"   // until Until
-	WaitSignal  ReasonCode = "signal"  // Name
-	WaitPromise ReasonCode = "promise" // Name
-	WaitChild   ReasonCode = "child"   // Name is workflow/key
-	WaitStep    ReasonCode = "step"    // Name is running
-	// Name, attempt Attempt at Until, Detail is the last error
+	WaitTimer   ReasonCode = "timer"   // a timer that is due at Until
+	WaitSignal  ReasonCode = "signal"  // signal Name
+	WaitPromise ReasonCode = "promise" // promise Name
+	WaitChild   ReasonCode = "child"   // child Name, written workflow/key
+	WaitStep    ReasonCode = "step"    // step Name is running
+	// attempt Attempt of step Name begins at Until; Detail is the last error
 	WaitRetry ReasonCode = "retry"
-	// no worker offers code for workflow Name, or for what Detail says, such as an activity
+	// no worker offers the code of workflow Name, or the code that Detail names, such as an
+	// activity
 	WaitWorker ReasonCode = "no_worker"
 	WaitOwner  ReasonCode = "no_owner" // no live node owns the shard
-	WaitTurn   ReasonCode = "ready"    // runnable, waits for a worker
+	WaitTurn   ReasonCode = "ready"    // could run, waits until a worker takes it
 	// every coroutine is parked and nothing is pending: only a signal or a cancel can wake it
 	WaitNothing ReasonCode = "nothing"
 	// Detail names what was recorded and what the code asked for
@@ -30,42 +31,44 @@ const (
 	// Detail names the value, and the type of the code that it does not fit
 	WaitType    ReasonCode = "wrong_type"
 	WaitPoison  ReasonCode = "quarantined" // Detail is why the store refused its rows
-	WaitCorrupt ReasonCode = "corrupt"     // Detail names the row that cannot be understood
+	WaitCorrupt ReasonCode = "corrupt"     // Detail names the row that cannot be decoded
 	// Detail names the row that only a newer build can read
 	WaitNewer ReasonCode = "newer_version"
 	WaitLimit ReasonCode = "history_limit" // the history has as many events as a run may have
 	// code blocks outside the scheduler; Detail is the stack
 	WaitStuck ReasonCode = "code_blocked"
-	// until an operator resumes it, or the queue Name that it is in; Detail is why it was paused
+	// it waits until an operator resumes it, or resumes its queue Name; Detail is why it was paused
 	WaitPaused ReasonCode = "paused"
-	// Name, workflow/key, has not answered the message that Detail describes
+	// execution Name, written workflow/key, has not answered the message that Detail describes
 	WaitAnswer ReasonCode = "answer"
 	// updates Name have arrived, and the code has no handler for them yet
 	WaitHandler ReasonCode = "no_handler"
-	// every worker that could take it is busy, or it is about to be taken; Name is the queue,
-	// Detail is how many are before it, if that is known
+	// every worker that could take the task is busy, or one is about to take it; Name is the queue,
+	// Detail is how many tasks are in front of it, if that is known
 	WaitLine ReasonCode = "in_line"
 	// every worker that has the code of Name is busy; Detail is how many slots these workers have
 	WaitSlot ReasonCode = "no_slot"
-	WaitTask ReasonCode = "task" // Name is on queue Detail, or a worker executes it
+	WaitTask ReasonCode = "task" // task Name is on queue Detail, or a worker executes it
 	// every permit of limit Name is taken; Detail names the holders
 	WaitPermit ReasonCode = "limit"
-	// limit Name lets the next one begin at Until; Detail is its rate
+	// limit Name lets the next task begin at Until; Detail is its rate
 	WaitRate ReasonCode = "rate"
 	// circuit breaker Name lets nothing through before Until; Detail is why
 	WaitBreaker ReasonCode = "breaker"
 	WaitUpdate  ReasonCode = "update" // the code continues when it receives an update
-	WaitLock    ReasonCode = "lock"   // Name, entity/key, is locked; Detail names the holder
-	// not waiting, but its history comes close to the limit: Detail is its size
+	WaitLock    ReasonCode = "lock"   // entity Name is locked; Detail names the holder
+	// a warning: its history comes close to the limit; Detail is the size
 	WaitLarge ReasonCode = "large_history"
-	// Name, entity/key, makes the calls before it first; Detail is how many
+	// entity Name, written entity/key, makes the calls in front of this one first; Detail is how
+	// many
 	WaitMailbox ReasonCode = "mailbox"
-	// its code begins at Until; after a failed attempt, Attempt is its number and Detail the reason
+	// the code begins at Until; if it is repeated, Attempt is the number of the failed attempt and
+	// Detail its error
 	WaitStart ReasonCode = "start"
 
 	// the owner of its shard has no code for Name, but another node has; Detail is as in WaitWorker
 	WaitElsewhere ReasonCode = "code_elsewhere"
-	// it waits, possibly through others, for Name, where the explanation began
+	// it waits for Name, directly or through others, and Name is where the explanation began
 	WaitCycle ReasonCode = "cycle"
 )
 
@@ -85,13 +88,13 @@ func (c ReasonCode) Blocks() bool {
 }
 
 // Strands reports whether an open run or a task with this main reason continues only after an
-// operator has acted: started a process, deployed code, or repaired or removed it.
+// operator has acted: the operator must start a process, deploy code, or repair or remove the run.
 func (c ReasonCode) Strands() bool {
 	return c.Blocks() || c == WaitWorker || c == WaitElsewhere || c == WaitOwner
 }
 
-// Stranded reports whether something with these reasons, the main one first, continues only after
-// an operator has acted.
+// Stranded reports whether a run or a task with these reasons continues only after an operator has
+// acted. The main reason comes first.
 func Stranded(reasons []Reason) bool {
 	return len(reasons) > 0 && (reasons[0].Code.Strands() || slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code == WaitOwner }))
 }
@@ -102,8 +105,8 @@ const WayOut = "perdure workflow delete --force --export FILE removes it after i
 // EntityWayOut tells an operator how to remove an entity that cannot be read or changed.
 const EntityWayOut = "perdure entity delete --force --export FILE removes it after its rows have been saved"
 
-// Reason says why something that is open makes no progress. The API, the CLI, the console and
-// metrics show the same value.
+// Reason says why an open execution, task or call makes no progress. The API, the CLI, the console
+// and metrics show the same value.
 type Reason struct {
 	Code    ReasonCode `cbor:"1,keyasint"`
 	Name    string     `cbor:"2,keyasint,omitempty"`
@@ -111,8 +114,8 @@ type Reason struct {
 	Attempt int        `cbor:"4,keyasint,omitempty"`
 	Detail  string     `cbor:"5,keyasint,omitempty"`
 
-	// Where names the processes that lack, or have, the code that it waits for. It is computed for
-	// each explanation and never stored.
+	// Where names processes that have the code that the run waits for, or processes that lack it.
+	// The engine computes it for each explanation and never stores it.
 	Where string `cbor:"-"`
 }
 

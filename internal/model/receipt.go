@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// DrawnIDs begins a request id that a client of a server has drawn, because its caller gave none.
-// No other request has it.
+// DrawnIDs is the prefix of request ids that a client of a server has drawn at random, because its
+// caller gave none. No other request has such an id.
 const DrawnIDs = "~"
 
 // MaxEra bounds the name of an era, in bytes.
 const MaxEra = 32
 
 // DrawnID returns an id for a request whose caller gave none. Random must never have been used
-// before. Era is the era that the server last sent to the client; empty if the client does not know
-// one. See lane/eras.go.
+// before. Era is the era (a period in which clients draw ids) that the server last sent to the
+// client; empty if the client does not know one. See lane/eras.go.
 func DrawnID(random, era string) string {
 	if era == "" {
 		return DrawnIDs + random
@@ -25,8 +25,8 @@ func DrawnID(random, era string) string {
 // IsDrawnID reports whether a client of a server has drawn a request id.
 func IsDrawnID(id string) bool { return strings.HasPrefix(BareRequestID(id), DrawnIDs) }
 
-// EraOf returns the era in which a client has drawn a request id; empty for other ids, and if the
-// client did not know one.
+// EraOf returns the era in which a client has drawn a request id. It is empty for other ids, and if
+// the client did not know an era.
 func EraOf(id string) string {
 	if !IsDrawnID(id) {
 		return ""
@@ -35,8 +35,8 @@ func EraOf(id string) string {
 	return era
 }
 
-// Receipt is what a server learns about a request of a client besides the answer. The engine fills
-// it in.
+// Receipt is what the engine tells a server about a request of a client, in addition to the answer.
+// The engine fills it in.
 type Receipt struct {
 	// Forget removes the remembered answer once the client has received it. It is nil if the answer
 	// must stay, because another copy of the request may still arrive.

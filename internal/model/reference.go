@@ -5,11 +5,11 @@ import "strings"
 // Kinds of references.
 const (
 	RefExecution = "execution"
-	RefEntity    = "entity" // or a service
+	RefEntity    = "entity" // an entity or a service
 	RefLimit     = "limit"
 	RefBreaker   = "breaker"
 	RefQueue     = "queue"
-	RefCode      = "code" // of a workflow, an entity or an activity
+	RefCode      = "code" // the code of a workflow, an entity or an activity
 	RefShard     = "shard"
 	RefSignal    = "signal"
 	RefPromise   = "promise"
@@ -17,10 +17,10 @@ const (
 	RefStep      = "step"
 )
 
-// Reference names what a reason is about, so that programs need not read its sentence.
+// Reference names what a reason is about, so that programs need not parse the text of the reason.
 type Reference struct {
 	Kind string
-	// Address is that of an execution, an entity or a service, and Name names everything else.
+	// Address is set for an execution, an entity or a service. Name is set for everything else.
 	Address Address
 	Name    string
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A reason names what it is about as values, for every code that names something.
+// For every code of a reason that names something, References returns what it names.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	at := func(kind, typ, key string) model.Reference {
@@ -53,7 +53,7 @@ func TestReferences(t *testing.T) {
 		about[c.code] = c.want
 	}
 
-	// The others are about the execution itself, or about a time.
+	// Reasons with the other codes are about the execution itself, or about a time.
 	none := []model.ReasonCode{
 		model.WaitTimer, model.WaitTurn, model.WaitNothing, model.WaitMismatch, model.WaitType, model.WaitPoison, model.WaitCorrupt, model.WaitNewer,
 		model.WaitLimit, model.WaitStuck, model.WaitUpdate, model.WaitLarge, model.WaitCycle, model.WaitStart,

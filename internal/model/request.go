@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Use is what a request id was used for: the kind of the message, its name, and its content. It is
-// stored with the remembered answer, so that another request under the same id is recognised.
+// Use says which request a request id was used for: the kind of the message, its name, and its
+// content. The engine stores it with the remembered answer. With it, the engine notices when a
+// client uses the same id for another request.
 type Use struct {
 	Kind   MessageKind `cbor:"1,keyasint"`
 	Name   string      `cbor:"2,keyasint,omitempty"`
@@ -20,8 +21,8 @@ type Use struct {
 }
 
 // Use returns what the message uses its request id for. It returns nil for messages that need no
-// comparison, because no other request can have the id, or because the id itself says what the
-// message is about.
+// comparison. Either no other request can have the id, or the id itself says what the message is
+// about.
 func (m *Message) Use() *Use {
 	if m.RequestID == "" || m.Drawn || m.Kind == MessageReport {
 		return nil
@@ -33,17 +34,17 @@ func (m *Message) Use() *Use {
 // attacks, so 128 bits are enough.
 const useBytes = 16
 
-// sum digests the content of the message, apart from its kind and its name. It is empty when a
-// payload cannot be compared. The digest leaves out everything that may differ between two attempts
-// of one request, or that is not part of the request: labels, policies, traces, the run that the
-// message is restricted to.
+// sum returns a digest of the content of the message, without its kind and its name. The digest is
+// empty when a payload cannot be compared. The digest leaves out everything that may differ between
+// two attempts of one request, or that is not part of the request: labels, policies, traces, the
+// run that the message is restricted to.
 func (m *Message) sum() []byte {
 	s := summer{buf: make([]byte, 0, 128)}
 	s.payload(&m.Input)
 	s.text(m.Section)
 	s.number(m.Epoch)
 	if m.Kind == MessageMailbox {
-		s.text(m.ID) // of the item
+		s.text(m.ID) // the id of the item
 	}
 
 	if f := m.Failure; f != nil {
@@ -58,7 +59,7 @@ func (m *Message) sum() []byte {
 		s.payload(&m.With[i].Input)
 	}
 
-	// These messages are built from stored data, so the client says what it asked for.
+	// These messages are built from stored data. Asked has a digest of what the client asked for.
 	if m.Past != nil || m.DeadTask != nil || m.Kind == MessageDelete {
 		s = summer{buf: s.buf[:0]}
 		s.text(string(m.Asked))
@@ -93,12 +94,12 @@ func (s *summer) payload(p *Payload) {
 }
 
 // Same reports whether two uses are the same request. A nil use is unknown, because an older build
-// stored the answer, and equals every other use.
+// stored the answer. It equals every other use.
 func (u *Use) Same(other *Use) bool {
 	if u == nil || other == nil {
 		return true
 	}
-	// a one-way call has no reply to wait for
+	// a one-way call is another request than a call that waits for its result
 	if u.Kind != other.Kind || u.Name != other.Name || u.OneWay != other.OneWay {
 		return false
 	}

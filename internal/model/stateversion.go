@@ -25,8 +25,8 @@ func (p Payload) StateVersion() int {
 const MaxStateVersion = 1_000_000
 
 // WithStateVersion returns a state with the mark of a version. The mark is part of the encoding, so
-// that it goes wherever the state goes, and builds that do not know versions refuse to read the
-// state instead of writing it back without the mark. Version 1 has no mark.
+// that every copy of the state has it. Builds that do not know versions refuse to read such a
+// state. Otherwise they could write it back without the mark. Version 1 has no mark.
 func (p Payload) WithStateVersion(version int) Payload {
 	p = p.Bare()
 	if version > 1 {

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The version of a state is part of its encoding, and everything else about the encoding stays.
+// The version of a state is part of its encoding. Adding it does not change the rest of the
+// encoding.
 func TestStateVersion(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"", "msgpack", "json+zstd+aes"} {
@@ -26,7 +27,7 @@ func TestStateVersion(t *testing.T) {
 	}
 }
 
-// FuzzEntityVersion: a version that can be read is written in the same way.
+// FuzzEntityVersion checks that String returns the text that ParseEntityVersion has read.
 func FuzzEntityVersion(f *testing.F) {
 	for _, text := range []string{"0", "3", "3-1789000000000000", "-1", "3-", "3-0", "0-3", "99999999999999999999"} {
 		f.Add(text)

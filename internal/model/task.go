@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TaskPrefix begins the type in the address of a task that stands alone. Names of workflows may not
-// begin like this.
+// TaskPrefix begins the type in the address of a task that stands alone, which means that no
+// workflow scheduled it. The name of a workflow may not begin like this.
 const TaskPrefix = "task:"
 
 // ReservedPrefix begins the names of built-in workflows and entities. Every app has their code.
@@ -23,7 +23,7 @@ func IsBuiltIn(typ string) bool {
 }
 
 // BatchType is the workflow of batch jobs. A batch job acts with the rights of the caller that
-// asked for it, so no other request and no code may start one.
+// asked for it. So only the request for a batch job may start one, and no code of users may.
 const BatchType = ReservedPrefix + "batch"
 
 // FlovynPrefix begins the type of executions whose workers speak the Flovyn protocol. The name of
@@ -31,7 +31,7 @@ const BatchType = ReservedPrefix + "batch"
 const FlovynPrefix = "flovyn:"
 
 // ReadsLog reports whether workers read the history of an execution as the event log of another
-// protocol. They number its events, so nothing that they have seen may disappear from it.
+// protocol. These workers number the events, so no event that they have seen may disappear.
 func (a Address) ReadsLog() bool { return strings.HasPrefix(a.Type, FlovynPrefix) }
 
 // DefaultQueue is the queue of a task that names none.
@@ -42,25 +42,25 @@ const TaskStep = "task"
 
 // TaskSpec says how a task is executed. It is stored when the task is scheduled, and never changes.
 type TaskSpec struct {
-	Kind  string `cbor:"1,keyasint"` // the activity; what workers offer
+	Kind  string `cbor:"1,keyasint"` // the name of the activity, which workers offer
 	Queue string `cbor:"2,keyasint"`
-	// Priority: tasks with a larger number go first.
+	// Priority is the rank of the task in its queue. Tasks with a larger number go first.
 	Priority int `cbor:"3,keyasint,omitempty"`
-	// Fair is a key. The keys of a tenant share the queue according to their weights; the empty key
-	// is one of them. Weight is the share of this key; 0 means 1.
+	// Fair is the fairness key. The keys of a tenant, including the empty key, share the queue
+	// according to their weights. Weight is the weight of this key; 0 means 1.
 	Fair   string `cbor:"4,keyasint,omitempty"`
 	Weight int    `cbor:"5,keyasint,omitempty"`
 	Retry  Retry  `cbor:"6,keyasint,omitzero"`
-	// Timeouts; zero for none. ToStart counts from when the current attempt may begin, ToClose from
-	// the claim, Total from the scheduling, over all attempts. Silence is the longest time between
-	// two heartbeats.
+	// Timeouts; zero for none. ToStart counts from the time when the current attempt may begin, and
+	// ToClose from its claim. Total counts from the time when the task was scheduled, over all
+	// attempts. Silence is the longest time between two heartbeats.
 	ToStart time.Duration `cbor:"7,keyasint,omitempty"`
 	ToClose time.Duration `cbor:"8,keyasint,omitempty"`
 	Silence time.Duration `cbor:"9,keyasint,omitempty"`
 	Total   time.Duration `cbor:"10,keyasint,omitempty"`
-	// Delay is how long after its scheduling the first attempt may begin.
+	// Delay is the shortest time between the scheduling of the task and its first attempt.
 	Delay time.Duration `cbor:"11,keyasint,omitempty"`
-	// Breaker names the circuit breaker that counts its outcomes; empty for none.
+	// Breaker names the circuit breaker that counts the outcomes of the task; empty for none.
 	Breaker string `cbor:"12,keyasint,omitempty"`
 	// Limits are names of limits. The task holds one permit of each while it is claimed. They are
 	// sorted and without duplicates.
@@ -68,17 +68,17 @@ type TaskSpec struct {
 	// Trace is the trace context (W3C traceparent) of the caller that scheduled it, if that differs
 	// from the trace of its run.
 	Trace string `cbor:"14,keyasint,omitempty"`
-	// Same is the task whose idempotency key this one has, if it was requeued with its original
-	// input; nil when it has its own.
+	// Same is set if the task was requeued with its original input. It names the task whose
+	// idempotency key this task keeps. It is nil when the task has its own key.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
-	// Fences are the fencing tokens of the entities that were locked when it was scheduled.
+	// Fences are the fencing tokens of the entities that were locked when the task was scheduled.
 	Fences []Fence `cbor:"16,keyasint,omitempty"`
 }
 
 // Bounds of a TaskSpec.
 const (
-	MaxTaskTime    = 100 * 365 * 24 * time.Hour // sums with it do not overflow
-	MinSilence     = 100 * time.Millisecond     // workers send heartbeats at a third of it
+	MaxTaskTime    = 100 * 365 * 24 * time.Hour // a time plus this does not overflow
+	MinSilence     = 100 * time.Millisecond     // workers send three heartbeats in each Silence
 	MaxPriority    = 1_000_000
 	MaxWeight      = 1_000_000
 	MaxTaskLimits  = 8
@@ -104,8 +104,8 @@ const (
 	SettingFinal       = "number of final failures"
 )
 
-// SettingNames maps our names of settings to the names that the user has written. A setting that is
-// missing has our name.
+// SettingNames maps our names of settings to the names that the user has written. For a setting
+// that is not in the map, errors use our name.
 type SettingNames map[string]string
 
 // Of returns the name of a setting.
@@ -116,8 +116,8 @@ func (n SettingNames) Of(setting string) string {
 	return setting
 }
 
-// Check returns everything that is wrong with a spec, except names: numbers out of bounds, and
-// settings that contradict each other.
+// Check returns an error that lists all numbers of a spec that are out of bounds, and all settings
+// that contradict each other. It does not check names.
 func (t *TaskSpec) Check(called SettingNames) error {
 	problems := t.bounds(called)
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -202,8 +202,8 @@ type Retry struct {
 	MaxAttempts int           `cbor:"1,keyasint,omitempty"` // including the first; 0 for no limit
 	Initial     time.Duration `cbor:"2,keyasint,omitempty"`
 	Max         time.Duration `cbor:"3,keyasint,omitempty"`
-	// Coefficient multiplies the pause each time. Jitter changes it by up to that share in either
-	// direction. Both are in thousandths.
+	// Coefficient multiplies the pause each time. Jitter makes the pause longer or shorter, at
+	// random, by up to this share of the pause. Both are in thousandths.
 	Coefficient int64 `cbor:"4,keyasint,omitempty"`
 	Jitter      int64 `cbor:"5,keyasint,omitempty"`
 	// Final are kinds and types of failures that end the retries.
@@ -224,8 +224,8 @@ func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter 
 	return Retry{MaxAttempts: attempts, Initial: initial, Max: longest, Coefficient: thousandths(coefficient), Jitter: thousandths(jitter)}
 }
 
-// thousandths saturates, so that a number out of bounds stays out of bounds. NaN is out of all
-// bounds.
+// thousandths converts a number to thousandths. A number that is too large becomes the largest
+// int64, so that it stays out of bounds. NaN becomes a number that is out of all bounds.
 func thousandths(f float64) int64 {
 	switch f = math.Round(f * 1000); {
 	case f >= math.MaxInt64:
@@ -255,7 +255,7 @@ func (r *Retry) Pause(failed int, u float64) time.Duration {
 		coefficient = 2000
 	}
 	d := float64(initial) * math.Pow(float64(coefficient)/1000, float64(max(failed, 1)-1))
-	if !(d < float64(limit)) { // also when it is infinite
+	if !(d < float64(limit)) { // also true if d is infinite
 		d = float64(limit)
 	}
 	if r.Jitter > 0 {
@@ -311,7 +311,8 @@ type ClaimRef struct {
 	Claim int64 `cbor:"4,keyasint,omitempty"`
 }
 
-// RequestID is the id under which a report of the claim is sent, so that it takes effect once.
+// RequestID returns the request id of a report of the claim. With it, a repeated report takes
+// effect only once.
 func (r ClaimRef) RequestID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Claim, r.ID) }
 
 // Claim is a task handed to a worker.
@@ -320,7 +321,7 @@ type Claim struct {
 	Spec *TaskSpec `cbor:"2,keyasint"`
 	// Input is the input with which the task was scheduled.
 	Input Payload `cbor:"3,keyasint,omitzero"`
-	// Attempt counts from 1.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int `cbor:"4,keyasint"`
 	// Scheduled is when the task was scheduled, Claimed when this attempt began, Deadline when it
 	// must have ended; zero for never.
@@ -331,8 +332,8 @@ type Claim struct {
 	Visible Time `cbor:"12,keyasint,omitempty"`
 	// Trace is the trace context of the attempt; empty when it is not traced.
 	Trace string `cbor:"13,keyasint,omitempty"`
-	// Identity and Step are the run and the step that idempotency keys are made of, if those differ
-	// from the task.
+	// Identity and Step are the run and the step from which the idempotency key is derived, if they
+	// differ from the run and the step of the task.
 	Identity RunID  `cbor:"8,keyasint,omitzero"`
 	Step     string `cbor:"9,keyasint,omitempty"`
 	// Progress is the last progress that the attempt before reported.
@@ -348,17 +349,18 @@ type Claim struct {
 type TaskReport struct {
 	Ref    ClaimRef `cbor:"1,keyasint"`
 	Output Payload  `cbor:"2,keyasint,omitzero"`
-	// Failure of the attempt; nil when it succeeded, unless the claim is returned.
+	// Failure is the failure of the attempt. It is nil when the attempt succeeded, or when the
+	// worker returns the claim.
 	Failure *Failure `cbor:"3,keyasint,omitempty"`
 	// RetryAfter is the shortest pause before the next attempt, if the error demands one; 0 for the
 	// pause of the policy.
 	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"`
-	// Returned gives the claim back without using up an attempt: the worker shuts down, or the task
-	// asked for a snooze of After.
+	// Returned says that the worker gives the task back without using up an attempt, because the
+	// worker shuts down, or because the task asked for a snooze of After.
 	Returned bool          `cbor:"5,keyasint,omitempty"`
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
 	// By is the name of the remote worker that reports. Its session sets it. It is empty if the
-	// node vouches for the report: see SpeaksFor.
+	// node itself reports for one of its own workers: see SpeaksFor.
 	By string `cbor:"7,keyasint,omitempty"`
 }
 
@@ -367,10 +369,10 @@ const AnyKind = "*"
 
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
-	Name    string   // of the worker, unique while it lives; shown to operators and in histories
-	Tenants []string // whose tasks
+	Name    string   // name of the worker, unique while it lives; operators and histories see it
+	Tenants []string // the tenants whose tasks it executes
 	Queues  []string
-	Kinds   []string // or AnyKind
+	Kinds   []string // kinds of tasks, or AnyKind
 	Slots   int      // how many claims it may hold
 	Version string
 	// Limits and Breakers are the names that the code of the activities uses. Operators see them;
@@ -380,12 +382,12 @@ type TaskOffer struct {
 	Held []ClaimRef
 }
 
-// Executes reports whether a worker that offers these kinds executes tasks of one of them.
+// Executes reports whether a worker that offers these kinds executes tasks of a kind.
 func Executes(kinds []string, kind string) bool {
 	return slices.Contains(kinds, kind) || slices.Contains(kinds, AnyKind)
 }
 
-// Kinds of timeouts, as the type of the failure: its kind is FailureTimeout.
+// Kinds of timeouts. They are the Type of the failure, whose Kind is FailureTimeout.
 const (
 	TimeoutToStart = "timeout.schedule_to_start"
 	TimeoutToClose = "timeout.start_to_close"
@@ -396,7 +398,7 @@ const (
 // Types of failures of tasks that the engine itself writes.
 const (
 	FailureLost    = "worker_lost" // the worker disappeared with the claim
-	FailurePoison  = "poison"      // several workers in a row disappeared with it
+	FailurePoison  = "poison"      // several workers in a row disappeared with the task
 	FailureSpent   = "attempts_spent"
 	FailureHistory = "history_limit" // there is no room for another attempt
 )

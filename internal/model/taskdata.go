@@ -49,10 +49,10 @@ func (k ItemKind) Streamed() bool { return k >= ItemToken && k <= ItemError }
 // TaskItem is one item that a task writes.
 type TaskItem struct {
 	Kind  ItemKind `cbor:"1,keyasint"`
-	Name  string   `cbor:"2,keyasint,omitempty"` // of a state
-	Value Payload  `cbor:"3,keyasint,omitzero"`  // of a state, or streamed
-	Level int16    `cbor:"4,keyasint,omitempty"` // of a line, as log/slog has them
-	Text  string   `cbor:"5,keyasint,omitempty"` // of a line
+	Name  string   `cbor:"2,keyasint,omitempty"` // name of a state
+	Value Payload  `cbor:"3,keyasint,omitzero"`  // value of a state, or streamed value
+	Level int16    `cbor:"4,keyasint,omitempty"` // level of a line, as in log/slog
+	Text  string   `cbor:"5,keyasint,omitempty"` // text of a line
 	// At is when the task wrote it, by the clock of its worker; zero for now. The stored time is
 	// never before the time of the previous item, and never in the future.
 	At Time `cbor:"6,keyasint,omitempty"`
@@ -65,9 +65,9 @@ func (i *TaskItem) Size() int { return 64 + len(i.Name) + i.Value.Size() + len(i
 // nothing.
 type TaskWrite struct {
 	Ref ClaimRef `cbor:"1,keyasint"`
-	// First is the number of the first item; the others follow it. Each claim starts to count at 1.
-	// An item whose number is not above the highest number written is a repetition and is skipped.
-	// 0 says that no item is a repetition.
+	// First is the number of the first item; the others follow it. Each claim numbers its items
+	// from 1. If the number of an item is not higher than all numbers that the claim has written,
+	// the item is a repetition and the owner skips it. If First is 0, no item is a repetition.
 	First int64      `cbor:"2,keyasint,omitempty"`
 	Items []TaskItem `cbor:"3,keyasint,omitempty"`
 	// By is the name of the remote worker that writes, as in TaskReport.

@@ -4,8 +4,8 @@ package model
 // everything else takes the tenant from its caller.
 const DefaultTenant = "default"
 
-// EveryTenant stands for all tenants in the offer of a worker of the engine itself. It is not the
-// name of a tenant, so no client can offer it.
+// EveryTenant means all tenants in the offer of a worker of the engine itself. It is not the name
+// of a tenant, so no client can offer it.
 const EveryTenant = "*"
 
 // MaxTenant is the longest name of a tenant, in bytes.
@@ -27,9 +27,9 @@ func ValidTenant(name string) bool {
 	return true
 }
 
-// TenantScope returns the text that separates the rows of a tenant from rows of other tenants in a
-// table that several clusters share. For the default tenant it is only the cluster, as older builds
-// wrote it.
+// TenantScope returns the scope of a tenant in a table that several clusters share. Rows of other
+// tenants and clusters have other scopes. For the default tenant it is only the cluster, as older
+// builds wrote it.
 func TenantScope(cluster, tenant string) string {
 	if tenant == DefaultTenant || cluster == "" {
 		return cluster

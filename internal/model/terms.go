@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Terms are what a start says about the times of an execution: when its code begins, when it must
-// have ended, and how a failed run is repeated. A start keeps Timeout and Retry, because every
-// later run of the execution has them too.
+// Terms are the times that a client sets when it starts an execution: when its code begins, when it
+// must have ended, and how a failed run is repeated. The stored start of a run keeps Timeout and
+// Retry, because they also apply to every later run of the execution.
 type Terms struct {
 	// Delay and NotBefore postpone the start, by a duration or to a time. At most one of them is
 	// set.
@@ -17,8 +17,8 @@ type Terms struct {
 	// Timeout limits the whole execution, over all of its runs; 0 for no limit. It counts from the
 	// start of the code.
 	Timeout time.Duration `cbor:"3,keyasint,omitempty"`
-	// Retry says when a failed run is followed by another one with the same input. When it is nil,
-	// the policy of the workflow applies.
+	// Retry says when another run with the same input follows a failed run. When it is nil, the
+	// policy of the workflow applies.
 	Retry *Retry `cbor:"4,keyasint,omitempty"`
 }
 
@@ -57,11 +57,11 @@ func (t *Terms) Check() error {
 	return errors.Join(problems...)
 }
 
-// Tries returns which attempt of its execution the run is, from 1.
+// Tries returns the number of the run among the attempts of its execution, from 1.
 func (s *Start) Tries() int { return max(s.Attempt, 1) }
 
-// Awake returns the earliest time that code of the run can see: the begin of its history or, if its
-// start was postponed, its start time.
+// Awake returns the earliest time that the code of the run can see. That is the beginning of its
+// history or, if its start was postponed, its start time.
 func (s *Start) Awake() Time { return max(s.Zero(), s.Begins) }
 
 // TimeoutExecution is the type of the failure of an execution that took longer than its terms

@@ -17,18 +17,19 @@ func TimeOf(t time.Time) Time {
 // MaxTime is later than any timer may be due: the year 9999.
 const MaxTime Time = 253402300799_000000
 
-// MinRetention is how long a closed run is kept at least. A client of another process that waits
-// for its end looks every second.
+// MinRetention is the shortest time for which the engine keeps a closed run. A client in another
+// process that waits for the end of the run looks once per second, so it does not miss the end.
 const MinRetention = time.Minute
 
-// Add returns the time d later, saturating at MaxTime and never below 1.
+// Add returns the time d later. The result is at least 1 and at most MaxTime.
 func (t Time) Add(d time.Duration) Time {
-	// clamped first, so that the sum cannot overflow
+	// bound t first, so that the sum cannot overflow
 	sum := min(max(t, -MaxTime), 2*MaxTime) + Time(d.Microseconds())
 	return min(max(sum, 1), MaxTime)
 }
 
-// Sub returns the distance to an earlier time, saturating.
+// Sub returns the distance to an earlier time. It does not overflow: a distance that is too long
+// becomes the longest duration.
 func (t Time) Sub(earlier Time) time.Duration {
 	const most = Time(1<<63-1) / 1000
 	d := t - earlier

@@ -25,7 +25,7 @@ func TestTimeAddSaturates(t *testing.T) {
 		{100 * s, time.Microsecond, 100*s + 1},
 		{100 * s, 999 * time.Nanosecond, 100 * s}, // below the resolution
 		{0, time.Second, s},
-		{1, -time.Microsecond, 1}, // zero means none, so it is never reached
+		{1, -time.Microsecond, 1}, // zero means no time, so Add never returns it
 		{100 * s, -100 * time.Second, 1},
 		{100 * s, math.MinInt64, 1},
 		{100 * s, math.MaxInt64, 100*s + math.MaxInt64/1000},

@@ -7,14 +7,15 @@ type CommandKind uint8
 
 // Kinds of commands.
 const (
-	// append Event as it is: an outcome of a step, a signal taken
+	// append Event as it is, for example the outcome of a step, or a signal that the code took
 	CommandRecord CommandKind = 1
 	// append Event (attempt failed) and run the step again after Delay
 	CommandRetry CommandKind = 2
-	// Event.ID fires at Event.Due, or after Delay if that is sooner or Due is zero; no event until
-	// then
+	// start timer Event.ID, which fires at Event.Due, or after Delay if that is sooner or Due is
+	// zero; the history gets no event until it fires
 	CommandStartTimer CommandKind = 3
-	// Event.ID is no longer needed; leaves no event (deadline of a scope)
+	// stop timer Event.ID, such as the deadline of a scope, because the code no longer needs it;
+	// the history gets no event
 	CommandStopTimer CommandKind = 4
 	// the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
 	CommandWithdraw   CommandKind = 5
@@ -36,9 +37,9 @@ const (
 type Command struct {
 	Kind  CommandKind
 	Event Event
-	// of CommandRetry and CommandStartTimer; zero for a timer that has only Event.Due
+	// set in CommandRetry and CommandStartTimer; zero for a timer that has only Event.Due
 	Delay   time.Duration
-	Message *Message // of CommandSend
+	Message *Message // the message of CommandSend
 	Reuse   ReusePolicy
 	Labels  []Label // labels of the child that CommandStartChild begins
 	Terms   *Terms  // terms of that child
@@ -49,7 +50,7 @@ type Close struct {
 	Status  Status // Completed, Failed, Canceled or Continued
 	Output  Payload
 	Failure *Failure
-	// Input of the next run, when Continued.
+	// Input is the input of the next run, if Status is Continued.
 	Input Payload
 	// Begun are the positions of updates that the code has begun and not answered. The next run
 	// must not begin them again.
@@ -65,13 +66,14 @@ type Close struct {
 	RetryAfter time.Duration
 }
 
-// Turn is a worker's report: outcomes of steps, new requests, the end of the run, and what it waits
-// for.
+// Turn is a worker's report: outcomes of steps, new requests, the end of the run, and what the run
+// waits for.
 //
-// The code may have run ahead of the commit of the first Ahead commands: it took their outcome for
-// granted because nothing else was pending. If other events arrived before that commit, the engine
-// records those first commands, which are facts, drops the rest of the turn and delivers the
-// events. The worker then finds that its expectation was wrong, discards its state and replays.
+// The code may run ahead: when the first Ahead commands of a turn were not committed yet, the code
+// continued as if they were, because nothing else was pending. If other events arrived before that
+// commit, the engine records the first Ahead commands, because they are facts. It drops the rest of
+// the turn and delivers the events. The worker notices that its assumption was wrong, discards its
+// state and replays.
 type Turn struct {
 	Run RunID
 	// Generation is the activation that this turn belongs to. A turn of an older activation is
@@ -80,15 +82,16 @@ type Turn struct {
 	// Seen is the position of the last event that the code was fed.
 	Seen     int64
 	Commands []Command
-	// Ahead is how many of the Commands were not committed when the code took them for granted and
-	// issued the rest; 0 when it did not run ahead.
+	// Ahead is how many of the Commands were not committed when the code continued and issued the
+	// rest. It is 0 when the code did not run ahead.
 	Ahead int
 	Close *Close
-	// Running says that the body of a step runs. If the run is taken away now, the body runs again.
+	// Running says that the body of a step runs. If the engine takes the run away from the worker
+	// now, the next worker runs the body again.
 	Running bool
 	// Waits are what the run waits for when every coroutine is parked; the first is the main one.
 	Waits []Reason
-	// Blocked says that the code does not fit the history (replay mismatch) or cannot run. The run
-	// is kept as it is.
+	// Blocked says that the code does not fit the history (replay mismatch) or cannot run. The
+	// engine keeps the run as it is.
 	Blocked *Reason
 }

@@ -15,8 +15,8 @@ type Activation struct {
 	Events []Event
 	// Now is the owner's clock.
 	Now Time
-	// Begun says that the code has run before, although Events may not show it: it waits, or it has
-	// timers.
+	// Begun says that the code has run before. Events may not show that, for example if the code
+	// only waits or has started timers.
 	Begun bool
 	// Limits are the limits of the history.
 	Limits HistoryLimits
@@ -40,7 +40,8 @@ type Offer struct {
 	Name      string // for operators
 	Tenant    string // tenant of the runs
 	Workflows []string
-	// Pinned are the Workflows whose runs only workers of the version that began them continue.
+	// Pinned are the names in Workflows whose runs are pinned to a version: only workers with the
+	// version that began a run continue it.
 	Pinned  []string
 	Version string
 	// Slots is how many runs the worker works on at a time; 0 for any number. See api.Worker.
@@ -49,19 +50,21 @@ type Offer struct {
 	// callers. Only a worker in the process of the engine can set it: it is never sent over the
 	// network.
 	BuiltIn bool
-	// Held are the runs that the worker holds from an owner that has lost the connection to it.
+	// Held are the runs that the worker still holds. It got them from an owner that has lost the
+	// connection to the worker.
 	Held []HeldRun
 	// Remote names the membership of a remote worker. Only the server of the worker can set it: it
 	// is never sent over the network.
 	Remote RemoteMember
 }
 
-// RemoteMember names the membership of a remote worker in one role: see RemoteMemberName. A worker
-// that ends with its node has the zero value.
+// RemoteMember names the membership of a remote worker in one role: see RemoteMemberName. It is
+// zero for a worker that runs in the process of its node.
 type RemoteMember struct {
 	Name string
 	// After is the name of the membership that the worker had before, at this server or another
-	// one; empty without one. The offer lists what the worker still holds from that membership.
+	// server; empty if it had none. The offer lists what the worker still holds from that
+	// membership.
 	After string
 }
 
@@ -77,23 +80,24 @@ type TaskWorker interface {
 	// Execute hands over claims that are all committed, never more at a time than the worker has
 	// slots for.
 	Execute(claims []Claim)
-	// Stop tells the worker that the engine no longer waits for the outcome of a claim.
+	// Stop tells the worker to stop a claim, and why.
 	Stop(claim ClaimRef, why StopReason)
-	// Settle tells the worker that the engine has stored a report, or why it ignores the report:
-	// NotOwned when another worker has the claim. If the worker reports twice, Settle is called
-	// twice, and the report takes effect once.
+	// Settle tells the worker that the engine has stored a report, or why it ignores the report.
+	// The error is of kind NotOwned when another worker has the claim. If the worker reports twice,
+	// the engine calls Settle twice, and the report takes effect once.
 	Settle(claim ClaimRef, err error)
 }
 
-// StopReason says why the engine no longer waits for a claim.
+// StopReason says why the engine tells a worker to stop a claim.
 type StopReason uint8
 
 // Reasons to stop.
 const (
-	// StopCanceled is a task that was cancelled. It may clean up, and its report counts.
+	// StopCanceled says that the task was cancelled. Its code may clean up, and the engine applies
+	// the report of the worker.
 	StopCanceled StopReason = iota + 1
-	// StopLost is a claim that timed out, that another worker has, or whose run has ended. The
-	// engine ignores its report.
+	// StopLost says that the claim timed out, that another worker has it, or that its run has
+	// ended. The engine ignores the report of the worker.
 	StopLost
 )
 
@@ -101,8 +105,8 @@ const (
 const remoteMark = "~"
 
 // RemoteWorkerName returns the name of a worker that is connected to a server, as histories have
-// it. The worker draws the id, and keeps it as long as its process lives: the next owner of a claim
-// recognizes the worker by it. Two tenants never have the same name.
+// it. The worker draws the id at random and keeps it as long as its process lives. The next owner
+// of a claim recognizes the worker by the id. Workers of two tenants never have the same name.
 func RemoteWorkerName(name, tenant, id string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + id))
 	return strings.ReplaceAll(name, "@", "-") + remoteMark + hex.EncodeToString(sum[:8])
@@ -116,13 +120,13 @@ func RemoteMemberName(tenant, id, session, role string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// IsRemoteWorker reports whether a name is one of RemoteWorkerName.
+// IsRemoteWorker reports whether RemoteWorkerName has made a name.
 func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }
 
 // SpeaksFor reports whether a worker may speak for a claim. A remote worker tells the engine which
 // claims it has, so the engine checks that the history names this worker. The history appends the
-// node of the worker to the name. An empty name stands for a node, which knows the claims of its
-// own workers.
+// node of the worker to the name. An empty name means that a node speaks for its own workers, whose
+// claims it knows.
 func SpeaksFor(by, named string) bool {
 	if i := strings.LastIndexByte(named, '@'); i >= 0 {
 		named = named[:i]

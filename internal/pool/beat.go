@@ -39,16 +39,16 @@ func (p *Pool) armLocked(at time.Time) {
 	}
 }
 
-// beat sends one heartbeat for all claims that the pool holds, and stops the tasks that the engine
-// says are no longer ours.
+// beat sends one heartbeat for all claims that the pool holds. It stops the tasks whose claims the
+// pool no longer has, according to the engine.
 func (p *Pool) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.beatAt = time.Time{}
 	if p.closed || p.beating != nil || p.session == nil || !p.beatNeeded() {
-		return // the call that changes one of these schedules the next beat
+		return // whatever changes one of these conditions schedules the next beat
 	}
-	// Close waits for the helpers, so a beat in flight counts as one.
+	// Close waits for all helpers, so register this beat as one.
 	p.helpers.Add(1)
 	defer p.helpers.Done()
 	// One call carries all claims. A call per claim would cost a round trip each.
@@ -62,8 +62,8 @@ func (p *Pool) beat() {
 	replies, err := p.sendBeats(ctx, beats)
 	cancel()
 
-	// After a failed call the claims may still be ours. The pool keeps executing and asks again
-	// soon.
+	// After a failed call the pool may still have the claims. It continues to execute and sends the
+	// heartbeat again soon.
 	if err != nil || len(replies) != len(beats) {
 		if p.ctx.Err() == nil {
 			p.unheard.Fail(err, "tasks", len(beats))
@@ -78,8 +78,8 @@ func (p *Pool) beat() {
 		cause error
 	}
 
-	// Mark what was sent, and collect the tasks to stop. Their contexts end below, without the
-	// lock: that may run code of users.
+	// Mark what was sent, and collect the tasks to stop. Their contexts end below, after the lock
+	// is released, because that may run code of users.
 	var stopped []ended
 	for i, t := range tasks {
 		t.beaten = sent
@@ -128,8 +128,9 @@ func (p *Pool) sendBeats(ctx context.Context, beats []api.Beat) ([]api.BeatReply
 	return replies, err
 }
 
-// sendLastProgress sends the last progress of a failed attempt before its report ends the claim:
-// the next attempt starts from it. Progress that cannot be sent within beatTimeout is dropped.
+// sendLastProgress sends the last progress of a failed attempt before the report ends the claim.
+// The next attempt starts from that progress. Progress that cannot be sent within beatTimeout is
+// dropped.
 func (p *Pool) sendLastProgress(t *Task) {
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()

@@ -10,9 +10,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Close takes no new claims and lets running tasks finish until ctx ends. Then it ends the contexts
-// of the tasks that still run and gives their claims back. It abandons handlers that ignore this;
-// the error names them. When Close returns, the engine has no claim of this pool left.
+// Close takes no new claims and lets running tasks finish until ctx ends. After that it ends the
+// contexts of the tasks that still run and gives their claims back. It abandons handlers that
+// ignore the end of their context, and returns an error that names them. When Close returns, the
+// engine has no claim of this pool left.
 func (p *Pool) Close(ctx context.Context) error {
 	// Wait until all handlers have ended, or until ctx ends. Then end the contexts of the handlers
 	// and give them a moment to return.
@@ -29,8 +30,8 @@ func (p *Pool) Close(ctx context.Context) error {
 		}
 	}
 
-	// Handlers that ignore their context still run. Their claims go back anyway: another worker
-	// continues the tasks, and the results of these handlers no longer count.
+	// Handlers that ignore their context still run. Give their claims back anyway. Another worker
+	// continues the tasks, and the engine ignores the results of these handlers.
 	var left []string
 	if !ended {
 		left = p.abandon()
@@ -67,7 +68,7 @@ func (p *Pool) drain() <-chan struct{} {
 	}
 	idle := p.idle // shared by all callers of Close
 
-	// Claims in line have not started, so they go back without an attempt.
+	// Claims in line have not started, so giving them back uses up no attempt.
 	var back []model.TaskReport
 	for _, t := range p.line {
 		t.state = gone
@@ -96,8 +97,8 @@ func (p *Pool) interrupt() {
 	}
 }
 
-// abandon gives back the claims of tasks that ignore the end of their context, and stops counting
-// them. It returns the names of their activities.
+// abandon gives back the claims of tasks that ignore the end of their context, and no longer counts
+// these tasks as busy. It returns the names of their activities.
 func (p *Pool) abandon() (left []string) {
 	p.mu.Lock()
 	var back []model.TaskReport

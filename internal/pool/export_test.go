@@ -1,6 +1,6 @@
 package pool
 
-// WithMemory makes the pool call level to learn how full the memory is.
+// WithMemory makes the pool call level to find out how full the memory is.
 func (c Config) WithMemory(level func() float64) Config {
 	c.memory, c.collect = level, func() {}
 	return c

@@ -15,31 +15,31 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// engine is a stand-in for the real one. It hands out claims, checks the promises of a worker, and
-// records what the pool reports.
+// engine is a simple replacement of the real engine. It hands out claims, checks the promises of a
+// worker, and records what the pool reports.
 type engine struct {
 	p *pool.Pool
 
 	mu       sync.Mutex
-	slots    int // that the pool has asked for
+	slots    int // the number that the pool has asked for
 	told     []int
-	claims   map[model.ClaimRef]*model.Claim // that the pool has
+	claims   map[model.ClaimRef]*model.Claim // the claims that the pool has
 	reports  []model.TaskReport
 	ended    map[model.ClaimRef]int // number of reports, by claim
 	beats    [][]api.Beat
-	lost     map[model.ClaimRef]bool // the next beat says so
+	lost     map[model.ClaimRef]bool // claims that the next beat reports as lost
 	cancels  map[model.ClaimRef]bool
 	deaf     bool          // beats fail
 	full     chan struct{} // reports wait until it is closed
 	left     bool
 	handed   int
-	jobs     map[model.ClaimRef]*job // whose handlers run
+	jobs     map[model.ClaimRef]*job // claims whose handlers run
 	problems []string
 	slotsMax int
 
-	writes  int // calls
+	writes  int // number of calls of Write
 	written map[model.ClaimRef][]model.TaskItem
-	number  map[model.ClaimRef]int64 // of the last item
+	number  map[model.ClaimRef]int64 // number of the last item
 	refuse  func(w model.TaskWrite) error
 	states  []api.TaskState
 }
@@ -177,7 +177,7 @@ func (e *engine) Beat(_ context.Context, beats []api.Beat) ([]api.BeatReply, err
 	return replies, nil
 }
 
-// Write accepts what a task writes. It skips items whose number it has.
+// Write accepts what a task writes. It skips items whose numbers it has already.
 func (e *engine) Write(_ context.Context, w model.TaskWrite) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,7 +203,7 @@ func (e *engine) Write(_ context.Context, w model.TaskWrite) error {
 		}
 	}
 
-	return err // the answer may be lost
+	return err // the items are stored, but the answer may be lost
 }
 
 func (e *engine) States(_ context.Context, claim model.ClaimRef) (states []api.TaskState, _ error) {
@@ -275,7 +275,7 @@ func (e *engine) finish(r model.ClaimRef, do func() (model.Payload, error)) {
 	synctest.Wait()
 }
 
-// take makes the pool lose a claim.
+// take takes a claim away from the pool.
 func (e *engine) take(r model.ClaimRef) {
 	e.mu.Lock()
 	delete(e.claims, r)

@@ -13,7 +13,7 @@ import (
 // How much the pool collects before it writes, and for how long.
 const (
 	linesAfter = time.Second            // a log line waits at most this long for further lines
-	itemsAfter = 100 * time.Millisecond // shorter, because a reader may wait for an item
+	itemsAfter = 100 * time.Millisecond // the same for streamed items, which a reader may wait for
 
 	fullItems = 64 // with this many in the queue, the pool writes without waiting
 	fullBytes = 64 << 10
@@ -21,18 +21,18 @@ const (
 	mostBytes = 1 << 20
 )
 
-// notes holds what a task has written and the engine has not accepted yet, in order. A task that
+// notes holds, in order, what a task has written and the engine has not stored yet. A task that
 // writes nothing has no notes. The mutex of the pool guards it.
 type notes struct {
 	queue  []note
 	first  int64 // the number of the first note in the queue
 	bytes  int
 	flying int // how many notes at the front of the queue are being written
-	// tried is how many notes at the front may already be written: they keep their numbers even if
-	// the caller stops waiting.
+	// tried is how many notes at the front the engine may have stored already. They keep their
+	// numbers even if their callers stop waiting.
 	tried int
-	// single is how many notes at the front are written one by one, because the engine refused them
-	// together.
+	// single is how many notes at the front the pool writes one by one, because the engine refused
+	// them in one write.
 	single  int
 	sending chan struct{}
 	timer   *time.Timer
@@ -42,7 +42,7 @@ type notes struct {
 	mute    bool // the engine refuses further lines of this task
 	dropped int  // lines that were dropped
 
-	states map[string]model.Payload // as read from the engine, or set since
+	states map[string]model.Payload // states that were read from the engine, or set since
 	read   bool
 }
 
@@ -70,8 +70,8 @@ func (n *notes) add(it model.TaskItem, done chan error) {
 
 func (n *notes) full() bool { return len(n.queue) >= mostItems || n.bytes >= mostBytes }
 
-// Log queues a log line. It never blocks: when the engine is too slow, lines are dropped, and the
-// log of the process says how many.
+// Log queues a log line. It never blocks. When the engine is too slow, the pool drops lines, and
+// the log of the process says how many.
 func (t *Task) Log(it model.TaskItem) {
 	p := t.pool
 	p.mu.Lock()
@@ -152,8 +152,8 @@ func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Remove the item if it was never sent. An item that was sent has a number that the engine may
-	// know.
+	// Remove the item if it was never sent. An item that was sent must stay, because the engine may
+	// have stored its number.
 	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.tried {
 		n.bytes -= n.queue[i].item.Size()
 		n.queue = slices.Delete(n.queue, i, i+1)
@@ -188,7 +188,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 			for i := range states {
 				n.states[states[i].Name] = states[i].Value
 			}
-			for name, v := range earlier { // set during the read, so the read may be older
+			for name, v := range earlier { // set during the read, so it is newer
 				n.remember(&model.TaskItem{Kind: model.ItemSet, Name: name, Value: v})
 			}
 		}
@@ -207,8 +207,8 @@ func (t *Task) readStates(ctx context.Context) ([]api.TaskState, error) {
 	}
 }
 
-// remember records a changed state. A removed state stays as an empty value, so that it differs
-// from one that was not read.
+// remember records a changed state. A removed state stays in the map as an empty value. A state
+// that is not in the map was not read.
 func (n *notes) remember(it *model.TaskItem) {
 	if it.Kind > model.ItemClear {
 		return
@@ -236,7 +236,7 @@ func lostOr(err error) error {
 	return err
 }
 
-// tellNotesLocked schedules a write after the given time, or at once if enough has collected.
+// tellNotesLocked schedules a write after the given time, or immediately if there are enough notes.
 func (t *Task) tellNotesLocked(after time.Duration) {
 	n := t.notes
 	if n.sending != nil {
@@ -248,7 +248,8 @@ func (t *Task) tellNotesLocked(after time.Duration) {
 		return
 	}
 
-	// Wait a little for more lines or items, and write them together: one write is one commit.
+	// Wait a little for more lines or items, and write them together, because each write is one
+	// commit.
 	due := time.Now().Add(after)
 	if !n.due.IsZero() && !due.Before(n.due) {
 		return
@@ -311,7 +312,8 @@ func (t *Task) send() {
 			p.mu.Lock()
 			pause = min(2*pause, 5*time.Second)
 		case n.flying > 1:
-			// the engine refused them together: try one by one, so that only the bad one fails
+			// the engine refused several items: write them one by one, so that only the bad one
+			// fails
 			n.single, n.flying = n.flying, 0
 		default:
 			if last := n.queue[0]; last.done == nil {
@@ -342,8 +344,8 @@ func (n *notes) next() []model.TaskItem {
 		most = 1
 	}
 
-	// A caller of Set waits for its own item. It is written alone, so that an error belongs only to
-	// it.
+	// A caller of Set waits for its own item. Write that item alone, so that an error belongs only
+	// to it.
 	var items []model.TaskItem
 	for size := 0; len(items) < most && size < mostBytes/2; {
 		o := &n.queue[len(items)]
@@ -389,7 +391,7 @@ func (n *notes) settle(err error) {
 	}
 }
 
-// giveUp drops everything: the engine no longer accepts it.
+// giveUp drops all notes, because the engine no longer accepts them.
 func (n *notes) giveUp(err error) {
 	n.flying = len(n.queue)
 	n.settle(err)

@@ -83,13 +83,13 @@ func TestNotesAreToldSoonAndTogether(t *testing.T) {
 			t.Fatalf("%s is told after a tenth of a second", got)
 		}
 		task.Log(line("d"))
-		// at once, after what was written before
+		// Set writes immediately, after everything that was written before
 		if err := task.Set(t.Context(), set("n", "1")); err != nil {
 			t.Fatal(err)
 		}
 
 		task.Log(line("e"))
-		e.finish(r, succeed) // writes the last ones, before the report
+		e.finish(r, succeed) // the pool writes the last notes before the report
 		if got := fmt.Sprint(e.texts(r)); got != "[a b c d n1 e]" || e.reportOf(r) == nil {
 			t.Fatalf("%s is told at the end", got)
 		}
@@ -111,7 +111,7 @@ func TestNothingIsToldOfATaskThatWritesNothing(t *testing.T) {
 }
 
 // While the engine is away, a task continues, and a caller of Set waits. When the engine is back,
-// it has everything once.
+// it gets every item once.
 func TestNotesWhileTheEngineIsAway(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
@@ -146,8 +146,8 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 }
 
 // A state is written, the answer is lost, and its caller stops waiting before the pool repeats the
-// write. The state keeps its number, so that the engine does not take the next write for a
-// repetition.
+// write. The state keeps its number. Otherwise the next write would have the same number, and the
+// engine would skip it as a repetition.
 func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
@@ -176,7 +176,7 @@ func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 	})
 }
 
-// A panic in code that seals values fails that write, and nothing else.
+// If the code that seals values panics, only that write fails.
 func TestPanicInSealingNotes(t *testing.T) {
 	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
 		if string(p.Data) == "bad" {
@@ -237,7 +237,8 @@ func TestNotesAreBounded(t *testing.T) {
 	})
 }
 
-// A refused item is dropped, and nothing else is. A caller that waits for it gets the error.
+// The pool drops only the item that the engine refuses. A caller that waits for the item gets the
+// error.
 func TestRefusedNotes(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
@@ -275,7 +276,7 @@ func TestNotesOfALostTask(t *testing.T) {
 		task := e.task(r)
 		task.Log(line("a"))
 		e.mu.Lock()
-		delete(e.claims, r) // without a message to the pool
+		delete(e.claims, r) // the engine does not tell the pool
 		e.lost[r] = true
 		e.mu.Unlock()
 		if err := task.Set(t.Context(), set("n", "1")); !errors.Is(err, pool.ErrLost) {

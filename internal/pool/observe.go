@@ -37,7 +37,7 @@ func failureWord(err error, returned bool) string {
 		return ""
 	}
 	if err == nil && !returned {
-		return "error" // the handler ended its goroutine
+		return "error" // the handler ended its goroutine, so there is no error value
 	}
 	if err == nil {
 		return ""

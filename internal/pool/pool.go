@@ -20,7 +20,7 @@ import (
 // Config configures a pool. The zero value of an optional field selects its default.
 type Config struct {
 	Handlers map[string]Handler // by kind of task; required
-	// Slots is the number of tasks that run at once. Default 100.
+	// Slots is the number of tasks that run at the same time. Default 100.
 	Slots int
 	// Prefetch is the number of claims that the pool takes in advance, before it has a slot for
 	// them. Default 0.
@@ -41,7 +41,7 @@ type Config struct {
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
 	// Base is the root of the contexts of all tasks. Default context.Background().
-	Base context.Context //nolint:containedctx // it is one
+	Base context.Context //nolint:containedctx // the field is a root of contexts
 
 	memory  func() float64 // for tests
 	collect func()         // for tests
@@ -51,10 +51,10 @@ type Config struct {
 const (
 	progressEvery = time.Second      // between two beats that carry progress
 	memoryEvery   = 2 * time.Second  // between two looks at the memory
-	beatTimeout   = 10 * time.Second // of one call
+	beatTimeout   = 10 * time.Second // for one call
 	grace         = time.Second      // for a handler to return once its context has ended
 	leaveTimeout  = 5 * time.Second
-	backAfter     = 5 * time.Second // before a task without code here may be claimed again
+	backAfter     = 5 * time.Second // before workers may claim a task again that has no code here
 )
 
 // Pool executes tasks. It implements api.TaskWorker; the methods of that interface do not block.
@@ -95,7 +95,7 @@ type Pool struct {
 	unwatch      func()          // nil until Serve
 }
 
-// New returns a pool. It accepts claims at once; its reports wait for Serve.
+// New returns a pool. It accepts claims immediately. Its reports wait for Serve.
 func New(cfg Config) *Pool {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 100
@@ -115,7 +115,7 @@ func New(cfg Config) *Pool {
 
 	if cfg.memory == nil {
 		if cfg.memory = memory; cfg.memory() == 0 {
-			cfg.HighMemory = 0 // without a limit there is nothing to watch
+			cfg.HighMemory = 0 // there is no limit, so there is nothing to watch
 		}
 	}
 
@@ -161,8 +161,8 @@ func (p *Pool) Serve(s api.TaskSession) {
 func (p *Pool) Execute(claims []model.Claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Claims that this pool does not execute go back to the engine at once, so that another worker
-	// gets them. They consume no attempt.
+	// Claims that this pool cannot execute go back to the engine immediately, so that another
+	// worker gets them. That uses up no attempt.
 	var back []model.TaskReport
 	for i := range claims {
 		c := &claims[i]
@@ -248,9 +248,10 @@ func (p *Pool) finish(t *Task, out model.Payload, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	// A lost task has the state gone: the engine has given it to another worker, so its outcome
-	// does not count. Otherwise the pool reports without the lock, because the engine may block.
-	// The order matters: progress and notes belong to the claim, and the report ends it.
+	// A lost task has the state gone: the engine has taken its claim away and ignores its outcome.
+	// For other tasks, the pool reports the outcome without the lock, because the engine may block.
+	// It sends progress and notes first, because they belong to the claim, and the report ends the
+	// claim.
 	if t.state == running {
 		t.state = reporting
 		wrote := t.notes != nil
@@ -271,7 +272,7 @@ func (p *Pool) finish(t *Task, out model.Payload, err error) {
 
 	// The slot is free only now, after the report. So a pool never runs more handlers than it has
 	// slots, even while the engine is slow.
-	if _, counts := p.busy[t]; !counts { // Close has abandoned it
+	if _, counts := p.busy[t]; !counts { // Close has abandoned the task
 		return
 	}
 	delete(p.busy, t)
@@ -288,7 +289,7 @@ func (p *Pool) finish(t *Task, out model.Payload, err error) {
 	p.rest()
 }
 
-// drop removes a claim from the ones that we hold.
+// drop removes a claim from the claims that the pool holds.
 func (p *Pool) drop(t *Task) {
 	if p.held[t.claim.Ref] == t {
 		delete(p.held, t.claim.Ref)
@@ -332,8 +333,8 @@ func (p *Pool) handAll(reports []model.TaskReport) {
 	})
 }
 
-// Stop tells the pool that a claim is lost, or that its task was canceled. A lost task no longer
-// has a claim; a canceled one may still report.
+// Stop tells the pool that a claim is lost, or that its task was canceled. The engine ignores the
+// report of a lost task. A canceled task may still report.
 func (p *Pool) Stop(claim model.ClaimRef, why model.StopReason) {
 	p.mu.Lock()
 	t := p.held[claim]
@@ -371,8 +372,8 @@ func (p *Pool) stopLocked(t *Task, why model.StopReason) error {
 	if why == model.StopCanceled {
 		return replay.ErrCanceled
 	}
-	// The engine no longer counts a lost claim, but its handler still occupies a slot until it
-	// returns. lost lowers the number of claims that the pool asks for.
+	// The engine no longer counts a lost claim, but its handler occupies a slot until it returns.
+	// So lost lowers the number of claims that the pool asks for.
 	p.drop(t)
 	t.state = gone
 	p.lost++
@@ -433,10 +434,10 @@ func (p *Pool) look() {
 	p.measure()
 }
 
-// mayBeGarbage reports whether to collect garbage before the gate acts on the level. Shutting the
-// gate because of garbage would stop a process that has room. Opening it again needs a collection
-// too: a process that takes no tasks allocates nothing, so the runtime would never collect what the
-// last tasks left behind.
+// mayBeGarbage reports whether to collect garbage before the gate uses the level. If garbage shut
+// the gate, the process would stop although it has room. If the gate is shut, only a collection can
+// open it again: a process that takes no tasks allocates nothing, so the runtime would never
+// collect what the last tasks left behind.
 func (p *Pool) mayBeGarbage(v float64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -462,7 +463,7 @@ func (p *Pool) pause(on bool) {
 
 // want returns how many claims the pool may hold now.
 func (p *Pool) want() int {
-	// The engine takes no claims back when the number falls. It only sends no new ones.
+	// When the number falls, the engine does not take claims back. It only sends no new claims.
 	if p.draining || p.paused || p.load.shut || p.memory.shut {
 		return 0
 	}
@@ -470,15 +471,15 @@ func (p *Pool) want() int {
 }
 
 // tellLocked tells the engine how many claims the pool may hold, if that has changed. It does so on
-// another goroutine, because the engine may be calling us.
+// another goroutine, because the engine may be calling the pool at this moment.
 func (p *Pool) tellLocked() {
 	if p.telling || p.closed || p.session == nil || p.want() == p.told {
 		return
 	}
 	p.telling = true
 
-	// One goroutine at a time, with a loop: the numbers reach the engine in order, and the last one
-	// is the current one.
+	// Only one goroutine at a time runs this loop. So the numbers reach the engine in order, and
+	// the last number is the current one.
 	p.helpers.Go(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -124,8 +124,8 @@ func TestAttemptEndsInTime(t *testing.T) {
 	})
 }
 
-// TestCancel cancels a running handler, whose report counts, and a task that waits in line, which
-// never starts.
+// TestCancel cancels a running handler and a task that waits in line. The engine accepts the report
+// of the handler. The task in line never starts.
 func TestCancel(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
@@ -150,8 +150,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestLostClaimIsNotReported loses claims while the handler runs and while it waits in line. A
-// handler that continues keeps its slot, and the engine learns about that.
+// TestLostClaimIsNotReported takes claims away while their handlers run and while they wait in
+// line. A handler that continues keeps its slot, so the pool asks the engine for fewer claims.
 func TestLostClaimIsNotReported(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("deaf", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
@@ -238,7 +238,7 @@ func TestBeatsAreSentAgain(t *testing.T) {
 		e.withLock(func() { e.deaf = false })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if len(e.beats) != 8 { // at once, and then every 3 s
+		if len(e.beats) != 8 { // one immediately, and then one every 3 s
 			t.Errorf("%d beats", len(e.beats))
 		}
 		e.finish(r, succeed)
@@ -290,9 +290,9 @@ func TestProgressJoinsTheNextBeat(t *testing.T) {
 	}
 }
 
-// TestLastProgressIsToldBeforeTheReport lets attempts fail, snooze and be given back right after
-// they have reported progress: the next attempt starts with it. When an attempt succeeds, the pool
-// drops its progress.
+// TestLastProgressIsToldBeforeTheReport lets attempts report progress, and then fail, snooze or go
+// back. The next attempt starts with that progress. When an attempt succeeds, the pool drops its
+// progress.
 func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for name, c := range map[string]struct {
@@ -316,7 +316,8 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 
 				bubble(t, cfg, func(t *testing.T, e *engine) {
 					r := e.claim("polite", model.TaskSpec{})
-					// the first is sent at once, the others would be sent in a second
+					// the pool sends the first one immediately, and would send the others a second
+					// later
 					for i := range 3 {
 						if err := e.jobs[r].t.Progress(model.Payload{Data: fmt.Append(nil, i)}); err != nil {
 							t.Fatal(err)
@@ -347,8 +348,8 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	}
 }
 
-// TestPanicInSealing panics in the code that seals values: the progress is dropped, everything else
-// continues.
+// TestPanicInSealing lets the code that seals values panic. The pool drops that progress, and
+// everything else continues.
 func TestPanicInSealing(t *testing.T) {
 	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
 		if string(p.Data) == "bad" {
@@ -378,7 +379,7 @@ func TestPanicInSealing(t *testing.T) {
 	})
 }
 
-// TestCloseTwice closes twice. Both calls return: when all tasks are done, and when one never ends.
+// TestCloseTwice calls Close twice. Both calls return, whether all tasks end or one never ends.
 func TestCloseTwice(t *testing.T) {
 	for _, kind := range []string{"polite", "deaf"} {
 		t.Run(kind, func(t *testing.T) {
@@ -419,7 +420,7 @@ func TestDrain(t *testing.T) {
 		if e.slots != 0 || len(e.beats) < 9 {
 			t.Errorf("%d slots, %d beats", e.slots, len(e.beats))
 		}
-		c := e.claim("polite", model.TaskSpec{}) // was already in flight
+		c := e.claim("polite", model.TaskSpec{}) // the engine sent it before the pool drained
 		if got := e.reportOf(c); got == nil || !got.Returned {
 			t.Errorf("what comes late is not given back: %+v", got)
 		}
@@ -433,8 +434,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainGivesBack lets the time of a drain run out: claims are given back without consuming an
-// attempt, including the claim of a handler that continues.
+// TestDrainGivesBack lets the time of a drain run out. The pool gives the claims back without using
+// up an attempt, even the claim of a handler that continues.
 func TestDrainGivesBack(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("deaf", model.TaskSpec{})
@@ -497,7 +498,8 @@ func TestFullEngine(t *testing.T) {
 	})
 }
 
-// TestHighMemoryAlone sets only a high mark: the default low mark is one that a process can reach.
+// TestHighMemoryAlone sets only a high mark. The default low mark must be one that a process can
+// reach.
 func TestHighMemoryAlone(t *testing.T) {
 	var level atomic.Value
 	level.Store(0.7)
@@ -519,8 +521,8 @@ func TestHighMemoryAlone(t *testing.T) {
 	})
 }
 
-// TestMemoryFullOfGarbage fills the memory with garbage. That does not shut the gate, and a process
-// with a shut gate and no tasks collects what its last tasks have left.
+// TestMemoryFullOfGarbage fills the memory with garbage. Garbage does not shut the gate. A process
+// whose gate is shut and that has no tasks collects the garbage that its last tasks left behind.
 func TestMemoryFullOfGarbage(t *testing.T) {
 	var used, garbage atomic.Int64 // in hundredths
 	collections := atomic.Int64{}
@@ -607,7 +609,7 @@ func TestPressure(t *testing.T) {
 		for _, r := range rs[4:] {
 			e.finish(r, succeed)
 		}
-		level.Store(0.1) // it still looks while it is idle
+		level.Store(0.1) // the pool still looks at the memory while it is idle
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if e.slots != 10 {

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// TestGate is E44: between the marks nothing changes. The gate shuts only at the high mark and
-// opens only at the low one.
+// TestGate checks E44: the gate shuts only at the high mark and opens only at the low mark. In
+// between nothing changes.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -39,9 +39,10 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestPool does random things to a pool. E43: its load stays within its slots and returns to 0,
-// whatever handlers do. E45: a closed pool holds no claim; claims whose time ran out are given back
-// without consuming an attempt; each claim that was not lost is reported exactly once.
+// TestPool does random things to a pool. It checks E43: the load never exceeds the slots and
+// returns to 0, whatever handlers do. It also checks E45: A closed pool holds no claim. It has
+// given back claims whose time ran out, without using up an attempt. It has reported each claim
+// that was not lost exactly once.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		slots := rapid.IntRange(1, 4).Draw(rt, "slots")
@@ -62,7 +63,7 @@ func TestPool(t *testing.T) {
 func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error {
 	e := newEngine(cfg)
 	outcomes := []func() (model.Payload, error){succeed, fail, panicNow, exitNow, snooze}
-	var gone []*job // whose handlers continue after the pool is closed
+	var gone []*job // jobs whose handlers continue after the pool is closed
 
 	for _, b := range steps {
 		pick := int(b >> 3)

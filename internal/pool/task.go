@@ -17,7 +17,8 @@ var (
 	// ErrLost means that the engine no longer accepts the outcome from this worker: the task timed
 	// out, another worker has it, or its workflow gave up on it or has ended.
 	ErrLost = fault.New(fault.Conflict, "the task no longer belongs to this worker: it timed out, another worker has it, or its workflow no longer waits for it")
-	// ErrShutdown means that the worker closes; another worker will execute the task.
+	// ErrShutdown means that the worker closes and gives the task back. Another worker will execute
+	// it.
 	ErrShutdown = fault.New(fault.Unavailable, "the worker shuts down: the task is given back")
 )
 
@@ -32,13 +33,13 @@ type Handler struct {
 	Worth func(error) bool
 }
 
-// GiveBack is an error with which a handler gives its claim back without consuming an attempt.
+// GiveBack is an error with which a handler gives its claim back without using up an attempt.
 type GiveBack struct {
 	After time.Duration // the pause before it may be claimed again
 	Err   error         // the reason, for the log; nil if the task asked for it
 }
 
-// Error describes the request. Users see it only where there is no claim to give back.
+// Error describes the request. Users see the text only if there is no claim to give back.
 func (g *GiveBack) Error() string {
 	if g.Err != nil {
 		return g.Err.Error()
@@ -54,7 +55,7 @@ type Task struct {
 	pool   *Pool
 	claim  *model.Claim
 	run    Handler
-	limit  time.Duration   // of the attempt; 0 for no limit
+	limit  time.Duration   // time limit of the attempt; 0 for no limit
 	ctx    context.Context //nolint:containedctx // it is the unit of work
 	cancel context.CancelCauseFunc
 	values taskContext // the context that the handler gets, which wraps ctx
@@ -147,8 +148,8 @@ func (t *Task) Progress(v model.Payload) error {
 }
 
 // seal converts progress to its stored form. It runs on its own goroutine because sealing may be
-// slow and beats must not wait for it. It continues after the task's context has ended: progress
-// that was reported before the end counts.
+// slow and beats must not wait for it. It continues after the task's context has ended, because
+// progress that the task reported before the end must not be lost.
 func (t *Task) seal() {
 	p := t.pool
 	p.mu.Lock()
@@ -186,9 +187,9 @@ func (t *Task) sealValue(ctx context.Context, v model.Payload) (sealed model.Pay
 	return t.pool.cfg.Seal(ctx, t.claim.Spec.Kind, v)
 }
 
-// call runs the handler and turns a panic into an error. The error values are code of users as
-// well: an error whose Error method panics (a nil of a type that does not expect it) must panic
-// here, where call recovers it, rather than in report.
+// call runs the handler and turns a panic into an error. The Error method of the returned error is
+// code of users too, and may panic, for example on a nil pointer. So call calls it here, where it
+// recovers a panic, and not only in report.
 func (t *Task) call() (out model.Payload, err error) {
 	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
 	returned := false
@@ -245,8 +246,9 @@ func (t *Task) report(out model.Payload, err error) model.TaskReport {
 	return r
 }
 
-// worth asks the retry policy of the activity, unless the scheduler of the task gave another
-// policy. A policy that panics counts as "try again", and the recorded failure says so.
+// worth asks the retry policy of the activity whether an error is worth another attempt, unless the
+// task was scheduled with a policy of its own. If the policy panics, worth returns true, and the
+// recorded failure says so.
 func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
 	if t.run.Worth == nil || t.claim.Spec.Retry.Given {
 		return true
@@ -260,7 +262,7 @@ func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
 	return t.run.Worth(err)
 }
 
-// canceledReport is the report of a task that was canceled before its handler started.
+// canceledReport returns the report of a task that was canceled before its handler started.
 func (t *Task) canceledReport() model.TaskReport {
 	return model.TaskReport{Ref: t.claim.Ref, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "canceled before it began", Permanent: true}}
 }

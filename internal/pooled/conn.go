@@ -1,4 +1,4 @@
-// Package pooled reads connections through buffers that they share.
+// Package pooled reads from network connections through buffers that the connections share.
 //
 // A connection that waits for bytes needs no buffer. A server with 10,000 connections that wait has
 // a few buffers instead of 10,000, and a busy connection can have a larger one.
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// bufferSize is how much a connection reads at once.
+	// bufferSize is the largest number of bytes that a connection reads in one system call.
 	bufferSize = 16 << 10
 	// ownSize is the buffer of a connection that cannot share one.
 	ownSize = 4 << 10
@@ -28,11 +28,11 @@ type Conn struct {
 
 	// raw waits for bytes without a buffer; nil if the connection cannot do so.
 	raw  syscall.RawConn
-	pull func(fd uintptr) bool // takes bytes from raw, and reports whether there were any
-	err  error                 // of the last pull
+	pull func(fd uintptr) bool // reads bytes from raw, and reports whether there were any
+	err  error                 // the error of the last pull
 
 	shared *[bufferSize]byte // holds rest; nil while there is none
-	own    []byte            // holds rest instead, if there is no raw
+	own    []byte            // holds rest if raw is nil
 	rest   []byte
 }
 
@@ -53,7 +53,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	if len(c.rest) == 0 {
-		if len(b) >= bufferSize { // a buffer would only cost a copy
+		if len(b) >= bufferSize { // read into b directly: a buffer would cost a copy
 			return c.Conn.Read(b)
 		}
 		if err := c.fill(); err != nil {
@@ -66,9 +66,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Peek waits for the first n bytes of the connection and leaves them there to be read. It returns
-// fewer bytes, and an error, if the others do not arrive. The caller must call it before the first
-// Read.
+// Peek waits for the first n bytes of the connection and returns them. A later Read returns them
+// again. It returns fewer bytes, and an error, if the others do not arrive. The caller must call it
+// before the first Read.
 func (c *Conn) Peek(n int) ([]byte, error) {
 	for len(c.rest) < n {
 		if err := c.more(); err != nil {
@@ -78,7 +78,7 @@ func (c *Conn) Peek(n int) ([]byte, error) {
 	return c.rest[:n], nil
 }
 
-// fill waits for bytes and keeps them. The connection must hold no bytes before.
+// fill waits for bytes and keeps them. The caller calls it only when the connection holds no bytes.
 func (c *Conn) fill() error {
 	if c.raw == nil {
 		if c.own == nil {
@@ -98,7 +98,7 @@ func (c *Conn) fill() error {
 	return c.err
 }
 
-// more waits for bytes and keeps them behind the bytes that are there.
+// more waits for bytes and appends them to the bytes that the connection holds.
 func (c *Conn) more() error {
 	if len(c.rest) == 0 {
 		return c.fill()
@@ -112,7 +112,7 @@ func (c *Conn) more() error {
 	return err
 }
 
-// skip forgets bytes, and gives the buffer back with the last one.
+// skip drops n bytes. When no bytes are left, it gives the buffer back.
 func (c *Conn) skip(n int) {
 	if c.rest = c.rest[n:]; len(c.rest) > 0 {
 		return
@@ -154,7 +154,7 @@ func (l Listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if _, ok := c.(syscall.Conn); !ok || !canPull {
-		return c, nil // the connection has its own buffers, as with TLS, or New has made it
+		return c, nil // the connection has its own buffers, as with TLS, or is a Conn already
 	}
 	return New(c), nil
 }

@@ -34,7 +34,7 @@ func pair(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// ends are connections that can share buffers, and connections that cannot.
+// ends make connections that can share buffers, and connections that cannot.
 var ends = map[string]func(net.Conn) net.Conn{
 	"shared": func(c net.Conn) net.Conn { return c },
 	"own":    func(c net.Conn) net.Conn { return struct{ net.Conn }{c} },
@@ -77,7 +77,8 @@ func TestBytesComeInOrder(t *testing.T) {
 	}
 }
 
-// A Peek waits for all bytes, returns those that have arrived, and takes none.
+// Peek waits for all bytes and does not take them. If some bytes do not arrive, it returns the
+// others.
 func TestPeekTakesNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range ends {
@@ -147,7 +148,7 @@ type scripted struct {
 
 func (s scripted) Read(b []byte) (int, error) { return s.from.Read(b) }
 
-// A reset is an error of the network.
+// A reset of the connection is reported as an error of the network.
 func TestResetIsAnError(t *testing.T) {
 	t.Parallel()
 	near, far := pair(t)

@@ -1,10 +1,11 @@
 // Package pooler finds out whether a connection pooler between a client and PostgreSQL shares
 // server connections between transactions.
 //
-// Behind such a pooler, a change of a session (settings, prepared statements, LISTEN) affects the
-// sessions of other clients, and no error says so. A caller asks before it changes anything. The
-// answer "shared" is a proof. The answer "not shared" is not: on a busy pooler two clients may get
-// different server connections every time by chance.
+// Behind such a pooler, a client that changes its session (settings, prepared statements, LISTEN)
+// also changes the sessions of other clients, and gets no error. So a caller calls Check before it
+// changes anything. If Check says that connections are shared, that is certain. If it does not,
+// that is not certain: on a busy pooler, two clients may by chance get different server connections
+// every time.
 package pooler
 
 import (
@@ -37,8 +38,8 @@ func Backend(ctx context.Context, c *pgconn.PgConn) (uint32, error) {
 	return uint32(pid), err
 }
 
-// Check returns ErrShared if two connections are served by one server process, or one of them by
-// two. Both must be idle and outside a transaction.
+// Check returns ErrShared if one server process serves both connections, or if two server processes
+// serve one of them. Both connections must be idle and outside a transaction.
 func Check(ctx context.Context, a, b *pgconn.PgConn) error {
 	first, err := Backend(ctx, a)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 )
 
 // A server that restarts loses its sessions with workers, and hands the same runs out again a
-// moment later. The worker survives that: it lets the bodies of a lost run continue, and keeps the
-// outcomes that the lost owner has not confirmed. When the run is activated again, the worker
-// replays its code. A step whose attempt was kept does not run its body again: it waits for the
-// running body, or takes the kept outcome.
+// moment later. Until then, we call the run lost. The worker lets the bodies of the steps of a lost
+// run continue, and keeps the outcomes that the server has not confirmed. When the server activates
+// the run here again, the worker replays its code. For a step whose attempt it has kept, it does
+// not run the body again. The step waits for the running body, or takes the kept outcome.
 
-// keepFor is how long the worker keeps the attempts of a lost run that is not activated again.
-// After that time, another worker has the run, or the run is over.
+// keepFor is how long the worker keeps the attempts of a lost run. If the run is not activated here
+// within that time, another worker has it, or it is over.
 const keepFor = time.Minute
 
 // attemptKey identifies an attempt of a step.
@@ -28,7 +28,7 @@ type attemptKey struct {
 	number int // counts from 1
 }
 
-// keptAttempt is an attempt of a lost run: its body runs, or its outcome is known.
+// keptAttempt is an attempt of a lost run. Its body still runs, or the worker has its outcome.
 type keptAttempt struct {
 	body    *StepContext // nil when the body had ended before the run was lost
 	done    chan struct{}
@@ -42,8 +42,8 @@ func (k *keptAttempt) finish(outcome model.Command) {
 	close(k.done)
 }
 
-// wait returns the outcome. If ctx ends first, it ends the context of the body and still waits: the
-// body decides how it ends.
+// wait returns the outcome. If ctx ends first, wait ends the context of the body, and still waits
+// for the body to return.
 func (k *keptAttempt) wait(ctx context.Context) model.Command {
 	select {
 	case <-k.done:
@@ -62,14 +62,14 @@ func (k *keptAttempt) end(cause error) {
 
 // keptAttempts are the attempts of lost runs. The zero value has none.
 type keptAttempts struct {
-	count atomic.Int64 // without the lock, for the hot path
+	count atomic.Int64 // read without the lock, because every step reads it
 
 	mu  sync.Mutex
 	all map[attemptKey]*keptAttempt
 }
 
-// add keeps an attempt. It replaces an older attempt under the same key, which has the same
-// outcome.
+// add keeps an attempt. If there is an older attempt with the same key, add replaces it: both get
+// the same outcome.
 func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
 	k := &keptAttempt{body: body, done: make(chan struct{})}
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
 	return k
 }
 
-// has reports whether there is an attempt for a step.
+// has reports whether an attempt is kept for a step.
 func (s *keptAttempts) has(key attemptKey) bool {
 	if s.count.Load() == 0 {
 		return false
@@ -111,7 +111,7 @@ func (s *keptAttempts) take(key attemptKey) *keptAttempt {
 	return k
 }
 
-// expire gives up on an attempt that was not taken in time.
+// expire gives up on an attempt that no activation has taken in time.
 func (s *keptAttempts) expire(key attemptKey, k *keptAttempt) {
 	s.mu.Lock()
 	mine := s.all[key] == k
@@ -166,7 +166,8 @@ func (r *run) lose() {
 	r.evictLocked("the server has lost the session of this worker")
 }
 
-// stopInline ends an inline body of a lost run that was not activated again in time.
+// stopInline ends the inline body of a lost run that was not activated again in time. An inline
+// body runs on the goroutine of the workflow code.
 func (r *run) stopInline() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,9 +176,9 @@ func (r *run) stopInline() {
 	}
 }
 
-// handOverTo lets a new activation of a lost run begin once this one has handed over its attempts.
-// It returns false when the new one need not wait. An activation that itself waits for an earlier
-// one has not handed over its attempts, even if it is not lost.
+// handOverTo makes a new activation of the run wait until this activation has handed over its
+// attempts. It returns false when the new activation need not wait. This activation may itself wait
+// for an earlier one. In that case it has not handed over its attempts, even if it is not lost.
 func (r *run) handOverTo(next *run) bool {
 	if !r.precede(next) {
 		return false
@@ -201,15 +202,15 @@ func (r *run) precede(next *run) bool {
 
 func isCancelRequest(e *model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// cancelInlineLocked tells the inline body that the execution is being cancelled.
+// cancelInlineLocked tells the inline body that a client has asked to cancel the execution.
 func (r *run) cancelInlineLocked() {
 	if a := r.inline; a != nil && a.cancelable && a.body != nil {
 		a.body.end(ErrCanceled)
 	}
 }
 
-// forPredecessors calls do for the activations that this one waits for. One of them runs the inline
-// body.
+// forPredecessors calls do for each earlier activation that this one waits for. One of them runs
+// the inline body.
 func (r *run) forPredecessors(do func(*run)) {
 	for p := r.predecessor.Load(); p != nil; p = p.predecessor.Load() {
 		p.mu.Lock()
@@ -260,8 +261,8 @@ func isOutcome(c *model.Command) bool {
 	}
 }
 
-// adopt reports the outcome of a kept attempt as the outcome of this attempt, which has passed the
-// gate if p is not nil.
+// adopt reports the outcome of a kept attempt as the outcome of this attempt. p is not nil if this
+// attempt has passed limits or a breaker.
 func (r *run) adopt(j job, p *passage, outcome model.Command) {
 	if p != nil {
 		var err error

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestNoBodyRepeatsAfterALoss runs random programs whose server loses the session at every moment.
-// No body runs twice, unless the code gave up on it, and the history is like any other.
+// TestNoBodyRepeatsAfterALoss runs random programs, and the server loses the session at any moment.
+// No body runs twice, unless the code gave up on it. The history is the same as without a loss.
 func TestNoBodyRepeatsAfterALoss(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -37,7 +37,7 @@ func TestNoBodyRepeatsAfterALoss(t *testing.T) {
 	})
 }
 
-// lossy is bubble with a worker whose owner may restart.
+// lossy runs a test like bubble, with a worker whose owner may restart.
 func lossy(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(e *engine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,8 +79,8 @@ func waiting(st *replay.Step) {
 	st.Policy = replay.Policy{MaxAttempts: 1}
 }
 
-// A new activation waits for the inline body of the lost one, however often the run is lost, and an
-// activation that is taken back while it waits changes nothing.
+// A new activation waits for the inline body of the lost activation, however often the run is lost.
+// An activation that the engine takes back while it waits changes nothing.
 func TestActivationsWaitForAnInlineBody(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -113,9 +113,9 @@ func TestActivationsWaitForAnInlineBody(t *testing.T) {
 	}
 }
 
-// A cancel request reaches the inline body of a lost activation. It does so whether the new history
-// has the request or it arrives while the new activation waits, and even behind an activation that
-// never began.
+// A cancel request reaches the inline body of a lost activation. The request may be in the history
+// of the new activation, or arrive while the new activation waits. It also reaches the body if an
+// activation in between never began.
 func TestCancelReachesTheBodyOfALostRun(t *testing.T) {
 	for _, losses := range []int{1, 2} {
 		for _, late := range []bool{false, true} {
@@ -172,8 +172,8 @@ func TestAttemptsInLineBeginAnew(t *testing.T) {
 	})
 }
 
-// A lost run that does not come back stops its bodies after a minute, inline or not. A run that
-// comes back in time continues, however long the body takes after that.
+// If a lost run is not activated again, the worker stops its bodies after a minute, whether they
+// are inline or not. If it is activated in time, its bodies may take as long as they need.
 func TestKeptAttemptsExpire(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		for _, back := range []bool{true, false} {
@@ -210,8 +210,8 @@ func TestKeptAttemptsExpire(t *testing.T) {
 	}
 }
 
-// Close interrupts the bodies of lost runs: of one that waits to be activated again, and of one
-// that another activation waits for.
+// Close interrupts the bodies of lost runs: of a run that has not been activated again, and of a
+// run whose next activation waits for the body.
 func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		for _, back := range []bool{true, false} {
@@ -227,14 +227,14 @@ func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
 					if back {
 						e.reactivate(-1)
 					}
-				}) // which closes the worker, and fails if a goroutine is left
+				}) // lossy closes the worker, and fails if a goroutine is left
 			})
 		}
 	}
 }
 
-// The next activation takes the outcome of an attempt unchanged: a retry counts as one attempt,
-// with its number, and the time limit of an attempt continues to run.
+// The next activation takes the outcome of a kept attempt unchanged: a failed attempt keeps its
+// number, and the time limit of a running attempt continues to run.
 func TestOutcomesOfLostAttempts(t *testing.T) {
 	t.Run("retry", func(t *testing.T) {
 		lossy(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -248,14 +248,14 @@ func TestOutcomesOfLostAttempts(t *testing.T) {
 				t.Fatalf("%d failed attempts\n%s", n, dump(e.events))
 			}
 
-			e.lose() // in the back-off, so the next attempt has not begun
+			e.lose() // during the back-off, so the next attempt has not begun
 			e.reactivate(-1)
 			e.settle()
 			for id := range e.retries {
 				e.retry(id)
 			}
 			e.letGo(0)
-			e.lose() // the outcome of the second attempt was reported, and not stored
+			e.lose() // the worker has reported the second attempt, and the engine has not stored it
 			e.reactivate(-1)
 			for id := range e.retries {
 				e.retry(id)

@@ -10,9 +10,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestNewsAtEveryMoment sends a signal, a cancel request or a promise at every single moment of
-// programs that run ahead, and compares what the code saw with a replay. A step that the code
-// assumed to be stored is neither lost nor executed twice.
+// TestNewsAtEveryMoment runs programs whose code runs ahead, which means that it continues before
+// an outcome is committed. It sends a signal, a cancel request or a promise at every single moment,
+// and compares what the code saw with a replay. A step whose outcome was not committed yet is
+// neither lost nor executed twice.
 func TestNewsAtEveryMoment(t *testing.T) {
 	programs := map[string][]op{
 		"steps":         {{Kind: "step"}, {Kind: "try"}, {Kind: "step"}, {Kind: "try"}, {Kind: "step"}},
@@ -137,7 +138,8 @@ func TestTurnAfterRunningAhead(t *testing.T) {
 	})
 }
 
-// TestSignalTakenRidesAlong takes a signal and the outcome of the next step for granted together.
+// TestSignalTakenRidesAlong takes a signal and then runs a step. The worker reports both in one
+// turn.
 func TestSignalTakenRidesAlong(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		for range 2 {
@@ -156,15 +158,15 @@ func TestSignalTakenRidesAlong(t *testing.T) {
 			e.settle()
 		}
 		e.wantClosed(t, model.Completed, "done")
-		if e.commits != 3 { // the first wait, then outcome and taken signal twice
+		if e.commits != 3 { // one for the first wait, then two with an outcome and a taken signal
 			t.Errorf("%d commits, want 3", e.commits)
 		}
 	})
 }
 
-// TestWhatRidesAlongComesTrue delivers everything that may be recorded together with the outcome of
-// a step, event by event. The worker does not execute the code again, and does not repeat the
-// requests that followed.
+// TestWhatRidesAlongComesTrue records, in the turn with the outcome of a step, everything that such
+// a turn may have, and delivers the events one by one. The worker does not execute the code again,
+// and does not repeat the requests that followed.
 func TestWhatRidesAlongComesTrue(t *testing.T) {
 	for name, ask := range map[string]func(e *engine, x replay.Ctx) error{
 		"state":   func(_ *engine, x replay.Ctx) error { return x.SetState("s", payload("1"), nil) },

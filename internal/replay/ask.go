@@ -8,62 +8,64 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// ask is one thing that the code asked for under an identity, and its state.
+// ask is one request of the code, such as a step or a timer, with its identity and its state.
 type ask struct {
 	fut  Future
-	id   string // as recorded; see alias for inputs that are encoded differently today
+	id   string // as in the history; see also machine.alias
 	name string
 	// position is file:line of the call. It is known if the call was made at the end of the
 	// history, or while a mismatch is examined.
 	position string
-	repeats  int // further asks with the same identity
+	repeats  int // how many later asks have the same identity
 
-	step *Step // of askStep
-	// of askStep: a queue executes it; nil when its body runs here. See task.go
+	step *Step // the step of askStep
+	// for askStep, the task, if a queue executes the step; nil when its body runs here. See task.go
 	task   *model.TaskSpec
 	caller *Coroutine // the coroutine that waits for the step in the call that asked for it
 
-	// of askLock: what it locks; of askStep and askSend: the section that makes it
+	// for askLock, the section that it opens; for askStep and askSend, the section around it
 	section  *section
-	deadline *Scope        // of askScope
+	deadline *Scope        // of askScope: the scope
 	ref      int64         // of askTaken: the position of the signal
-	target   model.Address // of askChild, askWatch, askSend
+	target   model.Address // of askChild, askWatch, askSend: the receiver
 
-	seal Seal // seals what it sends; nil when that is stored as it is
-	// the request to the engine at the end of the history, unless the history has its record
+	seal Seal // gives its payload the stored form; nil when it needs none
+	// the request that goes to the engine at the end of the history, unless the history has a
+	// record of it
 	pending *model.Command
 
-	// Small fields stand together, because a step is one of the most frequent allocations: with 8
-	// bytes more it would need an eighth more memory.
+	// Small fields stand together to save memory, because every step allocates an ask. With 8 bytes
+	// more, an ask would need an eighth more memory.
 	kind       askKind
 	state      stepState
 	cancelable bool // a cancel request ends the wait of caller
-	// its own record (child started, task scheduled, signal taken, sent) is in the history
+	// the history has its own record (child started, task scheduled, signal taken, sent)
 	recorded  bool
-	requested bool // of a task: the engine has been asked for it
+	requested bool // of a task: the worker has asked the engine for it
 	withdrawn bool // the code gave up on it
-	gone      bool // that is in the history
+	gone      bool // the history has the withdrawal
 	confirmed bool
 	// Guarded by the mutex of the run:
 	launched bool // its body runs on a goroutine of its own, or waits in line
 	dropped  bool // the outcome of the running body is no longer wanted
 
-	// expect counts events that were reported for it and have not come back.
+	// expect counts the events that the worker has reported for it and that the engine has not
+	// delivered yet.
 	expect atomic.Int32
 
 	attempt int // failed attempts so far
 	due     model.Time
-	length  time.Duration  // of askTimer, as the code gave it
-	value   string         // of askState and askLabel, only for Checks
+	length  time.Duration  // of askTimer: the duration in the code
+	value   string         // of askState and askLabel: the value, only for Checks
 	last    string         // the error of the last attempt
-	final   *model.Failure // its last attempt ended the step, which is not settled yet
+	final   *model.Failure // ends the step, but is not settled yet; see settle.go
 
 	// passage belongs to an attempt that waits for limits or breakers, until its body begins.
 	passage atomic.Pointer[passage]
 
 	// Guarded by the mutex of the run.
-	body    *StepContext // of the running attempt
-	hurried error        // why the code gave up on a step that settles
+	body    *StepContext // context of the running attempt
+	hurried error        // why the code gave up on a step that settles; see settle.go
 	kept    *keptAttempt // gets the outcome, because the run was lost with its owner
 }
 
@@ -72,11 +74,11 @@ type stepState uint8
 
 const (
 	stepAsked   stepState = iota
-	stepRunning           // its body runs, or its outcome is on the way
+	stepRunning           // its body runs, or the worker has reported its outcome
 	stepBackoff           // waits for the next attempt
 )
 
-// newAsk gives a request of the code its identity, and its occurrence among equal ones.
+// newAsk creates the ask for a request of the code. If there are equal asks, it numbers them.
 func (m *machine) newAsk(path string, id *identity) *ask {
 	a := &ask{kind: id.kind, name: id.name}
 	a.fut.m, a.fut.ask = m, a
@@ -100,8 +102,9 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	return a
 }
 
-// request asks the engine for something. At the end of the history it asks at once. Before that it
-// asks only if the history turns out not to have a record of it.
+// request asks the engine for something. At the end of the history it asks immediately. Before
+// that, it waits until the whole history is fed, and asks only if the history has no record of the
+// request.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
 		if !m.wasSent(a) {
@@ -113,8 +116,8 @@ func (m *machine) request(a *ask, c model.Command) {
 	m.unconfirmed = append(m.unconfirmed, a)
 }
 
-// command puts a command into the turn. The ask is its author: it is notified when the command is
-// recorded.
+// command puts a command into the turn. The ask is the author of the command: the machine updates
+// it when the command is recorded.
 func (m *machine) command(a *ask, c model.Command) {
 	if m.commands == nil && m.landed {
 		m.commands, m.outcome, m.landed = m.outcome[:0], nil, false
@@ -153,9 +156,9 @@ func withdrawal(a *ask) model.Command {
 	}}
 }
 
-// goLive is called at the end of the history. Everything recorded was asked for, so requests
-// without a record are new. It reports false when a record is left over that the code has not asked
-// for.
+// goLive makes the machine live at the end of the history. It reports false if the history has a
+// record that the code has not asked for. Otherwise all requests without a record are new, and
+// goLive sends them.
 func (m *machine) goLive() bool {
 	if len(m.early) > 0 {
 		return false
@@ -179,8 +182,8 @@ func (m *machine) pin() {
 	m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: a.id, Name: m.w.cfg.Version}})
 }
 
-// confirm asks the engine for what the history does not have. An ask that is listed twice is
-// confirmed once.
+// confirm asks the engine for something that the history does not have. If the list has an ask
+// twice, only the first confirm has an effect.
 func (m *machine) confirm(a *ask) {
 	if a.confirmed {
 		return
@@ -197,12 +200,13 @@ func (m *machine) confirm(a *ask) {
 			m.confirmTask(a, pending, sent)
 		case a.withdrawn || a.fut.done:
 		case sent:
-			a.state = stepRunning // its outcome is on the way
+			a.state = stepRunning // the worker has reported its outcome
 		default:
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		// A timer that was given up would only fire without effect, again after every replay.
+		// Do not ask for a timer that the code has given up. Every replay would start it again, and
+		// it would fire without effect.
 		if !a.fut.done && !a.withdrawn {
 			m.command(a, *pending)
 		}
@@ -228,7 +232,8 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// hasBegun reports whether the engine may know the ask, so that giving up on it must be recorded.
+// hasBegun reports whether the engine may have received the ask. If it has, the history must record
+// that the code gave up on it.
 func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// memory is a session that commits at once.
+// memory is a session that commits every turn immediately.
 type memory struct {
 	w    *replay.Worker
 	mu   sync.Mutex

@@ -13,8 +13,9 @@ import (
 // errShutdown is the cause with which bodies are interrupted when the worker closes.
 var errShutdown = errors.New("the worker shuts down")
 
-// slots bounds how many bodies run at once. Bodies without a slot wait in line. A few goroutines
-// are kept between bodies, because their stacks have grown to the size that bodies need.
+// slots bounds how many bodies run at the same time. A body without a slot waits in line. The
+// worker keeps a few idle goroutines for the next bodies, because their stacks have grown to the
+// size that bodies need.
 type slots struct {
 	mu     sync.Mutex
 	max    int
@@ -24,7 +25,7 @@ type slots struct {
 	closed bool
 }
 
-// maxIdle bounds the goroutines that are kept.
+// maxIdle bounds the idle goroutines that the worker keeps.
 const maxIdle = 64
 
 // job is one attempt of a step on its own goroutine.
@@ -80,8 +81,8 @@ func (s *slots) leaveLocked() (job, bool) {
 	return j, true
 }
 
-// next is leave for a goroutine that may be kept: it waits for another job. It reports false when
-// the goroutine must end.
+// next is leave for a goroutine that the worker may keep. If no job is in line, it waits for one.
+// It reports false when the goroutine must end.
 func (s *slots) next(mine chan job) (job, bool) {
 	s.mu.Lock()
 	j, ok := s.leaveLocked()
@@ -96,7 +97,7 @@ func (s *slots) next(mine chan job) (job, bool) {
 	return j, ok
 }
 
-// close ends the goroutines that are kept.
+// close ends the idle goroutines.
 func (s *slots) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +168,7 @@ func (j job) run() {
 			defer p.leave(false, nil)
 		}
 		if !a.dropped {
-			// The run is not idle: the next worker that holds it runs the step.
+			// The run is not idle, because the next worker that holds it must run the step.
 			j.m.skipped.Add(1)
 			r.running.Add(-1)
 		}
@@ -179,8 +180,8 @@ func (j job) run() {
 
 	ctx := r.bodyContext(a)
 	a.body = ctx
-	// Take the kept attempt in the same step: if the run is lost from here on, this attempt is kept
-	// in its place.
+	// Take the kept attempt while the lock is held. If the run is lost after that, the worker keeps
+	// this attempt in its place.
 	kept := r.w.kept.take(attemptKey{r.start.Run, a.id, a.attempt + 1})
 	r.retell = r.retell || p != nil
 	r.mu.Unlock()
@@ -212,7 +213,8 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		err error
 	}
 
-	// A body that ignores the end of its context is left behind on this goroutine.
+	// The body runs on a goroutine of its own. If it ignores the end of its context, the worker
+	// leaves it behind there.
 	results := make(chan result, 1)
 	w.goroutines.Go(func() {
 		res := result{err: ExitFailure("step " + a.name)}
@@ -235,7 +237,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 	}
 }
 
-// reportOutcome reports the outcome of a body as a fact. Outcomes that are ready together share a
+// reportOutcome reports the outcome of a body. Outcomes that are ready at the same time share a
 // turn.
 func (r *run) reportOutcome(j job, out model.Payload, err error) {
 	r.reportCommand(j, r.conclude(j.a, out, err))
@@ -259,7 +261,7 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 			a.kept.finish(cmd)
 			a.kept = nil
 		case r.lost && r.m == m && !a.dropped:
-			// it is kept when the run is unloaded
+			// the run is lost: its unload keeps the outcome
 			r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 		}
 		return
@@ -267,7 +269,7 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 
 	a.expect.Add(1)
 	m.outstanding.Add(1)
-	r.bodies.Add(-1) // now the outstanding outcome keeps the run from being idle
+	r.bodies.Add(-1) // from now on the unconfirmed outcome keeps the run from being idle
 	r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 	if r.flushing {
 		return
@@ -295,7 +297,7 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 	r.flushing = false
 }
 
-// takeWanted takes the outcomes that are ready, except the ones that the code no longer wants.
+// takeWanted takes the outcomes that are ready, except outcomes that the code no longer wants.
 func (r *run) takeWanted(m *machine) []model.Command {
 	cmds := r.done[:0:len(r.done)]
 	for i, a := range r.authors {
@@ -343,7 +345,7 @@ func (r *run) abandonLocked(a *ask, cause error) {
 	}
 	a.dropped = true
 	if p := a.passage.Load(); p != nil {
-		p.enter() // it ends here
+		p.enter() // the attempt notices that it is not wanted, and ends
 		r.w.goroutines.Go(func() { p.leave(false, nil) })
 	}
 	if a.body != nil {

@@ -31,8 +31,8 @@ func (e *engine) answerTo(t *testing.T, key, value string, f *model.Failure) {
 	e.settle()
 }
 
-// Calls whose answers are futures are in flight together, and their answers are taken in the order
-// of the history, live as on replay.
+// Calls whose answers are futures are in flight at the same time. The code gets the answers in the
+// order of the history, live and on replay.
 func TestCallsAsFutures(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		a, b := x.SendFuture(callMessage("a"), "", nil), x.SendFuture(callMessage("b"), "", nil)
@@ -53,8 +53,8 @@ func TestCallsAsFutures(t *testing.T) {
 	})
 }
 
-// The end of its scope withdraws a call that no coroutine waits for, and an answer that comes later
-// changes nothing.
+// When the scope of a call ends, the call is withdrawn, even if no coroutine waits for it. An
+// answer that arrives later changes nothing.
 func TestCallEndsWithItsScope(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f := x.WithTimeout(time.Minute).SendFuture(callMessage("a"), "", nil)

@@ -16,9 +16,9 @@ import (
 
 // Check replays a whole history with today's code, without an engine and without running steps. It
 // returns nil when the code fits the history. That means that the code asks for everything that is
-// recorded and, if the recorded run was ended by its code, ends in the same way. Otherwise the
-// error, of kind Blocked, says what was recorded and what the code did instead. It is a [Misfit] if
-// it is about one event.
+// recorded. If the code of the recorded run ended the run, today's code must also end it in the
+// same way. Otherwise Check returns an error of kind Blocked that says what was recorded and what
+// the code did instead. If the problem is about one event, the error is a [Misfit].
 func Check(ctx context.Context, cfg Config, h *model.History) error {
 	v, err := conclude(ctx, cfg, h, nil)
 	if err != nil {
@@ -40,8 +40,8 @@ func (m *Misfit) Event() int64 { return m.event }
 // Unwrap returns an error of kind Blocked.
 func (m *Misfit) Unwrap() error { return m.error }
 
-// conclude replays a history up to its end, and returns what the code does there. It also answers a
-// query there.
+// conclude replays a history up to its end, and returns what the code does there. If there is a
+// query, the code answers it there.
 func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query) (v verdict, err error) {
 	name := h.Start.Address.Type
 	if cfg.Code[name] == nil {
@@ -51,7 +51,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := NewWorker(cfg)
-	w.draining.Store(true) // no body begins, and a run that waits is released at once
+	w.draining.Store(true) // no body begins, and the worker releases a run that waits immediately
 	c := &checker{w: w, run: h.Start.Run, query: q, verdict: make(chan verdict, 1)}
 	w.Serve(c)
 	w.Activate(&model.Activation{Start: &h.Start, Generation: firstGeneration, Events: h.Events, Now: lastTime(h)})
@@ -67,7 +67,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	return v, err
 }
 
-// lastTime returns the latest time of the owner's clock that a history shows.
+// lastTime returns the latest time in a history, by the owner's clock.
 func lastTime(h *model.History) model.Time {
 	now := max(h.Start.Awake(), h.Start.At)
 	if n := len(h.Events); n > 0 {
@@ -96,7 +96,7 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
 	case !codeEnded(h):
-		return nil // correct even if the code ends here: its end may not be recorded yet
+		return nil // the run is open: even if the code ends here, its end may not be recorded yet
 	case v.end == nil || v.wouldAddEvents():
 		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.describeAsks())
 	}
@@ -104,7 +104,7 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	want, got := &h.Outcome, v.end
 	status := want.Status
 	if status == model.Continued && want.Failure != nil {
-		status = model.Failed // and another attempt followed
+		status = model.Failed // the recorded run failed, and another attempt followed
 	}
 
 	switch {
@@ -129,8 +129,8 @@ func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
-// codeEnded reports whether the code ended the run. It did not end a run that was reset, that timed
-// out or that was ended from outside.
+// codeEnded reports whether the code ended the run. Other possible ends are a reset, a time-out,
+// and a termination by a client.
 func codeEnded(h *model.History) bool {
 	o := &h.Outcome
 	switch o.Status {
@@ -147,16 +147,16 @@ func codeEnded(h *model.History) bool {
 	}
 }
 
-// hasBegun reports whether the code of a delayed run began before the run was canceled: the history
-// has the request, or something that the code asked for. A cancel request that ends the run before
-// its code begins leaves no event. Such a request may be later than the start time, because a timer
-// may be late.
+// hasBegun reports whether the code of a delayed run began before the run was canceled. If it did,
+// the history has the cancel request, or something that the code asked for. A cancel request that
+// ends the run before its code begins leaves no event. The times do not show the difference: the
+// timer of the start time may be late, so such a request may come after the start time.
 func hasBegun(h *model.History) bool {
 	return slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventCancelRequest || e.ID != "" })
 }
 
-// wouldAddEvents reports whether the code would add events to the history. A recorded run has
-// events for everything that its code asked for before its end.
+// wouldAddEvents reports whether the code asks for something that would add events to the history.
+// If it does, it differs from the recorded code, whose requests are all in the history.
 func (v *verdict) wouldAddEvents() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer
@@ -215,7 +215,7 @@ type checker struct {
 	told bool
 }
 
-// tell sends the first verdict, with the answer to the query. Later ones are dropped.
+// tell sends the first verdict, with the answer to the query. It drops later verdicts.
 func (c *checker) tell(v verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +224,7 @@ func (c *checker) tell(v verdict) {
 	}
 	c.told = true
 	if r := c.w.findRun(c.run, firstGeneration); r != nil {
-		// The goroutine that reports holds the baton, or has just laid it down, so no code runs.
+		// The goroutine that reports holds the baton, or has just given it up, so no code runs.
 		switch {
 		case v.blocked != nil:
 			v.misfit = r.m.misfit
@@ -238,7 +238,8 @@ func (c *checker) tell(v verdict) {
 // firstGeneration is the generation of the only activation of a replay.
 const firstGeneration = 1
 
-// Report receives a turn. Nothing that it asks for comes back, so the first turn says everything.
+// Report receives a turn. The checker does not answer its requests, so the code cannot continue,
+// and the first turn is the verdict.
 func (c *checker) Report(_ context.Context, t model.Turn) error {
 	if t.Blocked == nil && t.Close == nil && len(t.Commands) == 0 && len(t.Waits) == 0 {
 		return nil
@@ -253,10 +254,10 @@ func (c *checker) Report(_ context.Context, t model.Turn) error {
 	return nil
 }
 
-// errChecked makes the worker let go of the run, because its requests will never be answered.
+// errChecked makes the worker drop the run, because the checker answers no requests.
 var errChecked = errors.New("the history has been replayed")
 
-// Release learns that the code waits for something from outside, or for a step.
+// Release is called when the code waits for something from outside, or for a step.
 func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason) {
 	c.tell(verdict{waits: waits})
 }
@@ -266,5 +267,5 @@ func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason
 //arch:parameters the signature of api.Session
 func (c *checker) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
 
-// Leave has nothing to wait for.
+// Leave does nothing, because the checker has nothing to wait for.
 func (c *checker) Leave(context.Context) error { return nil }

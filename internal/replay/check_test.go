@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Check reports code that never comes to an end, and does not wait for it.
+// If the code never comes to an end, Check reports that and does not wait for it.
 func TestCheckOfCodeThatBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,12 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Checks are checks for tests of users' code. They are too expensive elsewhere. With them, the
-// worker keeps source positions and reports mistakes to the test.
+// Checks configures checks that are meant for tests of users' code. They are too expensive in
+// production. With Checks, the worker keeps source positions and reports mistakes to the test.
 type Checks struct {
-	// Twice executes the code twice, from its first line, up to every point where it can only wait
-	// or begin a step. If the code asks for different things the second time, the worker blocks the
-	// run before anything takes effect. Waiting runs do not stay in memory.
+	// Twice makes the worker execute the code twice, from its first line, up to every point where
+	// the code can only wait or begin a step. If the code asks for different things the second
+	// time, the worker blocks the run before anything takes effect. Waiting runs do not stay in
+	// memory.
 	Twice bool
 	// Found receives every mistake, from any goroutine. It must not block.
 	Found func(Mistake)
@@ -23,7 +24,7 @@ type Checks struct {
 	// executed it.
 	Ran func(Attempt)
 	// Base is the root of the contexts of all bodies. The default is context.Background().
-	Base context.Context //nolint:containedctx // it is one
+	Base context.Context //nolint:containedctx // the field is a root of contexts
 }
 
 // Mistake is something that the code of a run must not do.
@@ -38,7 +39,7 @@ type Attempt struct {
 	Address        model.Address
 	Step           string
 	IdempotencyKey string
-	Number         int // as the history counts: an attempt whose outcome was lost is not counted
+	Number         int // as the history counts attempts: without attempts whose outcomes were lost
 	Output         []byte
 	Err            error
 }
@@ -71,15 +72,15 @@ func (c *Checks) reportAttempt(a *ask, out model.Payload, err error) {
 
 // ---- twice
 
-// twin records what an earlier machine had asked for after a number of events.
+// twin records what an earlier execution of the code had asked for after a number of events.
 type twin struct {
 	fed  int
 	asks map[string]*ask
 }
 
-// doubtful reports whether the code must be executed again before its requests take effect. A
-// machine can be thrown away only if none of its reports is in flight and it has no unreported
-// facts.
+// doubtful reports whether the code must be executed again before its requests take effect. That
+// needs a new machine. The old machine can be thrown away only if none of its reports is in flight
+// and it has no unreported outcomes.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
@@ -93,11 +94,12 @@ func (m *machine) unproven() bool {
 }
 
 // prove compares what the code asks for with what it asked for the first time. If this is the first
-// time, prove starts the second execution. It reports false when the baton is gone.
+// time, prove starts the second execution. It reports false when the caller no longer has the
+// baton.
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil
-	if t == nil || t.fed != m.fed { // there was news since: this is the first time
+	if t == nil || t.fed != m.fed { // events have arrived since: this is the first execution
 		m.again = true
 		m.r.retire(m.r.restart)
 		return false
@@ -110,20 +112,21 @@ func (m *machine) prove() bool {
 	return true
 }
 
-// note keeps a value that is not part of the identity of an ask, so that it can be compared.
+// note keeps a value that is not part of the identity of an ask, so that difference can compare it.
 func (m *machine) note(a *ask, value []byte) {
 	if c := m.w.cfg.Checks; c != nil && c.Twice {
 		a.value = string(value)
 	}
 }
 
-// difference describes the difference to the first time; "" without one.
+// difference describes how the requests differ from the requests of the first execution; "" when
+// they do not.
 func (t *twin) difference(m *machine) string {
 	var before, after []string
 	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
 		a, b := t.asks[id], m.asks[id]
 		switch {
-		case a.kind == askPin: // the machine, not the code, asks for it until it is recorded
+		case a.kind == askPin: // the machine asks for it, not the code
 		case b == nil:
 			before = append(before, a.describe())
 		case a.kind == askLock && a.section.ended != b.section.ended:

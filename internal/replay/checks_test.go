@@ -114,7 +114,7 @@ func TestCodeThatDiffersIsFoundBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
-// TestCodeIsExecutedTwiceAndStepsOnce counts.
+// TestCodeIsExecutedTwiceAndStepsOnce counts the executions of the code and of its steps.
 func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 		if e.end == nil || e.err() != nil || len(f.all) > 0 {
 			t.Fatalf("end %v, %v, found %s", e.end, e.err(), f.texts())
 		}
-		// once for the beginning, and once more for what follows each step
+		// one execution from the beginning, and one more after each step
 		if calls != 4 || len(f.runs) != 3 {
 			t.Errorf("the code was executed %d times and %d bodies ran, want 4 and 3", calls, len(f.runs))
 		}

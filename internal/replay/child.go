@@ -42,9 +42,9 @@ func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	return a.fut.bind(x.scope)
 }
 
-// askTimer asks for a timer. Timers are identified only by key, if they have one, and occurrence.
-// So a run that waits for a timer keeps its stored time when a deploy changes the duration in the
-// code.
+// askTimer asks for a timer. The identity of a timer has only its key, if it has one, and its
+// occurrence, but not its duration. So if a deploy changes the duration in the code, a run that
+// waits for the timer keeps the stored time.
 func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
 	a := m.newAsk(x.co.path, id)
@@ -58,8 +58,8 @@ func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 }
 
 // startTimer returns the command for a timer. If the code has run ahead of the history, the due
-// time is a guess. Then the engine computes it from the time at which it records what the code has
-// taken for granted.
+// time is a guess. In that case the engine computes the due time when it records the turn, from the
+// time of that record.
 func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Command {
 	c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id}, Delay: max(due.Sub(m.clock()), time.Microsecond)}
 	if !guessed {
@@ -72,16 +72,16 @@ func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Comm
 // Child is the start of another execution by a workflow.
 type Child struct {
 	Workflow string
-	// Key is the key of the execution. A child without one gets a key that is derived from the run
-	// and the step.
+	// Key is the key of the execution. If a child has no key, it gets a key that is derived from
+	// the run and the step.
 	Key   string
 	Keyed bool
-	// Step identifies the start, unless it is empty. Otherwise its key or its input does.
+	// Step identifies the start. If Step is empty, the key or the input identifies it.
 	Step string
 	// Caller is the program counter of user code; 0 to look for it.
 	Caller    uintptr
 	Input     model.Payload
-	Identity  []byte // as in Step
+	Identity  []byte // as Step.Identity
 	Seal      Seal
 	Normalize Normalize
 	Policy    model.ParentClosePolicy
@@ -97,8 +97,8 @@ func (x Ctx) StartChild(c Child) (model.Address, error) {
 	return a, err
 }
 
-// RunChild starts an execution as a child and waits for its result. The end of the scope withdraws
-// it.
+// RunChild starts an execution as a child and waits for its result. If the scope ends first, the
+// code gives up on the child.
 func (x Ctx) RunChild(c Child) (model.Payload, error) {
 	a, _, err := x.startChild("Run", c)
 	if err != nil {
@@ -112,8 +112,8 @@ func (x Ctx) RunChild(c Child) (model.Payload, error) {
 	return a.fut.out, a.fut.err
 }
 
-// startChild asks for a child. It finds its identity and address, and a policy of reuse that lets a
-// retried or repeated run start a failed child again.
+// startChild asks for a child. It determines the identity and the address of the child, and the
+// reuse policy, which lets a retried or repeated run start a failed child again.
 func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	if err := x.enter(call, "of workflow", c.Workflow); err != nil {
 		return nil, model.Address{}, err
@@ -160,7 +160,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 			a.target = e.Target // its key was derived from the run that the past comes from
 		}
 		if e.Blank() {
-			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is started again
+			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // the child failed: start it again
 		}
 	} else if !c.Keyed && !self.Identity.IsZero() {
 		// The retried run may have started a child that is not in its past. A failure of that child
@@ -169,8 +169,8 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	}
 
 	if self.Attempt > 1 {
-		// A child that failed or was cancelled with the attempt before must not fail this one as
-		// well.
+		// A child that failed or was cancelled together with the attempt before must not fail this
+		// attempt as well.
 		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
 	m.adopt(a)
@@ -185,8 +185,8 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	return a, a.target, nil
 }
 
-// childInPast returns the start of a child in the past that the run began with, or the blank in its
-// place; nil without one.
+// childInPast looks for the start of a child in the past that the run began with. It returns that
+// event, or the placeholder that replaced it (see model.Blank); nil if there is neither.
 func (m *machine) childInPast(id string) *model.Event {
 	past := m.r.start.Carried
 	i := slices.IndexFunc(past, func(e model.Event) bool {
@@ -198,8 +198,7 @@ func (m *machine) childInPast(id string) *model.Event {
 	return &past[i]
 }
 
-// HasChild reports whether the run has started the execution as a child: it exists, or is on its
-// way.
+// HasChild reports whether the run has started the execution as a child, or has asked for that.
 func (x Ctx) HasChild(target model.Address) bool {
 	x.must("Poll")
 	return x.co.m.children[target] != nil
@@ -244,9 +243,9 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	return &a.fut
 }
 
-// Send sends a message to another execution or to an entity and waits for its answer: that a
-// signal, a settlement or an order took effect, or what the code there answered to an update or a
-// call. key tells equal sends apart; it may be empty.
+// Send sends a message to another execution or to an entity, and waits for the answer. For a
+// signal, a settlement or an order, the answer is that it took effect. For an update or a call, it
+// is the answer of the code there. key distinguishes equal sends; it may be empty.
 func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, error) {
 	a, err := x.askAnswer("Send", &msg, key, seal)
 	if err != nil {

@@ -40,8 +40,8 @@ func TestChildren(t *testing.T) {
 	})
 }
 
-// TestBranchesDoNotShiftEachOther checks that one branch keeps its records when another branch gets
-// a further step.
+// TestBranchesDoNotShiftEachOther checks that a parallel branch of the code keeps its records when
+// another branch gets a further step.
 func TestBranchesDoNotShiftEachOther(t *testing.T) {
 	branch := func(extra bool) program {
 		return func(e *engine, x replay.Ctx) error {

@@ -16,9 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// busy is an engine with its own goroutines: one commits each run, and another sends it signals at
-// the same time. It is for the race detector and the real scheduler, where the simulation decides
-// nothing.
+// busy is an engine with its own goroutines. For each run, one goroutine commits turns, and another
+// sends signals at the same time. It is for tests with the race detector on the real scheduler. The
+// other tests simulate the schedule.
 type busy struct {
 	w    *replay.Worker
 	mu   sync.Mutex
@@ -26,7 +26,7 @@ type busy struct {
 }
 
 type busyRun struct {
-	e      *engine // its bookkeeping; Report is not used
+	e      *engine // for its bookkeeping; its Report is not used
 	turns  chan model.Turn
 	closed chan struct{}
 }

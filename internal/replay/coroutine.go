@@ -19,7 +19,7 @@ import (
 type Code func(Ctx, model.Payload) (model.Payload, error)
 
 // Coroutine is one line of execution of a run: a goroutine that runs only while it holds the baton
-// of the run.
+// of the run, which is the right to execute.
 type Coroutine struct {
 	m     *machine
 	path  string
@@ -31,7 +31,7 @@ type Coroutine struct {
 	home     atomic.Uintptr // the goroutine that it runs on
 	started  bool
 	returned bool        // its function has returned and passed the baton on
-	dying    atomic.Bool // its goroutine is being ended
+	dying    atomic.Bool // the machine ends its goroutine
 	link     node[*Coroutine]
 
 	wait     wait
@@ -53,7 +53,7 @@ type wake uint8
 
 const (
 	wakeResume wake = iota // its wait is over, and it holds the baton
-	wakeDrive              // it holds the baton, though its wait may not be over
+	wakeDrive              // it gets the baton to do the machine's work; its wait may not be over
 	wakeExit               // it must end
 )
 
@@ -63,21 +63,22 @@ type Ctx struct {
 	scope *Scope
 }
 
-// enter guards a durable call: it must come from the coroutine that runs now, outside of any step.
+// enter checks a durable call. The call must come from the coroutine that runs now, outside of any
+// step.
 func (x Ctx) enter(call ...string) error {
 	c := x.co
 	if c == nil {
 		return misuse("durable call %s on a context that is not of an execution", strings.Join(call, " "))
 	}
 	if c.dying.Load() {
-		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
+		runtime.Goexit() // in a deferred function, or in a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
 		return c.m.reportMisuse(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
 
 	if astray := c.m.astray.Load(); astray != nil && !c.foreign() {
-		c.m.astray.Store(nil) // returned once, so that the clean-up can continue
+		c.m.astray.Store(nil) // return the error only once, so that the clean-up can continue
 		return *astray
 	}
 
@@ -111,7 +112,7 @@ func (x Ctx) must(call string) {
 	panic(err)
 }
 
-// park gives the baton away until the wait of the coroutine is over.
+// park passes the baton on, and returns when the wait of the coroutine is over.
 func (c *Coroutine) park() {
 	mine := c.m.turnOver(c, false)
 	for !mine {
@@ -195,8 +196,8 @@ func (c *Coroutine) finish(v any, err error) {
 	m.turnOver(nil, false)
 }
 
-// handleExit handles a goroutine that ends without having returned: it was unloaded, or user code
-// called runtime.Goexit.
+// handleExit handles a goroutine that ends before its function returns: the run is unloaded, or
+// user code called runtime.Goexit.
 func (c *Coroutine) handleExit() {
 	m := c.m
 	switch {
@@ -214,7 +215,7 @@ func (c *Coroutine) handleExit() {
 	}
 }
 
-// replace continues the coroutine after user code has ended its goroutine.
+// replace continues the coroutine on a new goroutine, because user code has ended the old one.
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
 	defer c.handleExit()
@@ -228,7 +229,7 @@ func (c *Coroutine) replace(f *model.Failure) {
 	c.returned = true
 }
 
-// Go runs fn as a coroutine of the execution. It begins when the caller next waits.
+// Go runs fn as a new coroutine of the execution. The coroutine begins when the caller next waits.
 func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	if err := x.enter("Go"); err != nil {
 		return failedFuture(err)
@@ -238,8 +239,8 @@ func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	return c.m.spawn(childPath(c.path, c.kids), x.scope, fn)
 }
 
-// spawn adds a coroutine that is ready to run. It belongs to a scope, or to none if it outlives
-// cancellation.
+// spawn adds a coroutine that is ready to run. It belongs to the scope under. under is nil if the
+// coroutine must survive a cancel request.
 func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *Future {
 	child := &Coroutine{m: m, path: path, fn: fn, signal: make(chan wake, 1)}
 	child.scope = &Scope{m: m, parent: under, path: path}
@@ -253,14 +254,14 @@ func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *F
 	return child.fut
 }
 
-// Attempt counts the runs that repeat a failed one, from 1.
+// Attempt returns the number of this run among the runs that repeat a failed run, from 1.
 func (x Ctx) Attempt() int {
 	x.must("Attempt")
 	return x.co.m.r.start.Tries()
 }
 
-// Now returns the time of the history position. It first waits until everything that the code took
-// for granted is committed, because the time is unknown before that.
+// Now returns the time of the last event that the code has seen. If the code has run ahead, Now
+// first waits for the commit, because the time is unknown before that.
 func (x Ctx) Now() time.Time {
 	c := x.co
 	if c == nil {
@@ -273,8 +274,8 @@ func (x Ctx) Now() time.Time {
 	return model.Time(c.m.now.Load()).Std()
 }
 
-// settle waits until everything that the code took for granted is committed. No other coroutine
-// runs during that wait, because a replay does not wait here.
+// settle waits until everything that the code ran ahead of is committed. No other coroutine runs
+// during that wait, because a replay does not wait here.
 func (c *Coroutine) settle() {
 	if len(c.m.ahead) > 0 {
 		c.m.settling = c
@@ -291,8 +292,9 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	return s.Address, s.Run
 }
 
-// Live reports whether the code is past its history, so that it does something for the first time.
-// It is always true inside a step and in goroutines that the user started.
+// Live reports whether the code has passed the end of its history, so that it does things for the
+// first time and does not replay them. It is always true inside a step and in goroutines that the
+// user started.
 func (x Ctx) Live() bool {
 	if c := x.co; c != nil && (c.inStep.Load() != nil || c.foreign()) {
 		return true
@@ -301,7 +303,8 @@ func (x Ctx) Live() bool {
 	return x.co.m.live
 }
 
-// Context ends when the worker is closed. The host uses it to fetch or store data for the code.
+// Context returns a context that ends when the worker is closed. The host uses it to fetch or store
+// data for the code.
 func (x Ctx) Context() context.Context { return x.co.m.w.ctx }
 
 // Host returns the host from the worker's configuration.
@@ -338,9 +341,9 @@ func (x Ctx) UUID() string {
 	return string(text[:])
 }
 
-// stream is the random numbers of a coroutine, seeded by the run. While a run replays a past, it
-// draws the numbers of the run that the past comes from. Behind the past it draws its own numbers,
-// so that a fork does not draw the same numbers as its source.
+// stream generates the random numbers of a coroutine, seeded by the run. While a run replays a
+// past, it draws the numbers of the run that the past comes from. Behind the past it draws its own
+// numbers, so that a fork does not draw the same numbers as its source.
 type stream struct {
 	c       *Coroutine
 	purpose string

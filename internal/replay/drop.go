@@ -8,21 +8,23 @@ import (
 )
 
 // A signal that an operator has dropped must not reach the code, but a replay must still repeat
-// what the code did before the drop. So each dropped signal vanishes at a certain place in the
-// history:
+// what the code did before the drop. So in a replay, each dropped signal disappears at a certain
+// place in the history:
 //
-//   - Where nothing rests on the signal, it vanishes before it comes. The event of the drop says
-//     so.
-//   - Otherwise the code may have noticed the signal without taking it. It may have selected it, or
-//     another receive may have got a later signal because of it. In that case the signal vanishes
-//     where it was dropped.
+//   - If the code cannot have noticed the signal, the replay never shows it. The event that drops
+//     the signal says so.
+//   - Otherwise the code may have noticed the signal without taking it. For example, a select may
+//     have chosen the signal, or another receive may have got a later signal because of it. In that
+//     case the signal disappears where it was dropped.
 //   - The replayed code may take the signal before that place. The turn that reported this was
-//     lost: otherwise it would be recorded, and the signal could not have been dropped. So nothing
-//     depends on the event that made the code take the signal, and the signal vanishes before it.
+//     lost: otherwise the history would have a record of it, and the engine could not have dropped
+//     the signal. So nothing in the history depends on the event that made the code take the
+//     signal, and the signal disappears before that event.
 //
-// Every replay finds the same places, because they follow from the history up to the drop.
+// Every replay finds the same places, because they depend only on the history up to the drop.
 
-// noteDrop remembers the drop of a signal before it is fed.
+// noteDrop remembers the event that drops a signal when it arrives, before the code is fed the
+// signal.
 func (r *run) noteDrop(e *model.Event) {
 	if e.Kind != model.EventSignalDropped {
 		return
@@ -31,7 +33,7 @@ func (r *run) noteDrop(e *model.Event) {
 		r.drops = map[int64]int{}
 	}
 	if _, known := r.drops[e.Ref]; known {
-		return // the engine drops each once
+		return // the engine drops each signal once
 	}
 	r.drops[e.Ref] = int(e.Ref - 1)
 	if e.Seen {
@@ -46,13 +48,14 @@ func (m *machine) isHidden(i int) bool {
 	return dropped && at <= i
 }
 
-// vanish removes the signals that vanish before the event at an index is fed. If the code has
-// already received one of them, the machine must be thrown away and the replay starts again.
+// vanish removes the signals that must disappear before the event at an index is fed. If the code
+// has already taken one of them, or still sees one that should have disappeared earlier, vanish has
+// the machine thrown away, and the replay starts again.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)
 		switch at := m.r.drops[seq]; {
-		case signal >= i || at > i: // it has not come, or does not vanish yet
+		case signal >= i || at > i: // the signal has not arrived, or disappears later
 		case at == i && !m.hasTaken(seq):
 			m.remove(m.r.events[signal].Name, signal)
 		case m.isShown(m.r.events[signal].Name, signal) || m.hasTaken(seq):
@@ -113,8 +116,9 @@ func (m *machine) remove(name string, i int) {
 	}
 }
 
-// unresolve makes a receive wait again after its signal was dropped. Every coroutine is parked. If
-// a coroutine waits for several futures, unresolve corrects its count of resolved ones.
+// unresolve makes a receive wait again after its signal was dropped. Every coroutine is parked at
+// that moment. If a coroutine waits for several futures, unresolve corrects its count of resolved
+// futures.
 func (m *machine) unresolve(f *Future) {
 	m.unbindSignal(f)
 	f.done, f.out, f.received, f.pos, f.sub = false, model.Payload{}, 0, 0, 0

@@ -23,8 +23,8 @@ func (e *engine) unread() (all []int64) {
 	return all
 }
 
-// quiet reports whether the worker cannot continue by itself. The real engine demands that before
-// it drops a signal.
+// quiet reports whether the worker can only wait for the engine. The real engine drops a signal
+// only then.
 func (e *engine) quiet() bool {
 	return e.held && len(e.reports) == 0 && len(e.bodies) == 0 && !e.busy && e.seen >= e.news && e.told == len(e.events)
 }
@@ -34,7 +34,7 @@ func (e *engine) drop(seq int64) {
 	e.inject(model.Event{Kind: model.EventSignalDropped, Name: e.events[seq-1].Name, Ref: seq, Seen: e.fed >= seq})
 }
 
-// dropsBehind reports whether a signal of the first k events was dropped behind them.
+// dropsBehind reports whether a signal among the first k events was dropped by a later event.
 func (e *engine) dropsBehind(k int64) bool {
 	return slices.ContainsFunc(e.events, func(ev model.Event) bool {
 		return ev.Kind == model.EventSignalDropped && ev.Ref <= k && ev.Seq > k
@@ -59,8 +59,8 @@ func TestDroppedSignalIsNotSelected(t *testing.T) {
 	})
 }
 
-// A signal that was dropped before the code ran resolves no receive: two receives get the signals
-// after it, in their order.
+// If a signal was dropped before the code ran, no receive gets it. Two receives get the next two
+// signals, in order.
 func TestDroppedSignalResolvesNoReceive(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f, g := x.Next("s"), x.Next("t")
@@ -84,8 +84,9 @@ func TestDroppedSignalResolvesNoReceive(t *testing.T) {
 	})
 }
 
-// Code that has noticed a signal loses it where it was dropped: another receive keeps the later
-// signal that it got because of the dropped one. A replay gives the same result.
+// If the code has noticed a signal, it loses the signal at the place where the signal was dropped.
+// Another receive got a later signal because of the dropped one, and keeps it. A replay gives the
+// same result.
 func TestDroppedSignalWasNoticed(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f, g := x.Next("s"), x.Next("t")
@@ -128,7 +129,7 @@ func TestDroppedSignalWasTakenInALostTurn(t *testing.T) {
 	}, func(e *engine) {
 		e.signal("s", "bad")
 		e.deliver(1)
-		e.applyAll() // it is seen and not taken
+		e.applyAll() // the code has seen the signal and not taken it
 		e.signal("tick", "")
 		e.deliver(1) // the code takes both; the turn is lost
 		e.crash()

@@ -1,7 +1,7 @@
 package replay
 
-// Freeze lets the worker replay but run no step, so that a test sees where a history leads and no
-// further.
+// Freeze lets the worker replay, but not run steps. So a test sees the state at the end of a
+// history.
 func (w *Worker) Freeze() { w.draining.Store(true) }
 
 // ParseID returns the parts of an identity, for tests of the format.

@@ -24,13 +24,13 @@ type Continue struct {
 	Input    model.Payload
 }
 
-// Error describes the request. It is seen when something other than the workflow function returns
-// the error.
+// Error describes the request. Users see the text only if something other than the workflow
+// function returns the error.
 func (c *Continue) Error() string { return "continue workflow " + c.Workflow + " as new" }
 
-// FailureOf returns the stored form of an error. It removes our own wrappers; the type is the one
-// that a user would recognise. It cuts a text that is too long before the code sees it, so that a
-// replay sees the same.
+// FailureOf returns the stored form of an error. It removes our own wrappers, so that the type is
+// one that the user knows. It cuts a text that is too long. The code gets the cut text as well, so
+// that it sees the same text as a replay.
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
 	var late *lateError
@@ -63,9 +63,9 @@ func FailureOf(err error) *model.Failure {
 	return f.Bounded()
 }
 
-// lateError is the error of an attempt that ran out of time. It counts as a timeout whatever the
-// body returned: a driver whose context has ended often reports a bad connection instead of the end
-// of the context.
+// lateError is the error of an attempt that ran out of time. It is a timeout, whatever error the
+// body returned. When its context ends, a database driver, for example, often reports a bad
+// connection instead.
 type lateError struct {
 	step  string
 	limit time.Duration
@@ -78,7 +78,7 @@ func (e *lateError) Error() string {
 
 func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
 
-// typeName returns the Go type of the outermost error that is not a mere wrapper.
+// typeName returns the Go type of the outermost error that does more than wrap another error.
 func typeName(err error) string {
 	if late, ok := errors.AsType[*lateError](err); ok {
 		err = late.err

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// A failure is cut when it is made, so that the code sees what a replay will read.
+// FailureOf cuts the text of a failure when it creates the failure. So the code sees the same text
+// as a replay.
 func TestTextsAreCutBeforeTheCodeSeesThem(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// feed gives the next event to the code: it settles what the event answers and makes ready the
-// coroutines that waited for it.
+// feed gives the next event to the code. It resolves the future that the event answers, and makes
+// the coroutines ready that waited for it.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]
@@ -23,7 +23,7 @@ func (m *machine) feed() {
 		m.landed = true
 	}
 
-	// The code has run ahead: the event must be the one that it took for granted.
+	// The code has run ahead, so the event must be the one that it expected.
 	if len(m.ahead) > 0 {
 		m.compare(e)
 		return
@@ -33,8 +33,8 @@ func (m *machine) feed() {
 		m.vanish(i)
 	}
 	if e.Kind.News() {
-		// Answer the event even if no coroutine waits for it: the owner must learn that no step has
-		// begun.
+		// Answer the event with a turn even if no coroutine waits for it, so that the owner knows
+		// that no step has begun.
 		m.unanswered = true
 	}
 
@@ -68,7 +68,8 @@ func (m *machine) feed() {
 	}
 }
 
-// compare checks an event against what the code took for granted at its position.
+// compare checks an event against the event that the code expected at this position when it ran
+// ahead.
 func (m *machine) compare(e *model.Event) {
 	a := m.ahead[0]
 	if e.Kind != a.expectedKind() || e.ID != a.id {
@@ -82,7 +83,7 @@ func (m *machine) compare(e *model.Event) {
 	m.noteArrival(a)
 }
 
-// expectedKind returns the kind of the event that records what the code took for granted.
+// expectedKind returns the kind of the event that records the ask, if the code has run ahead of it.
 func (a *ask) expectedKind() model.EventKind {
 	switch {
 	case a.kind == askMark:
@@ -101,7 +102,7 @@ func (a *ask) expectedKind() model.EventKind {
 	return model.EventSignalTaken
 }
 
-// noteArrival notes that an event that was reported for a has come back.
+// noteArrival notes that the engine has delivered an event that the worker reported for a.
 func (m *machine) noteArrival(a *ask) {
 	if a.expect.Load() > 0 {
 		a.expect.Add(-1)
@@ -116,8 +117,8 @@ func (m *machine) find(id string) *ask {
 	return m.alias[id]
 }
 
-// apply gives an event to the ask that it answers. It reports false when the code has not asked for
-// that yet.
+// apply gives an event to the ask that it answers. It reports false when the ask cannot have this
+// event yet, so that the event is early.
 func (m *machine) apply(a *ask, e *model.Event) bool {
 	if m.applyTaskEvent(a, e) {
 		return true
@@ -157,7 +158,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 			return false
 		}
 		m.lockGranted(a, e)
-		return true // no command of ours led to it
+		return true // no command of this worker led to the event
 	case model.EventUnlocked:
 		if a.kind != askLock || !a.section.ended {
 			return false
@@ -187,8 +188,8 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 	return true
 }
 
-// unrequest takes back the request for a timer that fired before the request was reported: its row
-// existed from before a takeover. The engine would take the request for a new timer and fire it
+// unrequest removes the request for a timer from the turn, because the timer has already fired. An
+// earlier worker had started it. If the worker sent the request, the engine would start the timer
 // again.
 func (m *machine) unrequest(timer string) {
 	for i := len(m.commands) - 1; i >= 0; i-- {

@@ -9,14 +9,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// cleanup is a function that runs when the execution really ends.
+// cleanup is a function that runs when the run ends, not when the worker unloads it.
 type cleanup struct {
 	fn          func(Ctx) error
 	onlyFailure bool
 }
 
-// Cleanup adds a function that runs when the run ends, in reverse order of addition, never on
-// unload. With onlyFailure it runs only when the run fails or is cancelled.
+// Cleanup adds a function that runs when the run ends. The functions run in reverse order of
+// addition. They do not run when the worker unloads the run. If onlyFailure is set, the function
+// runs only when the run fails or is cancelled.
 func (x Ctx) Cleanup(onlyFailure bool, fn func(Ctx) error) {
 	x.must("Defer")
 	x.co.m.cleanup = append(x.co.m.cleanup, cleanup{fn, onlyFailure})
@@ -30,16 +31,16 @@ func (x Ctx) Block(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// HasBegun reports whether the code has run before, as far as the engine and the history tell: it
-// has asked for something.
+// HasBegun reports whether the code has run before, because the engine says so or because the
+// history has something that the code asked for.
 func (x Ctx) HasBegun() bool {
 	x.must("Begun")
 	r := x.co.m.r
 	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !isUnsolicited(e) })
 }
 
-// BlockType stops the run because it has continued before with a value that today's type cannot
-// hold. It does not return.
+// BlockType stops the run because today's type cannot hold a value with which the code has
+// continued before. It does not return.
 func (x Ctx) BlockType(detail string) {
 	x.must("Block")
 	if m := x.co.m; m.doom == nil {
@@ -49,9 +50,9 @@ func (x Ctx) BlockType(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// Fail ends the run with an error, wherever its code is. It does not return. It is for mistakes
-// that no code can handle, in calls that return no error. If the history continues behind this
-// point, earlier code did not fail here, and the run is blocked instead.
+// Fail ends the run with an error, wherever its code is. It does not return. It is for mistakes in
+// calls that return no error, so that the code cannot handle them. If the history continues behind
+// this point, earlier code did not fail here, and the run is blocked instead.
 func (x Ctx) Fail(err error) {
 	x.must("Fail")
 	if x.co.m.hasEventsAhead() {
@@ -60,8 +61,8 @@ func (x Ctx) Fail(err error) {
 	panic(&fatal{err})
 }
 
-// FailType is Fail for a signal of the wrong type: the last one that the coroutine has taken. If
-// the history shows that the signal was taken before, the run is blocked instead.
+// FailType is Fail for a signal of the wrong type. The signal is the last one that the coroutine
+// has taken. If the history shows that the signal was taken before, the run is blocked instead.
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
 	m, taken := x.co.m, x.co.taken
@@ -126,7 +127,7 @@ func (m *machine) endRun(out model.Payload, err error) {
 		err = m.unseenPanic()
 	}
 	err = m.runCleanup(err)
-	m.endOthers() // coroutines that the clean-up began
+	m.endOthers() // ends coroutines that the clean-up began
 	end := m.closeFor(out, err)
 	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
 	if end.Status == model.Failed {
@@ -135,8 +136,8 @@ func (m *machine) endRun(out model.Payload, err error) {
 	m.close(end)
 }
 
-// mayRepeat adds what the workflow says about another attempt of a failed run. A policy with which
-// the execution was started takes precedence, and the engine applies it.
+// mayRepeat adds the retry policy of the workflow to the end of a failed run. If the execution was
+// started with a policy of its own, the engine applies that policy instead.
 func (m *machine) mayRepeat(end *model.Close, err error) {
 	if d, ok := RetryAfterOf(err); ok {
 		end.RetryAfter = d
@@ -152,7 +153,8 @@ func (m *machine) mayRepeat(end *model.Close, err error) {
 	end.Final = !guard(p.Worth, end.Failure)(err)
 }
 
-// continueOf returns the next run that an error of the code asks for; nil if it does not.
+// continueOf returns the next run that an error of the code asks for; nil if the error does not ask
+// for one.
 func continueOf(err error) *Continue {
 	if err == nil {
 		return nil
@@ -219,7 +221,7 @@ func (m *machine) closeFor(out model.Payload, err error) *model.Close {
 	return &model.Close{Status: model.Failed, Failure: f}
 }
 
-// close reports the end of the run. The root coroutine holds the baton and lays it down here.
+// close reports the end of the run. The root coroutine holds the baton and gives it up here.
 func (m *machine) close(end *model.Close) {
 	r := m.r
 	if !m.live && !m.settleRest() {
@@ -242,7 +244,7 @@ func (m *machine) close(end *model.Close) {
 		return
 	}
 
-	m.turnOver(nil, false) // kept until the engine has agreed: news may have come first
+	m.turnOver(nil, false) // the run stays until the engine accepts the end
 }
 
 // endOthers ends all coroutines except the root, the last one first, and gives up on every step and
@@ -258,7 +260,7 @@ func (m *machine) endOthers() {
 	m.ready = nil
 	m.settleAll()
 	if len(m.cleanup) == 0 {
-		return // they end with the run
+		return // the other coroutines end with the run
 	}
 
 	var pending []*ask
@@ -272,5 +274,5 @@ func (m *machine) endOthers() {
 	for _, a := range pending {
 		m.giveUp(&a.fut, ErrCanceled)
 	}
-	m.endSections() // the clean-up may need what they have locked
+	m.endSections() // the clean-up may need the locked entities
 }

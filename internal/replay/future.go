@@ -16,13 +16,13 @@ const (
 	futureSignal
 	futurePromise
 	futureCoroutine
-	futureAnswer // to a message
+	futureAnswer // the answer to a message
 	futureLock   // all entities of a section are locked
-	futureFailed // of a call that could not be made
+	futureFailed // a call that was refused before it was made
 	futureLocal  // the code resolves it itself
 )
 
-// Future is a result to come, within one execution of the code.
+// Future is a result that may not be known yet. It belongs to one execution of the code.
 type Future struct {
 	// Handle is the typed form of the future, for callers that keep one.
 	Handle any
@@ -30,19 +30,19 @@ type Future struct {
 	m    *machine
 	ask  *ask       // the step, timer, child or watch behind it
 	co   *Coroutine // the coroutine behind it, or the one that a pending receive belongs to
-	name string     // of the signal or promise
+	name string     // name of the signal or promise
 
 	// Small fields stand together, because every step has a future.
 	kind     futureKind
 	done     bool
 	observed bool  // the code looked at the result
-	taken    bool  // of a signal: recorded as taken
-	received int32 // of a signal: index of the event
+	taken    bool  // for a signal: recorded as taken
+	received int32 // for a signal: index of the event
 
-	scope *Scope // the future ends with this scope; only for a step or timer that no call waits for
+	scope *Scope // its end ends the future; only for a step or timer that no call waits for
 	link  node[*Future]
 
-	pos, sub int64 // when it was resolved: the position, and the order within one position
+	pos, sub int64 // the position at which it was resolved, and the order within that position
 	at       model.Time
 	out      model.Payload
 	value    any
@@ -51,7 +51,7 @@ type Future struct {
 	room     [1]*Coroutine // room for the first of them
 }
 
-// FailedFuture returns the future of a call that was wrong. Get returns the error.
+// FailedFuture returns the future of a call that is not allowed. Get returns the error.
 func FailedFuture(err error) *Future { return failedFuture(err) }
 
 func failedFuture(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
@@ -79,8 +79,8 @@ func (f *Future) before(g *Future) bool {
 	return f.pos < g.pos || (f.pos == g.pos && f.sub < g.sub)
 }
 
-// resolve settles a future whose result has been set, as of a position, and notifies the waiting
-// coroutines.
+// resolve marks a future as resolved at a position, and notifies the waiting coroutines. The caller
+// has set the result.
 func (m *machine) resolve(f *Future, pos int64) {
 	m.sub++
 	f.done, f.pos, f.sub = true, pos, m.sub
@@ -142,8 +142,9 @@ func (m *machine) giveUp(f *Future, err error) {
 	m.resolve(f, m.position())
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future does
-// not change, but a signal that was not taken yet goes back to the queue of its name.
+// Cancel withdraws the work behind the future, so that Get returns ErrCanceled. A resolved future
+// does not change. But if it has a signal that the code has not taken, the signal goes back to the
+// queue of its name.
 func (x Ctx) Cancel(f *Future) error {
 	if err := x.check("Cancel", f); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (m *machine) cancel(f *Future) {
 	}
 }
 
-// check guards a call that takes futures: they must belong to this execution.
+// check refuses a call with futures that do not belong to this execution of the code.
 func (x Ctx) check(call string, fs ...*Future) error {
 	if err := x.enter(call); err != nil {
 		return err
@@ -197,7 +198,7 @@ const (
 	waitAny  waitMode = iota // the first future is resolved
 	waitAll                  // all are resolved, or the first has failed
 	waitDone                 // all are resolved
-	waitSome                 // a number of them have succeeded, or that is impossible
+	waitSome                 // enough of them have succeeded, or too many have failed
 )
 
 // wait is what a parked coroutine waits for.
@@ -207,10 +208,10 @@ type wait struct {
 	need    int // results that are missing
 	slack   int // failures that waitSome can still tolerate
 	members []*Future
-	inbox   *Inbox // instead of members
+	inbox   *Inbox // what it waits for instead of members
 }
 
-// pendingFutures returns what the wait is for, or the first part of it.
+// pendingFutures returns the futures that the coroutine waits for, or the first of them.
 func (w *wait) pendingFutures() []*Future {
 	if w.inbox != nil {
 		return w.inbox.pendingFutures()
@@ -281,7 +282,7 @@ func (x Ctx) await(mode waitMode, n int, fs []*Future) error {
 	return nil
 }
 
-// prepare counts what is missing and reports whether nothing is.
+// prepare counts the results that are missing, and reports whether there are none.
 func (w *wait) prepare(n int) bool {
 	if w.mode == waitAny {
 		w.need = 1
@@ -310,8 +311,8 @@ func (w *wait) prepare(n int) bool {
 	return w.need <= 0 || w.slack < 0 && w.mode == waitSome
 }
 
-// claimFirst takes the first of the members that are ready, if any. A signal that is not the first
-// stays in its queue.
+// claimFirst resolves the member with the smallest position among the members that are ready, if
+// there is one. If others are ready too, their signals stay in their queues.
 func (w *wait) claimFirst() bool {
 	f := first(w.members)
 	if f == nil {
@@ -363,7 +364,8 @@ func (f *Future) abandon(c *Coroutine) {
 	}
 }
 
-// Get waits for the future. The error is that of the scope, or of the work behind the future.
+// Get waits for the future. It returns the error of the scope, or the error of the work behind the
+// future.
 func (x Ctx) Get(f *Future) error {
 	if err := x.check("Get", f); err != nil {
 		return err
@@ -407,8 +409,9 @@ func (x Ctx) Select(fs []*Future) (int, error) {
 	return slices.Index(fs, f), nil
 }
 
-// Wait waits until all futures are resolved, whatever their results. The error is that of the scope
-// or, when all are resolved, the first one by position. Wait cancels none of them.
+// Wait waits until all futures are resolved, whatever their results are. It returns the error of
+// the scope if the scope ends first. Otherwise it returns the first error of a future, by position.
+// Wait does not cancel futures.
 func (x Ctx) Wait(fs []*Future) error {
 	if err := x.check("Wait", fs...); err != nil {
 		return err

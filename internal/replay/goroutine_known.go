@@ -2,8 +2,9 @@
 
 package replay
 
-// goroutine identifies the calling goroutine among the live ones, at the cost of a function call.
-// It is the address of the runtime's data about the goroutine, which never moves.
+// goroutine returns a number that identifies the calling goroutine among the live ones. It costs no
+// more than a function call. The number is the address of the runtime's data about the goroutine,
+// which never moves.
 func goroutine() uintptr
 
 // settleOn notes that the coroutine runs on the calling goroutine.

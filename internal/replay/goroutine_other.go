@@ -7,10 +7,10 @@ import "runtime"
 // settleOn does nothing: foreign finds the coroutine from the stack.
 func (c *Coroutine) settleOn() {}
 
-// maxDepth is the greatest depth at which a stack is read down to its bottom.
+// maxDepth is how many frames of a stack foreign reads. It cannot see the bottom of a deeper stack.
 const maxDepth = 128
 
-// foreign reports whether the calling goroutine is not one that coroutines run on: user code has
+// foreign reports whether the calling goroutine is not a goroutine of a coroutine: user code has
 // started it, or it runs the body of a step. It looks at the bottom of the stack, which takes a
 // microsecond.
 //

@@ -15,10 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// engine is a deterministic stand-in for the real one, for one run. It does nothing on its own:
-// reports queue up until the test applies them, events are committed and not delivered until the
-// test says so, and step bodies block until the test lets them continue. It checks everything that
-// the worker promises to report.
+// engine is a deterministic replacement of the real engine, for one run. It acts only when the test
+// says so. Reports queue up until the test applies them. Committed events are delivered when the
+// test delivers them. Step bodies block until the test lets them continue. engine checks everything
+// that the worker promises to report.
 type engine struct {
 	code replay.Code
 	cfg  replay.Config
@@ -30,20 +30,20 @@ type engine struct {
 	held   bool
 	events []model.Event
 	told   int   // events that the worker has received
-	news   int64 // the last of them that it must answer
-	seen   int64 // what its last turn had seen or took for granted
-	busy   bool  // its last turn said that a body runs
-	fed    int64 // what any turn has seen
+	news   int64 // position of the last event that the worker must answer
+	seen   int64 // the last position that its last turn had seen or had run ahead of
+	busy   bool  // the last turn of the worker said that a body runs
+	fed    int64 // the highest position that a turn has seen
 
 	reports  []model.Turn
 	timers   map[string]model.Time
 	retries  map[string]int64 // back-offs, by the position of the failed attempt
 	retried  map[string]bool
 	sent     map[string]bool
-	children map[string]bool         // open
-	tasks    map[string]*queued      // open
+	children map[string]bool         // open children
+	tasks    map[string]*queued      // open tasks
 	locks    map[string]*model.Event // open sections; Attempt counts the grants
-	calls    map[string]model.Event  // of entities, not answered yet
+	calls    map[string]model.Event  // calls of entities without an answer
 	released bool
 	waits    []model.Reason
 	blocked  *model.Reason
@@ -55,15 +55,15 @@ type engine struct {
 	bodies []*body // blocked bodies
 	auto   bool    // bodies do not block
 	ran    map[string]int
-	// attempts whose code gave up on them
+	// attempts that the code gave up on
 	interrupted map[string]bool
 	commits     int
 	hold        chan struct{}     // for code that should block
-	answers     map[uint64]answer // to queries
+	answers     map[uint64]answer // answers to queries
 
-	// where steps that settle store their outcomes, by step; nil for a success
+	// the place where steps that settle store their outcomes, by step; nil for a success
 	place   map[string]*model.Failure
-	settled int // how often a step was to be settled
+	settled int // how often the worker has tried to settle a step
 }
 
 type answer struct {
@@ -324,7 +324,7 @@ func (e *engine) command(c *model.Command) {
 	}
 }
 
-// unseenFiring reports whether the timer has fired and the worker has not received that.
+// unseenFiring reports whether the timer has fired and the worker has not received the event.
 func (e *engine) unseenFiring(id string) bool {
 	return slices.ContainsFunc(e.events[e.told:], func(o model.Event) bool { return o.Kind == model.EventTimerFired && o.ID == id })
 }
@@ -365,7 +365,7 @@ func (e *engine) fire(id string) {
 }
 
 func (e *engine) retry(id string) {
-	// the row stays until the outcome, as in the real engine
+	// as in the real engine, the row stays until the outcome is recorded
 	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true
 	e.w.Retry(e.start.Run, e.gen, id)
 	synctest.Wait()

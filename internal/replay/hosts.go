@@ -2,8 +2,8 @@ package replay
 
 import "sync"
 
-// hosts are the goroutines that coroutines run on. A few are kept between coroutines, because their
-// stacks have grown to the size that user code needs. Growing a new stack cost more than starting
+// hosts are the goroutines that coroutines run on. The worker keeps a few idle ones, because their
+// stacks have grown to the size that user code needs. To grow a new stack costs more than to start
 // the goroutine.
 type hosts struct {
 	goroutines *sync.WaitGroup
@@ -28,8 +28,8 @@ func (h *hosts) run(c *Coroutine) {
 	go h.host(c)
 }
 
-// host runs one coroutine after the other. It ends when a coroutine's goroutine is ended, by
-// unloading or by user code.
+// host runs one coroutine after the other. It ends when the worker unloads a coroutine, or when
+// user code ends the goroutine.
 func (h *hosts) host(c *Coroutine) {
 	defer h.goroutines.Done()
 	mine := make(chan *Coroutine, 1)

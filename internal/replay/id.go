@@ -18,9 +18,10 @@ import (
 //	K<digest of a long key>
 //	h<digest of the input>
 //
-// Name and key are counted, so that they may contain any characters. Keys that are long or not text
-// are replaced by a digest, so that an identity is bounded and can be stored. The second and
-// further equal asks carry their occurrence. Identities are stored.
+// Name and key have their lengths in front, so that they may contain any characters. A digest
+// replaces a key that is long or not text, so that every identity is short enough to store. If
+// several asks are equal, the second and later ones have their number as occurrence. Histories
+// store identities, so the format must not change.
 
 // askKind is the kind of an ask. The letters are stored.
 type askKind byte
@@ -75,7 +76,7 @@ func (k askKind) title() string {
 
 const (
 	maxKey  = 96 // longer keys are replaced by their digest
-	maxPath = 64 // so are longer coroutine paths
+	maxPath = 64 // longer coroutine paths are replaced by their digest too
 )
 
 // digest returns 96 bits of SHA-256 as 16 characters.
@@ -86,7 +87,7 @@ func digest(b []byte) [16]byte {
 	return text
 }
 
-// childPath returns the path of the n-th coroutine that the one at path started.
+// childPath returns the path of the n-th coroutine that the coroutine at path has started.
 func childPath(path string, n int) string {
 	if path == "" {
 		return strconv.Itoa(n)
@@ -99,7 +100,7 @@ func childPath(path string, n int) string {
 	return p
 }
 
-// identity is what distinguishes an ask from others of its kind and name.
+// identity has the parts of the identity of an ask, except its path and its occurrence.
 type identity struct {
 	kind   askKind
 	name   string
@@ -139,7 +140,7 @@ func (id *identity) append(b []byte, path string) []byte {
 	return b
 }
 
-// appendOccurrence writes which of several equal asks this is. The first has no number.
+// appendOccurrence writes the number of an ask among equal asks. The first has no number.
 func appendOccurrence(b []byte, n int) []byte {
 	if n == 0 {
 		return b
@@ -148,8 +149,8 @@ func appendOccurrence(b []byte, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// parsedID is an identity read back from the history, for errors and for inputs that are encoded
-// differently today.
+// parsedID is an identity that was read from the history. It is needed for errors, and to find asks
+// whose inputs are encoded differently today.
 type parsedID struct {
 	path       string
 	kind       askKind
@@ -159,7 +160,7 @@ type parsedID struct {
 	occurrence int
 }
 
-// parseID reads an identity. It reports false for a text that is not one.
+// parseID reads an identity. It reports false for a text that is not an identity.
 func parseID(s string) (p parsedID, ok bool) {
 	slash := strings.IndexByte(s, '/')
 	if slash < 0 || slash+1 >= len(s) {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Inbox lets event-driven code wait for the next result of everything that it has begun through the
-// inbox, and for all signals, in the order of the history. Pending futures are linked to a scope of
-// the inbox and notify it when they are resolved, so that a wait costs the same however many are
-// pending. The scope is detached: a cancel request ends a wait (see Next), not the pending futures.
+// Inbox is for event-driven code. Such code begins steps, timers and children through the inbox,
+// and waits for the next result or signal, whichever comes first in the history. Pending futures
+// are linked to a scope of the inbox, and notify the inbox when they are resolved. So a wait costs
+// the same, however many futures are pending. The scope is detached: a cancel request ends a wait
+// (see Next), but not the pending futures.
 type Inbox struct {
-	x     Ctx       // its scope is that of everything pending
+	x     Ctx       // the context whose scope has all pending futures
 	ready []*Future // resolved and not handed out, in the order of their resolution
 }
 
@@ -39,7 +40,7 @@ func (x Ctx) Inbox() *Inbox {
 	return b
 }
 
-// signal puts a signal into the inbox. It is taken when Next hands it out.
+// signal puts a signal into the inbox. The code takes the signal when Next returns it.
 func (b *Inbox) signal(i int) {
 	m := b.x.co.m
 	f := &Future{m: m, kind: futureSignal, co: b.x.co, name: m.r.events[i].Name, scope: b.x.scope}
@@ -64,11 +65,12 @@ func (b *Inbox) Child(c Child) *Future {
 	return b.add(&a.fut)
 }
 
-// Failed returns the future of a call that was wrong. The inbox hands it out like any other.
+// Failed returns the future of a call that is not allowed. The inbox hands it out like any other
+// future.
 func (b *Inbox) Failed(err error) *Future { return b.add(failedFuture(err)) }
 
-// add lets the inbox hand out the future once it is resolved. It may be resolved already, by an
-// event that was recorded before the code asked.
+// add lets the inbox return the future once it is resolved. It may be resolved already, by an event
+// that was recorded before the code asked.
 func (b *Inbox) add(f *Future) *Future {
 	if f.done {
 		b.push(f)
@@ -95,7 +97,8 @@ func (b *Inbox) Withdraw(f *Future) {
 	b.x.co.m.cancel(f)
 }
 
-// Next waits for the next resolved future. It takes a signal. The error is that of the scope of x.
+// Next waits for the next resolved future and returns it. If it is a signal, Next takes the signal.
+// If the scope of x ends first, Next returns the error of that scope.
 func (b *Inbox) Next(x Ctx) (*Future, error) {
 	if err := x.enter("Next"); err != nil {
 		return nil, err
@@ -125,7 +128,7 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 // pendingFutures returns the first pending futures, and among them a running step, if there is one.
 func (b *Inbox) pendingFutures() []*Future {
 	var fs []*Future
-	running := b.x.co.m.r.running.Load() == 0 // or already in the list
+	running := b.x.co.m.r.running.Load() == 0 // true if the loop need not look for one
 	for n := b.x.scope.pending.first; n != nil && (len(fs) < maxWaits || !running); n = n.next {
 		f := n.value
 		runs := f.kind == futureStep && f.ask.state == stepRunning

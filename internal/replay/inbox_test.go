@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// reactions are what the machine of a random program may do after an event.
+// reactions are the things that random event-driven code may do after an event.
 var reactions = []string{"step", "step", "step", "fails", "retried", "timer", "timer", "child", "withdraw", "nothing", "now"}
 
 // genMachine generates a program that reacts to one event after the other.
@@ -31,8 +31,8 @@ func genMachine() *rapid.Generator[[]op] {
 	})
 }
 
-// machine plays event-driven code: it begins N things, then does what the next reaction says after
-// each of M events.
+// machine runs random event-driven code: it begins N things, and after each of M events it does
+// what the next reaction says.
 func (p *interp) machine(x replay.Ctx, me string, o op) error {
 	b := x.Inbox()
 	var pending []*replay.Future
@@ -46,7 +46,7 @@ func (p *interp) machine(x replay.Ctx, me string, o op) error {
 		switch r.Kind {
 		case "step", "fails", "retried":
 			s := p.stepOf(r)
-			if r.M > 1 { // the same key again and again, sometimes while another is pending
+			if r.M > 1 { // repeat a key, sometimes while an earlier timer is pending
 				s.Key, s.Keyed = "k", true
 			}
 			pending = append(pending, b.Step(s))
@@ -216,8 +216,8 @@ func TestInboxSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// processorTime returns the CPU time that this process has used so far. A busy computer does not
-// change it.
+// processorTime returns the CPU time that this process has used so far. Unlike the clock, it does
+// not count the work of other processes.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -227,8 +227,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A wait costs the same however many futures are pending, so that ten times as many take ten times
-// as long, and not a hundred times.
+// A wait costs the same, however many futures are pending. So ten times as many futures take ten
+// times as long, not a hundred times as long.
 func TestInboxOfThousands(t *testing.T) {
 	hearOf := func(n int) time.Duration {
 		began := processorTime(t)

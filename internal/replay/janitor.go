@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// janitor is the one goroutine of the worker that looks after idle and stuck runs.
+// janitor runs on one goroutine per worker and looks for idle and stuck runs.
 func (w *Worker) janitor() {
 	defer w.goroutines.Done()
 	every := min(max(w.cfg.IdleAfter/8, 10*time.Millisecond), 250*time.Millisecond)
@@ -53,8 +53,8 @@ func (w *Worker) janitor() {
 	}
 }
 
-// inspect releases a run that has been parked for long, reports what it waits for if that was not
-// reported yet, and reports code that blocks.
+// inspect releases a run that has been parked for a long time. It reports what a run waits for, if
+// the worker has not reported that yet. It also reports code that blocks.
 func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Lock()
 	if r.busy {
@@ -66,8 +66,7 @@ func (r *run) inspect(now, idle, stuck int64) {
 	age := now - r.lastUsed.Load()
 	switch {
 	case r.evicted || r.released || len(r.inbox) > 0:
-	// Code has run since the waits were reported: report them now, because it does not run any
-	// further.
+	// Code has run since the last report of the waits, and has stopped: report the waits now.
 	case (m.untold || m.unanswered || r.retell) && !m.closed && age > 0:
 		m.untold, m.tell = m.untold || r.retell, true
 		r.busy, r.retell = true, false
@@ -94,7 +93,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 			r.since = 0
 			t.Waits = []model.Reason{{Code: model.WaitStep, Name: r.inline.name}}
 		}
-	// Workflow code has not parked for long: it blocks outside of durable calls.
+	// Workflow code has run for a long time without parking: it blocks outside of durable calls.
 	case c != nil && now-m.since.Load() >= stuck && r.stuck != m.since.Load()+1:
 		r.stuck = m.since.Load() + 1
 		t.Waits = []model.Reason{{Code: model.WaitStuck, Detail: r.w.stackOf(c)}}
@@ -107,7 +106,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 	if w := t.Waits[0]; w.Code == model.WaitStuck {
 		r.reportMistake(false, "code "+w.String()+"\nwait with ctx.Sleep, a signal, a promise or a future, or do it in a step")
 	}
-	t.Running = true // or may soon be
+	t.Running = true // a body runs, or may run soon
 	t.Run, t.Generation, t.Seen = r.start.Run, r.generation, m.seen.Load()
 	if err := r.w.report(t); err != nil {
 		r.logRefused(err)
@@ -119,7 +118,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 func (w *Worker) releaseOldest(runs []*run) {
 	excess := len(runs) - w.cfg.MaxLoaded
 	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.lastUsed.Load(), b.lastUsed.Load()) })
-	for pass := range 2 { // first the runs that are leaving already
+	for pass := range 2 { // the first pass takes the runs that are leaving already
 		for _, r := range runs {
 			if excess <= 0 {
 				return

@@ -7,7 +7,7 @@ import (
 
 // SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded
 // once: a replay finds the record and changes nothing. A record that the code no longer asks for is
-// ignored, because the code does nothing that depends on a label.
+// ignored, because no other part of the code can depend on a label.
 func (x Ctx) SetLabel(name, value string) error {
 	if err := x.enter("SetLabel", name); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (x Ctx) SetLabel(name, value string) error {
 	m.note(a, []byte(value))
 
 	if m.strayLabels[a.id] {
-		a.recorded = true // recorded earlier than the code asks for it today
+		a.recorded = true // the history has it at an earlier place
 		return nil
 	}
 
@@ -48,7 +48,8 @@ func (m *machine) applyLabel(e *model.Event) {
 	m.strayLabels[e.ID] = true
 }
 
-// StartLabel returns the value of a label that the run was started with; empty without one.
+// StartLabel returns the value of a label that the run was started with; empty if there is no such
+// label.
 func (x Ctx) StartLabel(name string) string {
 	x.must("StartLabel")
 	for _, l := range x.co.m.r.start.Labels {

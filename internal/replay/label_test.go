@@ -29,7 +29,8 @@ func scriptProgram(words ...string) program {
 	}
 }
 
-// A label that is in the history is not set again, wherever today's code asks for it, if at all.
+// A label that is in the history is not set again, even if today's code asks for it in another
+// place or not at all.
 func TestLabelsOverDeploys(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +82,7 @@ func TestLabelsOverDeploys(t *testing.T) {
 	}
 }
 
-// The labels of the start count, and a refused label changes nothing.
+// The limit includes the labels that the run was started with. A refused label changes nothing.
 func TestLabelLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

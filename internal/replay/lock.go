@@ -8,25 +8,26 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of the code that has entities locked. The code asks for all of them at once and
-// continues when the engine has granted the last one. The engine decides in which order they are
-// locked. A section ends when its function returns, or with the run.
+// section is a part of the code that has entities locked. The code asks for all of them in one
+// request, and continues when the engine has granted the last one. The engine decides in which
+// order they are locked. A section ends when its function returns, or with the run.
 //
-// A call that breaks a rule of locks returns an error. Nothing is asked for or recorded, so a
-// replay gets the same error. The engine knows the same rules, and refuses a turn that breaks them.
+// A call that breaks a rule of locks returns an error. The worker does not send or record anything
+// for it, so a replay gets the same error. The engine knows the same rules, and refuses a turn that
+// breaks them.
 type section struct {
 	ask    *ask
 	locks  []model.Address // sorted, without duplicates
-	epochs []int64         // fencing tokens of the granted locks, which are the first of locks
+	epochs []int64         // fencing tokens of locks[:len(epochs)], which are granted
 	over   bool
 	ended  bool                   // its function has returned, which must be recorded
-	freed  bool                   // that is recorded
+	freed  bool                   // the history has its end
 	calls  map[model.Address]*ask // the last call of each entity
 }
 
 // Lock waits until all entities of the set are locked, runs fn, and releases them. Calls of these
-// entities with the context of fn are made at once; all other callers wait for the end of fn. The
-// end of the scope ends the wait.
+// entities with the context of fn run immediately. All other callers wait for the end of fn. If the
+// scope ends, Lock stops waiting.
 func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	if err := x.enter("Lock"); err != nil {
 		return err
@@ -61,8 +62,8 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	}
 
 	defer func() {
-		// An unload does not end the section, and neither does a step whose body ended the
-		// goroutine: in both cases a replay reaches this point again.
+		// Do not end the section if the run is unloaded, or if the body of a step ended the
+		// goroutine. In both cases a replay reaches this point again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
 		}
@@ -101,8 +102,8 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 	return s, nil
 }
 
-// lockGranted notes that an entity is locked. After the last one the code continues, unless it has
-// given up.
+// lockGranted notes that an entity is locked. When the last entity is locked, the code continues,
+// unless it has given up.
 func (m *machine) lockGranted(a *ask, e *model.Event) {
 	s := a.section
 	if len(s.epochs) == len(s.locks) || s.locks[len(s.epochs)] != e.Target {
@@ -118,7 +119,7 @@ func (m *machine) lockGranted(a *ask, e *model.Event) {
 // unlock ends a section whose function has returned.
 func (m *machine) unlock(s *section) {
 	if s.over {
-		return // it ended with the run
+		return // the section has ended with the run
 	}
 	m.leaveSection(s)
 	s.ended = true
@@ -185,7 +186,8 @@ func (s *section) withFences(t *model.TaskSpec) *model.TaskSpec {
 }
 
 // Fence returns the fencing token of an entity that the code has locked. It grows with every lock
-// of the entity, so that a system that is written to can refuse writers that have lost their lock.
+// of the entity. A system that gets the token with every write can refuse writers that have lost
+// their lock.
 func (x Ctx) Fence(entity model.Address) (int64, bool) {
 	x.must("Fence")
 	return x.heldSection().fence(entity)
@@ -255,8 +257,9 @@ func (x Ctx) mayWait(target model.Address) error {
 	return nil
 }
 
-// isRecorded reports whether the history has a message that the code is about to send. Older builds
-// without a rule may have recorded what the rule forbids, and such runs may continue.
+// isRecorded reports whether the history has a message that the code is about to send. An older
+// build, which did not have a rule yet, may have recorded a message that the rule forbids. Such
+// runs may continue.
 func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {

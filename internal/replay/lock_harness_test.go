@@ -9,14 +9,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The stand-in for the engine speaks for all entities. When the test says so, it grants a lock,
-// answers a call or refuses a lock, whichever section holds it.
+// The engine of the tests plays the part of all entities. When the test says so, it grants a lock,
+// answers a call or refuses a lock. It does not check which section holds the lock.
 
 func account(key string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + "account", Key: key}
 }
 
-// lockSets are what random programs lock. They are not sorted, as in real code.
+// lockSets are the sets of entities that random programs lock. As in real code, they are not
+// sorted.
 var lockSets = [][]model.Address{{account("a")}, {account("b"), account("a")}, {account("b"), account("b")}, {account("c"), account("a"), account("b")}}
 
 // callOf returns a call of an entity, or of a service; some are one-way.
@@ -34,12 +35,12 @@ func callOf(o op) model.Message {
 // engineAgrees checks that the real engine would accept the turn.
 func (e *engine) engineAgrees(t *model.Turn) {
 	if len(e.events)+len(t.Commands) > 300 {
-		// it reads the whole history every time, which would take too long in tests with thousands
-		// of events
+		// the check reads the whole history every time, which takes too long in tests with
+		// thousands of events
 		return
 	}
 	start := e.start
-	start.Carried = nil // they are among the events
+	start.Carried = nil // the carried events are among e.events
 	x, err := core.Recover(start, model.Outcome{Status: model.Running}, e.events, nil)
 	if err == nil {
 		_, _, err = core.Apply(x, t, e.now(), model.RunID{9}, core.DefaultLimits)

@@ -39,8 +39,8 @@ func (e *engine) serve() {
 	}
 }
 
-// The code continues when the last entity is locked. Its calls belong to the section, its steps and
-// tasks have the tokens, and the end of the section is recorded.
+// The code continues when the last entity is locked. Its calls belong to the section, and its steps
+// and tasks get the fencing tokens. The end of the section is recorded.
 func TestLock(t *testing.T) {
 	var stepToken, taskToken string
 	token := func(f func(model.Address) (int64, bool), key string) string {
@@ -95,8 +95,8 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// A broken rule of locks is an error of kind Invalid, without any event, live and on replay. The
-// code may continue (L34).
+// Code that breaks a rule of locks gets an error of kind Invalid, live and on replay, and nothing
+// is recorded. The code may continue (L34).
 func TestLockRules(t *testing.T) {
 	lock := func(x replay.Ctx, fn func(replay.Ctx) error, keys ...string) error {
 		var set []model.Address
@@ -141,7 +141,7 @@ func TestLockRules(t *testing.T) {
 			return err
 		}, "wait for execution kid/k inside Lock"},
 		"outcome": {func(_ *engine, _, y replay.Ctx) error {
-			// starting it is allowed
+			// to start the child is allowed
 			child, err := y.StartChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			if err != nil {
 				return err
@@ -175,7 +175,7 @@ func TestLockRules(t *testing.T) {
 				history = e.events
 			})
 
-			bubble(t, code, func(e *engine) { // as another process would, right before the end
+			bubble(t, code, func(e *engine) { // another process replays it
 				e.crash()
 				e.events = history[:len(history)-1]
 				e.remember()
@@ -203,12 +203,12 @@ func TestLockRules(t *testing.T) {
 	}
 }
 
-// A run that an older build let call an update inside a section continues as it is recorded.
+// An older build let a run send an update inside a section. The run continues with that record.
 func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 	code := func(inside bool) func(e *engine, x replay.Ctx) (string, error) {
 		return func(_ *engine, x replay.Ctx) (string, error) {
 			err := x.Lock([]model.Address{account("a")}, func(y replay.Ctx) error {
-				from := x // looks like a call inside the section, as far as the history tells
+				from := x // the history does not show whether the call was made inside the section
 				if inside {
 					from = y
 				}
@@ -240,9 +240,9 @@ func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 	})
 }
 
-// These are allowed in a section: calls of several entities at once, calls of services, one-way
-// calls of entities that are not locked, and another call when the last one was answered or given
-// up.
+// These calls are allowed in a section: calls of several entities at the same time, calls of
+// services, and one-way calls of entities that are not locked. The code may call an entity again
+// when the last call was answered or given up.
 func TestLockAllows(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		call := func(y replay.Ctx, key string) *replay.Future {
@@ -294,8 +294,8 @@ func TestLockAllows(t *testing.T) {
 	})
 }
 
-// The end of its scope ends the wait for a lock: it is withdrawn, and a later grant does not count
-// as a lock (L32, L39).
+// When the scope ends, the code no longer waits for the lock. The section is withdrawn, and a later
+// grant does not give it the lock (L32, L39).
 func TestLockIsWithdrawn(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
@@ -316,7 +316,7 @@ func TestLockIsWithdrawn(t *testing.T) {
 				e.fire(timer)
 			}
 			if late {
-				e.grant(id) // committed behind the firing, and before the code could act
+				e.grant(id) // committed after the firing, and before the code could act
 			}
 			e.settle()
 			e.serve()
@@ -354,7 +354,8 @@ func TestLockIsRefused(t *testing.T) {
 	})
 }
 
-// However the body ends, the lock ends with it. Unloading the run is not an end.
+// When the function of a section ends, in whatever way, the section ends. When the worker unloads
+// the run, the section does not end.
 func TestLockEndsWithItsBody(t *testing.T) {
 	boom := errors.New("boom")
 
@@ -402,8 +403,9 @@ func TestLockEndsWithItsBody(t *testing.T) {
 	}
 }
 
-// A step whose body ends the goroutine of the code does not end the lock around it: the code is
-// executed again. Such a step behind the lock does not end the lock twice.
+// The body of a step may end the goroutine of the code. That does not end the lock around the step,
+// because the worker executes the code again. If such a step comes after the lock, the lock does
+// not end twice.
 func TestLockOutlivesAGoroutine(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		exits := func(y replay.Ctx) error {
@@ -428,8 +430,8 @@ func TestLockOutlivesAGoroutine(t *testing.T) {
 	})
 }
 
-// When the root returns, locks of other coroutines, and their waits for locks, end before the
-// clean-up, which may need the entities.
+// When the root coroutine returns, the sections of other coroutines end before the clean-up,
+// whether they hold their locks or wait for them. The clean-up may need the entities.
 func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		x.Cleanup(false, func(y replay.Ctx) error {
@@ -486,8 +488,8 @@ func TestLockIsOver(t *testing.T) {
 	})
 }
 
-// Code that locks other entities than recorded, or none, or releases them elsewhere, is blocked
-// with a reason.
+// The worker blocks code that locks other entities than recorded, or none, or releases them in
+// another place.
 func TestLockMismatch(t *testing.T) {
 	locks := func(call bool, keys ...string) program {
 		return func(_ *engine, x replay.Ctx) error {
@@ -519,7 +521,7 @@ func TestLockMismatch(t *testing.T) {
 
 		for name, c := range map[string]struct {
 			code program
-			n    int // of the events
+			n    int // how many events of the history to replay
 			want string
 		}{
 			"another set": {locks(true, "a", "c"), 3, "event 1 records the lock of account/a, account/b at replay/lock_test.go:"},
@@ -552,9 +554,10 @@ func TestLockMismatch(t *testing.T) {
 	})
 }
 
-// TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and work, under a
-// deadline, with grants, answers and deadlines in every order, and crashes after every event. The
-// rest of the run must end in the same way, with the code having seen the same.
+// TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and run steps under a
+// deadline. Grants, answers and deadlines come in every order, and the worker crashes after every
+// event. After each crash, the run must end in the same way, and the code must have seen the same
+// things.
 func TestAllOrdersOfLocks(t *testing.T) {
 	ops := []op{
 		{Kind: "par", M: 2, Body: []op{{Kind: "scope", Body: []op{{Kind: "lock", N: 1, Body: []op{{Kind: "call", M: 1}, {Kind: "step"}}}}}}},
@@ -563,7 +566,7 @@ func TestAllOrdersOfLocks(t *testing.T) {
 
 	next := func(e *engine) (as []func()) {
 		as = e.entities()
-		as = as[:len(as)/2] // without refusals
+		as = as[:len(as)/2] // leave out refusals
 		for _, id := range slices.Sorted(maps.Keys(e.timers)) {
 			as = append(as, func() { e.fire(id) })
 		}

@@ -7,18 +7,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// machine is one execution of the code of a run, from its first line. If something that it took for
-// granted does not happen, it is thrown away and another machine begins. Only the goroutine that
-// holds the baton may use it, except for atomic fields.
+// machine is one execution of the code of a run, from its first line. The code may run ahead of
+// events that it expects. If another event comes instead, the worker throws the machine away and
+// begins another one. Only the goroutine that holds the baton may use a machine, except for atomic
+// fields.
 type machine struct {
 	w *Worker
 	r *run
 
-	// error of a durable call on a goroutine of users that could not return it
+	// the error of a durable call on a goroutine of user code, if that call has no error result
 	astray atomic.Pointer[error]
-	active atomic.Pointer[Coroutine] // executes user code; nil while no coroutine does
+	active atomic.Pointer[Coroutine] // the coroutine that executes user code, or nil
 	since  atomic.Int64              // tick of the last resume, for the watchdog
-	// goroutines that have ended on request; made for the first one
+	// receives coroutines whose goroutines have ended on request; created when first needed
 	gone chan *Coroutine
 
 	root       *Coroutine
@@ -26,41 +27,44 @@ type machine struct {
 	alive      int
 	ready      []*Coroutine
 	readyBuf   []*Coroutine // the array behind ready
-	// waits for the commit of the commands that the code ran ahead of; no other coroutine may run
+	// the coroutine that waits for the commit of what the code ran ahead of; no other coroutine may
+	// run
 	settling  *Coroutine
 	rootScope *Scope
-	panics    []*Future // of coroutines that panicked
+	panics    []*Future // futures of coroutines that panicked
 	cleanup   []cleanup
 
 	fed     int          // events that have been fed
-	seen    atomic.Int64 // the same, for other goroutines
-	now     atomic.Int64 // journal time
-	sub     int64        // orders resolutions at one position
+	seen    atomic.Int64 // a copy of fed, for other goroutines
+	now     atomic.Int64 // time of the last event that was fed
+	sub     int64        // orders futures that are resolved at the same position
 	live    bool         // the end of the history was reached
 	examine bool         // a mismatch is examined: keep source positions
 
 	// For Checks.Twice.
 	twin   *twin // what the machine before this one had asked for
-	again  bool  // it is thrown away so that another one can be compared with it
-	proven int   // at this many events plus 1, the code was found to ask for the same twice
+	again  bool  // the worker throws it away, to compare another machine with it
+	proven int   // 1 + the number of events after which both executions asked for the same things
 
 	asks        map[string]*ask
 	buf         []byte
-	unconfirmed []*ask // asked for before the end of the history
-	// reported by an earlier machine of this activation, certain to come
+	unconfirmed []*ask // asks of the code before the end of the history
+	// identities whose events an earlier machine of this activation has reported; these events will
+	// arrive
 	inflight map[string]struct{}
 	early    map[string][]int // events that the code has not asked for yet, by identity
 	// today's identity of early events whose input is encoded differently today
 	renamed map[string]string
-	alias   map[string]*ask       // the reverse, for asks that were found in this way
+	alias   map[string]*ask       // asks that were found with renamed, by their recorded identity
 	strays  map[kindName][]string // early identities that could not be renamed yet
-	// records of children without a key, once the code asked for one before the end of the history
+	// records of children without a key; filled when the code first asks for such a child during
+	// replay
 	kids        map[string]*model.Event
-	foreseen    map[string]struct{} // names of children whose records have got today's identities
+	foreseen    map[string]struct{} // names of children whose records are in renamed
 	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
-	inbox       *Inbox // of event-driven code
+	inbox       *Inbox // the inbox of event-driven code
 	promises    map[string]*promise
 	updates     map[string]*updateQueue
 	handling    []*handling // updates whose handlers have begun and not answered, in order
@@ -72,40 +76,40 @@ type machine struct {
 	children    map[model.Address]*ask
 	sections    []*section // sections that are open
 	dirtyScopes []*Scope
-	canceled    *model.Failure // the cancel request, once fed
+	canceled    *model.Failure // the cancel request, once it has been fed
 
 	weighed int // events that are counted in bytes
-	bytes   int // of the history; see weight
+	bytes   int // bytes of these events; see weight
 	// length of the history from which on the run should continue as new; 0 while unknown
 	suggested int64
 
 	toStart  []*ask         // steps whose body must run
 	missing  int            // steps without code here
-	versions map[string]int // chosen, by change
-	// labels are the labels of the execution after what the code has asked for so far. strayLabels
-	// are recorded and not asked for yet.
+	versions map[string]int // chosen versions, by change
+	// labels are the labels of the execution after the changes that the code has asked for so far.
+	// strayLabels are labels in the history that the code has not asked for yet.
 	labels      []model.Label
 	strayLabels map[string]bool
-	// a mark is among the commands: nothing that depends on it may be reported before
+	// the commands have a version mark: nothing that depends on it may be reported before it
 	marks bool
-	// landed says that the event of outcome has been fed: the engine is done with it
+	// landed says that the event of outcome has been fed, so the engine no longer uses its memory
 	landed   bool
 	commands []model.Command
-	// outcome is the only command of the last turn, if that is the outcome of a step. The next turn
-	// uses its memory once it has landed.
+	// outcome is the only command of the last turn, if that command is the outcome of a step. When
+	// it has landed, the next turn reuses its memory.
 	outcome  *[1]model.Command
 	unsealed []unsealed
-	authors  []*ask // of the commands that are recorded
+	authors  []*ask // the asks behind the commands that are recorded
 	aheadN   int    // commands of the unreported turn that the code ran ahead of
 	ahead    []*ask // asks that the code ran ahead of and whose events were not fed yet, in order
 	aheadBuf []*ask // the array behind ahead
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
-	// skipped counts attempts that were due and did not begin here, because the worker is leaving.
+	// skipped counts attempts that were due, but did not begin because the worker is leaving.
 	skipped    atomic.Int64
 	untold     bool // code has run since the waits were last reported
-	unsure     bool // an attempt waits, and its gate does not say yet for what
-	tell       bool // report the waits, however short they may be
+	unsure     bool // an attempt waits at the gate, which does not know the reason yet
+	tell       bool // report the waits, even if they may be short
 	unanswered bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
@@ -150,10 +154,10 @@ func (m *machine) makeReady(c *Coroutine) {
 	m.ready = append(m.ready, c)
 }
 
-// position returns where the code stands: the last event that it was fed or took for granted.
+// position returns the position of the code: the last event that it was fed or has run ahead of.
 func (m *machine) position() int64 { return int64(m.fed + len(m.ahead)) }
 
-// clock returns the journal time, or an estimate if the code has run ahead of it.
+// clock returns the time of the last event, or an estimate if the code has run ahead.
 func (m *machine) clock() model.Time {
 	now := model.Time(m.now.Load())
 	if len(m.ahead) > 0 {
@@ -168,10 +172,11 @@ func (m *machine) drop(c *Coroutine) {
 	m.alive--
 }
 
-// The holder of the baton calls turnOver when it has nothing to execute. The holder is a coroutine
-// that parks (self), a coroutine that is over, or a guest from outside, which may not block. It
-// reports true when self may continue. Otherwise the baton has been passed on or laid down, and the
-// caller must no longer touch the machine.
+// turnOver finds the next work for the baton. The holder of the baton calls it when it has nothing
+// to execute. The holder is a coroutine that parks (self), a coroutine that is over, or a guest. A
+// guest is a goroutine that brings events from outside; it may not block. turnOver reports true
+// when self may continue. Otherwise it has passed the baton on or given it up, and the caller must
+// no longer touch the machine.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
 	for {
@@ -218,13 +223,13 @@ func (m *machine) next() *Coroutine {
 }
 
 // advance does the next thing that is due while every coroutine is parked. It reports false when
-// the baton is gone.
+// the caller no longer has the baton.
 func (m *machine) advance(guest bool) bool {
 	r := m.r
 	switch {
 	case !r.collect():
 		if m.alive == 0 {
-			r.unload() // there is no goroutine to wait for
+			r.unload() // no goroutine has to be ended
 		} else {
 			r.retire(r.unload)
 		}
@@ -237,7 +242,7 @@ func (m *machine) advance(guest bool) bool {
 		return false
 	case m.fed < len(r.events):
 		if m.aheadN > 0 {
-			// Facts first: the engine must have them before the code forgets them.
+			// Report outcomes first: the engine must have them before the machine is thrown away.
 			return m.flush(guest)
 		}
 		if !m.closed || len(m.ahead) > 0 {
@@ -283,21 +288,21 @@ func (m *machine) reachEnd() {
 	}
 }
 
-// flush reports the turn. A guest must not block, so it hands the baton to the root coroutine for
-// that.
+// flush reports the turn. If the caller is a guest, which must not block, flush hands the baton to
+// the root coroutine, which reports the turn.
 func (m *machine) flush(guest bool) bool {
 	if guest {
 		m.root.signal <- wakeDrive
 		return false
 	}
 	if !m.seal() {
-		return true // it is blocked
+		return true // the run is blocked
 	}
 	return m.report(nil)
 }
 
-// report sends the turn. It reports false, without the baton, when the engine no longer accepts
-// reports of this run.
+// report sends the turn. If the engine no longer accepts reports of this run, report gives up the
+// baton and returns false.
 func (m *machine) report(end *model.Close) bool {
 	t := model.Turn{
 		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),
@@ -312,7 +317,8 @@ func (m *machine) report(end *model.Close) bool {
 	}
 
 	m.outcome, m.landed = nil, false
-	// With an owner that may restart, the run keeps its commands until they are confirmed.
+	// If the owner may restart, the run keeps its commands until the owner confirms them, so their
+	// memory cannot be reused.
 	if c := m.commands; len(c) == 1 && c[0].Kind == model.CommandRecord && isOutcome(&c[0]) && !m.w.cfg.OwnerRestarts {
 		m.outcome = (*[1]model.Command)(c)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// block stops the run with a reason. The first reason counts.
+// block stops the run with a reason. If there is a reason already, that reason stays.
 func (m *machine) block(detail string) {
 	if m.doom == nil {
 		m.doom = &model.Reason{Code: model.WaitMismatch, Detail: detail}
@@ -80,8 +80,8 @@ type kindName struct {
 	name string
 }
 
-// learn remembers how inputs of a step or child are encoded today, and examines early events again
-// with that.
+// learn remembers how inputs of a step or child are encoded today. With that, it looks again at
+// early events, which the code has not asked for yet.
 func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	if m.live || normalize == nil {
 		return
@@ -123,7 +123,7 @@ func (m *machine) rename(e *model.Event) *ask {
 	return a
 }
 
-// adoptName lets an ask continue under the identity that is recorded.
+// adoptName gives an ask the identity that is in the history.
 func (m *machine) adoptName(a *ask, id string) {
 	if m.alias == nil {
 		m.alias = map[string]*ask{}
@@ -132,7 +132,7 @@ func (m *machine) adoptName(a *ask, id string) {
 	a.id = id
 }
 
-// today returns the identity that the recorded ask would have if it were made today.
+// today returns the identity that a recorded ask would have in today's code.
 func (m *machine) today(e *model.Event) (string, bool) {
 	p, ok := parseID(e.ID)
 	if !ok || !p.hashed || len(e.Input.Data) == 0 && e.Input.Encoding == model.JSON {
@@ -151,7 +151,7 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	input, err := normalize(m.w.cfg.Host, e.Input)
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
-			// The input cannot be read. That may be the only problem.
+			// The recorded input cannot be decoded. Say so, because that may be the only problem.
 			m.blockAt(e, fmt.Sprintf("%s: %v", describeEvent(e), err))
 		}
 		return "", false
@@ -167,8 +167,9 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	return text, true
 }
 
-// foresee finds the record of a child whose input is encoded differently today before that event is
-// fed. The key of the child follows from the recorded identity, and the code may use it at once.
+// foresee finds the record of a child before that event is fed, if the input of the child is
+// encoded differently today. The key of the child is derived from the recorded identity, and the
+// code may use the key immediately.
 func (m *machine) foresee(a *ask) {
 	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
 		return
@@ -217,9 +218,9 @@ func (m *machine) mismatchAtEnd() {
 	m.blockAt(e, fmt.Sprintf("%s, which the code did not ask for; it asks for %s", describeEvent(e), m.describeWaits()))
 }
 
-// settleRest handles code that returns before the end of the history. It checks that the remaining
-// events are unsolicited or were asked for. Requests without a record are reported with the end of
-// the run.
+// settleRest handles code that returns before the end of the history. It checks that the code has
+// asked for the remaining events, or did not have to ask for them. The worker reports requests
+// without a record together with the end of the run.
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
 		if e.Kind == model.EventLabeled {
@@ -260,8 +261,8 @@ func (m *machine) settleRest() bool {
 	return m.doom == nil
 }
 
-// isUnsolicited reports whether an event answers no request of the code, so that it may be
-// anywhere. That includes a mark, because its code may have been removed since.
+// isUnsolicited reports whether an event may be in the history without a request of the code. A
+// version mark may too, because the code that asked for it may have been removed since.
 func isUnsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
@@ -358,8 +359,8 @@ func describeFuture(f *Future) string {
 
 // ---- argument drift
 
-// drift explains a recorded step or child that the code asks for with another input; "" when the
-// reason is another one.
+// drift explains that the code asks for a recorded step or child with another input; "" when that
+// is not the problem.
 func (m *machine) drift(e *model.Event) string {
 	p, ok := parseID(e.ID)
 	if !ok || !p.hashed {
@@ -390,8 +391,8 @@ func (m *machine) drift(e *model.Event) string {
 	return fmt.Sprintf("%s (%s; the code asks%s)", text, describeEvent(e), at(a.position))
 }
 
-// closestAsk returns the open ask that most likely is the recorded one with another input: of the
-// same coroutine, kind and name.
+// closestAsk returns the open ask that most likely is the recorded one with another input. It has
+// the same coroutine, kind and name.
 func (m *machine) closestAsk(p parsedID) *ask {
 	var best *ask
 	var bestID parsedID
@@ -418,7 +419,7 @@ func (m *machine) inputOf(e *model.Event) []byte {
 	return nil
 }
 
-// input returns the input that the code asks with.
+// input returns the input of the step or child that the code asks for.
 func (a *ask) input() []byte {
 	if a.kind == askStep {
 		return a.step.Input.Data

@@ -79,8 +79,8 @@ func charge[T any](v T) program {
 	}
 }
 
-// hire starts a child without a key and sends it a message, so that the address of the child
-// matters.
+// hire starts a child without a key and sends it a message. So the test notices if the address of
+// the child changes.
 func hire[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(_ *engine, x replay.Ctx) error {
@@ -232,8 +232,8 @@ func TestChangedCode(t *testing.T) {
 	}
 }
 
-// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, and
-// equal steps by their occurrence.
+// TestFanOutWithChangedEncoding checks that the code finds every step of a large fan-out although
+// its encoding has changed, and equal steps by their occurrence.
 func TestFanOutWithChangedEncoding(t *testing.T) {
 	fan := func(fields string) program {
 		return func(e *engine, x replay.Ctx) error {
@@ -270,8 +270,8 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 	})
 }
 
-// TestRetryUnderOldIdentity lets a step continue under the identity that its first attempt was
-// recorded with.
+// TestRetryUnderOldIdentity checks that a step continues under the identity with which its first
+// attempt was recorded.
 func TestRetryUnderOldIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flaky := func(v chargeV2) program {
@@ -311,7 +311,7 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 	})
 }
 
-// TestCorruptHistory blocks a run whose events are not in order.
+// TestCorruptHistory checks that a run whose events are not in order is blocked.
 func TestCorruptHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		history := record(t, thenSleep(steps("a", "b")))

@@ -35,10 +35,11 @@ func compositions(n int) [][]int {
 	return all
 }
 
-// TestAllCompletionOrders lets up to five parallel steps end in every order, reported and delivered
-// in every batching, and crashes after every event. The rest of the run must end in the same way,
-// with the code having seen the same. With four steps, every second batching is tried with each
-// order; with five, one batching, with one crash.
+// TestAllCompletionOrders lets up to five parallel steps end in every order. It reports and
+// delivers the outcomes in batches of every possible size, and crashes after every event. After
+// each crash, the run must end in the same way, and the code must have seen the same things. With
+// four steps, the test tries only every second batching for each order. With five steps, it tries
+// one batching and one crash.
 func TestAllCompletionOrders(t *testing.T) {
 	pairs, most := 0, 5
 	if testing.Short() {
@@ -57,7 +58,7 @@ func TestAllCompletionOrders(t *testing.T) {
 		} {
 			ops := []op{kind, {Kind: "now"}, {Kind: "step", N: 1}}
 			if n == 5 && kind.Kind == "par" {
-				continue // two steps each
+				continue // two steps in each branch would take too long
 			}
 
 			for i, order := range permutations(n) {
@@ -109,7 +110,7 @@ func TestAllCompletionOrders(t *testing.T) {
 							}
 
 							if n >= 4 && k%2 == 0 {
-								continue // time
+								continue // all of them would take too long
 							}
 							if err := r.check(); err != nil {
 								t.Fatalf("%v %v %v, crash after %d: %v", kind, order, batches, k, err)

@@ -11,18 +11,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// passage is an attempt that must pass limits and a breaker before its body may run. Until then it
-// counts as running, like an attempt that waits for a slot, but it has no slot.
+// passage is an attempt that must pass limits and a breaker before its body may run. While it
+// waits, the worker treats it as running, like an attempt that waits for a slot. But it takes no
+// slot.
 type passage struct {
 	job     job
 	gate    api.Gate
 	ref     model.TaskRef
-	entered atomic.Bool // it waits for a slot, or has one
+	entered atomic.Bool // it has passed the gate, and waits for a slot or has one
 	left    atomic.Bool
 }
 
-// gate returns the gate of the session that lets attempts through; nil without one. A worker may be
-// activated before it has its session, so gate waits for it.
+// gate returns the gate of the session, which lets attempts through their limits and breakers; nil
+// if the session has none. The engine may activate a worker before the worker has its session, so
+// gate waits for the session.
 func (w *Worker) gate() api.Gate {
 	g, _ := w.awaitSession().(api.Gate)
 	return g
@@ -32,7 +34,7 @@ func (w *Worker) gate() api.Gate {
 func (w *Worker) pass(j job, g api.Gate) {
 	a, r := j.a, j.m.r
 	p := &passage{job: j, gate: g, ref: model.TaskRef{
-		// every attempt passes separately
+		// every attempt passes the gate separately
 		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)),
 	}}
 	a.passage.Store(p)
@@ -40,13 +42,13 @@ func (w *Worker) pass(j job, g api.Gate) {
 	g.Pass(p.ref, a.step.Pass, &a.step.Input, p.enter)
 	switch {
 	case w.draining.Load() || p.isMoot():
-		p.enter() // the attempt will notice that it must not run
+		p.enter() // the attempt notices that it must not run
 	case !p.entered.Load():
-		j.m.untold = true // the reason why it waits
+		j.m.untold = true // the reason why it waits is not reported yet
 	}
 }
 
-// enter lets the attempt wait for a slot, once.
+// enter lets the attempt wait for a slot. A second call has no effect.
 func (p *passage) enter() {
 	w := p.job.m.w
 	if !p.entered.CompareAndSwap(false, true) {
@@ -67,7 +69,8 @@ func (p *passage) isMoot() bool {
 // leaveOnExit ends the passage of a body that ended its goroutine instead of returning.
 func (p *passage) leaveOnExit() { p.leave(true, ExitFailure("step "+p.job.a.name)) }
 
-// leave ends the passage, once: it frees the permits, and reports the outcome to the breaker.
+// leave ends the passage: it frees the permits, and reports the outcome to the breaker. A second
+// call has no effect.
 func (p *passage) leave(begun bool, err error) {
 	if !p.left.CompareAndSwap(false, true) {
 		return
@@ -84,8 +87,8 @@ func (p *passage) leave(begun bool, err error) {
 	p.gate.EndPass(p.ref, p.job.a.step.Pass, how, after)
 }
 
-// flush lets waiting attempts that are no longer wanted notice that. It looks at all waiting
-// attempts, usually zero.
+// flush ends the wait of attempts that are no longer wanted. It looks at all waiting attempts;
+// usually there are none.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
 		if p := key.(*passage); w.draining.Load() || p.isMoot() {
@@ -96,7 +99,7 @@ func (w *Worker) flush() {
 }
 
 // passageReason returns what keeps the attempt of a step waiting; false when nothing does. The gate
-// of a remote worker knows it only once the server has answered. The caller has the baton.
+// of a remote worker knows the reason only when the server has answered. The caller has the baton.
 func (a *ask) passageReason() (model.Reason, bool) {
 	if a.step.Pass == nil {
 		return model.Reason{}, false

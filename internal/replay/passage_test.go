@@ -18,7 +18,7 @@ type gated struct {
 
 	begin func()
 	why   atomic.Pointer[model.Reason]   // what HeldBackBy says; nil if it does not know
-	waits atomic.Pointer[[]model.Reason] // as the worker last reported them
+	waits atomic.Pointer[[]model.Reason] // the last waits that the worker reported
 }
 
 func (g *gated) Report(ctx context.Context, t model.Turn) error {
@@ -71,8 +71,8 @@ func TestAttemptBeforeTheSession(t *testing.T) {
 	})
 }
 
-// A gate may learn late what holds an attempt back. The worker reports the reason when the gate
-// knows it, and reports that the step runs after the gate has let it through.
+// A gate may find out late what holds an attempt back. The worker reports the reason when the gate
+// knows it. When the gate has let the attempt through, the worker reports that the step runs.
 func TestReasonOfAWaitingAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := model.RunID{1}
@@ -88,7 +88,7 @@ func TestReasonOfAWaitingAttempt(t *testing.T) {
 		s.w.Activate(&api.Activation{Start: &model.Start{Address: model.Address{Type: "wf"}, Run: run, At: 1}, Generation: 1, Now: 1})
 		expect := func(when string, want model.ReasonCode) {
 			t.Helper()
-			time.Sleep(time.Second) // of virtual time, in which the worker reports what it owes
+			time.Sleep(time.Second) // virtual time, in which the worker sends its reports
 			synctest.Wait()
 			if waits := s.waits.Load(); waits == nil || len(*waits) != 1 || (*waits)[0].Code != want {
 				t.Errorf("%s the worker reports %v, want %s", when, waits, want)

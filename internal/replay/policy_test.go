@@ -83,8 +83,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestIdentitiesAreUnambiguous draws parts of identities: equal texts have equal parts, and every
-// text is bounded and can be read back.
+// TestIdentitiesAreUnambiguous draws the parts of identities. It checks that equal texts have equal
+// parts, and that every text is bounded and can be parsed.
 func TestIdentitiesAreUnambiguous(t *testing.T) {
 	type parts struct {
 		path, name, key string

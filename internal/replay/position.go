@@ -14,15 +14,15 @@ type positions struct {
 	known map[positionKey]string
 }
 
-// positionDepth is how many frames are examined when the frame of the caller is unknown. Unwinding
-// is the expensive part.
+// positionDepth is how many frames are examined when the frame of the caller is unknown. It is
+// small because unwinding is expensive.
 const positionDepth = 12
 
 type positionKey [positionDepth]uintptr
 
-// Caller returns the program counter in the function that called the caller of this one, for
-// Step.Caller; 0 when it is not needed. It makes hot calls faster, because unwinding stops at the
-// wanted frame.
+// Caller returns a program counter for Step.Caller. If user code calls function A of the SDK, and A
+// calls Caller, it is the program counter in user code. Caller returns 0 when positions are not
+// needed. It makes frequent calls faster, because unwinding stops at the wanted frame.
 func (x Ctx) Caller() uintptr {
 	if c := x.co; c == nil || !c.m.live && !c.m.examine {
 		return 0
@@ -32,20 +32,20 @@ func (x Ctx) Caller() uintptr {
 	return pc[0]
 }
 
-// of returns where user code called the SDK: at the program counter or, if that is 0, in the
-// innermost frame that is not ours. newAsk calls it.
+// of returns the place where user code called the SDK. It is the place of the program counter. If
+// that is 0, it is the innermost frame that is not ours. newAsk calls it.
 func (p *positions) of(pc uintptr) string {
 	if pc != 0 {
 		if place := p.look(positionKey{pc}); place != "" {
 			return place
-		} // otherwise the SDK called itself
+		} // otherwise the SDK called itself: look at the stack
 	}
 	var key positionKey
 	runtime.Callers(3, key[:])
 	return p.look(key)
 }
 
-// look finds the place of a key. It looks symbols up the first time.
+// look returns the place of a key. It looks up symbols only the first time.
 func (p *positions) look(key positionKey) string {
 	p.mu.RLock()
 	place, ok := p.known[key]
@@ -56,8 +56,8 @@ func (p *positions) look(key positionKey) string {
 	return p.learn(key)
 }
 
-// learn looks a key up and remembers it. It is a function of its own because the key moves to the
-// heap here.
+// learn looks up the place of a key and remembers it. It is a separate function, so that the key
+// moves to the heap only here and not in look.
 func (p *positions) learn(key positionKey) string {
 	place := userFrame(key[:])
 	p.mu.Lock()

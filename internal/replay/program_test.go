@@ -20,7 +20,7 @@ type op struct {
 	Body []op
 }
 
-// leaves are statements without others in them, blocks have some.
+// leaves are statements that contain no other statements. blocks contain some.
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
@@ -64,7 +64,7 @@ func text(ops []op) string {
 type interp struct {
 	e     *engine
 	trace []string
-	left  int // locks that the code had and has released
+	left  int // number of locks that the code has released
 }
 
 func (p *interp) log(who, format string, args ...any) {
@@ -84,7 +84,7 @@ func (p *interp) run(x replay.Ctx, who string, ops []op) error {
 	return failure
 }
 
-// name takes few values, so that equal steps meet in parallel branches and in sequence.
+// name returns one of two names, so that equal steps occur in parallel branches and in sequence.
 func name(n int) string { return string(rune('a' + n%2)) }
 
 func (p *interp) checkGot(me string, f *replay.Future, err error) error {
@@ -155,8 +155,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		f := y.Promise("p")
 		return p.checkGot(me, f, y.Get(f))
 	case "version":
-		// A change has the same range wherever it is asked for: code that supports less in one
-		// place than in another is blocked, rightly.
+		// The code asks for the same range of versions wherever it asks for a change. The worker
+		// rightly blocks code that supports fewer versions in one place than in another.
 		p.log(me, "version %d", x.Version(fmt.Sprintf("c%d", o.N), 0, o.N))
 	case "label":
 		return x.SetLabel(fmt.Sprintf("l%d", o.N%2), fmt.Sprint(o.M-1))

@@ -20,13 +20,13 @@ import (
 type sim struct {
 	e       *engine
 	ops     []op
-	p       *interp // of the latest execution of the code
+	p       *interp // the latest execution of the code
 	choices []byte
 	next    int
 
-	signals, cancels, crashes, evictions, drops int // what may still happen
+	signals, cancels, crashes, evictions, drops int // how often each may still happen
 	lost                                        bool
-	losses                                      int // of the session, by a server that restarts
+	losses                                      int // restarts of the server that are left
 }
 
 func newSim(ops []op, choices []byte, faults bool) *sim {
@@ -35,7 +35,7 @@ func newSim(ops []op, choices []byte, faults bool) *sim {
 		s.crashes, s.evictions = 2, 2
 	}
 	s.e = newEngine(s.code)
-	s.e.cfg.MaxSteps = []int{0, 1, 2}[len(choices)%3] // also with steps that wait in line
+	s.e.cfg.MaxSteps = []int{0, 1, 2}[len(choices)%3] // a small number makes steps wait in line
 	return s
 }
 
@@ -56,7 +56,7 @@ func (s *sim) choose(n int) int {
 	return c % n
 }
 
-// actions returns what may happen next; the first ones make progress.
+// actions returns the things that may happen next. The first of them make progress.
 func (s *sim) actions() []func() {
 	e := s.e
 	var as []func()
@@ -159,7 +159,8 @@ func (s *sim) actions() []func() {
 		})
 
 		for _, seq := range e.unread() {
-			// otherwise a step that depends on the signal may have settled in a turn that is lost
+			// if steps settle, one that depends on the signal may have settled in a turn that is
+			// lost
 			if s.drops > 0 && len(e.place) == 0 {
 				add(func() {
 					s.crashes--
@@ -186,7 +187,7 @@ func (s *sim) run() error {
 			break
 		}
 		as := s.actions()
-		if len(as) == 0 { // it waits for something that will not come
+		if len(as) == 0 { // the run waits for something that will never happen
 			if late++; late > 20 {
 				break
 			}
@@ -236,7 +237,7 @@ func (s *sim) check() error {
 	live := s.p.trace
 	for k := range len(s.e.events) + 1 {
 		if s.e.dropsBehind(int64(k)) {
-			continue // the code that continued has seen the drop
+			continue // when the code continued, it had seen the drop
 		}
 		r := newSim(s.ops, nil, false)
 		r.e.events = slices.Clone(s.e.events[:k])
@@ -327,15 +328,15 @@ func simulate(t *testing.T, ops []op, choices []byte, faults bool, checks *repla
 	return s, err
 }
 
-// TestLiveEqualsReplay runs random programs against random schedules: news at every moment, bodies
-// that end in any order, crashes, evictions.
+// TestLiveEqualsReplay runs random programs with random schedules: events arrive at any moment,
+// bodies end in any order, workers crash and runs are evicted.
 func TestLiveEqualsReplay(t *testing.T) { liveEqualsReplay(t, nil) }
 
-// TestLiveEqualsReplayTwice is the same with code that is executed twice wherever that is possible.
-// It must find nothing, and change nothing.
+// TestLiveEqualsReplayTwice is TestLiveEqualsReplay with Checks.Twice, which executes the code
+// twice wherever that is possible. It must not find mistakes or change results.
 func TestLiveEqualsReplayTwice(t *testing.T) {
 	liveEqualsReplay(t, &replay.Checks{Twice: true, Found: func(m replay.Mistake) {
-		if !strings.Contains(m.Text, "is repeated without a key") { // as random programs do
+		if !strings.Contains(m.Text, "is repeated without a key") { // random programs do that
 			t.Errorf("found: %+v", m)
 		}
 	}})

@@ -24,7 +24,7 @@ func (x Ctx) HandleQuery(name string, h QueryHandler) {
 	m.queries[name] = h
 }
 
-// query puts a query into the mailbox. It is answered when the code is parked at the end of its
+// query puts a query into the mailbox. The run answers it when its code is parked at the end of its
 // history.
 func (r *run) query(q model.Query) {
 	r.mu.Lock()
@@ -46,8 +46,9 @@ func (r *run) hasQueries() bool {
 	return len(r.queries) > 0
 }
 
-// answerQueries answers the queries in the mailbox. It holds the baton and no coroutine runs, so
-// the handlers see the code at rest. A durable call of a handler is refused.
+// answerQueries answers the queries in the mailbox. The caller holds the baton and no coroutine
+// runs, so handlers read the memory of the code while it does not change. Durable calls of a
+// handler are refused.
 func (r *run) answerQueries() {
 	r.mu.Lock()
 	queries := r.queries
@@ -83,7 +84,7 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 	}
 
 	slow := time.AfterFunc(m.w.cfg.StuckAfter, func() {
-		m.w.cfg.Logger.Warn("the handler of a query blocks, and its execution with it: it may not wait", "query", q.Name, "execution", addressText(m.r.start.Address))
+		m.w.cfg.Logger.Warn("the handler of a query blocks its execution: a handler may not wait", "query", q.Name, "execution", addressText(m.r.start.Address))
 	})
 	defer slow.Stop()
 

@@ -11,16 +11,16 @@ import (
 
 // Bounds of queries about runs that have ended. Each one reads and replays a whole history.
 const (
-	maxRecalls       = 2  // at once
-	maxRecallsInLine = 64 // further ones are refused
+	maxRecalls       = 2  // queries that run at the same time
+	maxRecallsInLine = 64 // queries that wait; further ones are refused
 	recallTimeout    = 30 * time.Second
 )
 
 // Load reads the whole history of a run. A zero run means the current one.
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
-// Taken implements api.Worker. The worker does not depend on it: it continues with events, and the
-// engine has the waits of a run until the worker reports others.
+// Taken implements api.Worker. The worker does nothing here. It continues when it gets events, and
+// the engine keeps the waits of a run until the worker reports others.
 func (*Worker) Taken(model.RunID, uint64) {}
 
 // Recall asks the code about a run that has ended: it reads and replays the history, executes no
@@ -49,9 +49,9 @@ func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q m
 	}()
 }
 
-// AskEnded asks the code of this worker about a run that has ended, for a caller of the same
-// process when the owner lacks the code. ok is false when this worker cannot answer either, or when
-// the run is open.
+// AskEnded asks the code of this worker about a run that has ended. A caller in the same process
+// uses it when the owner of the run does not have the code. ok is false when this worker cannot
+// answer either, or when the run is open.
 func (w *Worker) AskEnded(ctx context.Context, a model.Address, run model.RunID, q model.Query) (out model.Payload, ok bool, err error) {
 	if w.cfg.Code[a.Type] == nil {
 		return out, false, nil
@@ -98,15 +98,15 @@ func (w *Worker) recall(ctx context.Context, a model.Address, run model.RunID, q
 	return Ask(ctx, dry, h, q)
 }
 
-// recalls bounds how many recalls run and wait at once.
+// recalls bounds how many recalls run, and how many wait, at the same time.
 type recalls struct {
 	slots chan struct{}
 	line  atomic.Int64
 }
 
 // Ask replays a history as Check does, and asks the code a query where the history ends. If the
-// code ended the run itself, it must end in the same way again. Otherwise its memory differs from
-// the memory of the recorded run, and the error is of kind Blocked.
+// code of the recorded run ended it, today's code must end in the same way. If it does not, its
+// memory differs from the memory of the recorded run, and Ask returns an error of kind Blocked.
 func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
 	v, err := conclude(ctx, cfg, h, &q)
 	if err == nil {

@@ -22,19 +22,19 @@ type Policy struct {
 const (
 	defaultInitial = time.Second
 	defaultMax     = time.Minute
-	// farFuture bounds any delay, so that sums with it do not overflow.
+	// farFuture bounds every delay, so that a time plus a delay does not overflow.
 	farFuture = 100 * 365 * 24 * time.Hour
 )
 
-// Repeat is the policy of a workflow for failed runs. Worth, if set, decides about errors that
-// Stored cannot tell apart.
+// Repeat is the policy of a workflow for failed runs. If Worth is set, it decides whether an error
+// is worth another run. Stored, the policy that the engine stores, has no such function.
 type Repeat struct {
 	Stored model.Retry
 	Worth  func(error) bool
 }
 
-// delay returns how long to wait after the failed attempt n (from 1) before the next one. It
-// saturates: no input overflows.
+// delay returns how long to wait after the failed attempt n (from 1) before the next one. The
+// result is bounded, and no input makes the computation overflow.
 func (p *Policy) delay(n int, random float64) time.Duration {
 	first := p.Initial
 	if first <= 0 {
@@ -45,7 +45,7 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 		most = max(defaultMax, first)
 	}
 	factor := p.Coefficient
-	if !(factor >= 1) { // also for NaN
+	if !(factor >= 1) { // also true for NaN
 		factor = 2
 	}
 	d := float64(first) * math.Pow(factor, float64(max(n, 1)-1))
@@ -76,8 +76,8 @@ func (p *Policy) nextAttempt(err error, n int) (time.Duration, bool) {
 	return p.delay(n, rand.Float64()), true
 }
 
-// guard wraps a predicate of user code that may panic. If it does, another attempt is made, and
-// the recorded failure says why.
+// guard wraps a predicate of user code, which may panic. If it panics, the worker makes another
+// attempt, and the recorded failure says why.
 func guard(decide func(error) bool, recorded *model.Failure) func(error) bool {
 	return func(err error) (again bool) {
 		defer func() {

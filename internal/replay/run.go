@@ -12,11 +12,11 @@ import (
 )
 
 // run is a run that the worker holds: its history, its mailbox, and the machine that executes its
-// code. The fields above the mutex belong to the goroutine that holds the baton. The baton is a
-// right, not a value: busy says that a goroutine has it.
+// code. The fields above the mutex belong to the goroutine that holds the baton. The baton is the
+// right to execute. It is not stored as a value; busy says that a goroutine has it.
 type run struct {
 	w          *Worker
-	start      *model.Start // of the activation; never changed
+	start      *model.Start // the start in the activation; never changed
 	generation uint64
 	code       Code
 	begun      bool // its code has run before
@@ -24,12 +24,12 @@ type run struct {
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
-	// The history so far; event n has position n+1. The events are shared with the engine and never
-	// changed.
+	// The history so far. The event at index n has position n+1. The engine shares these events, so
+	// they are never changed.
 	events []*model.Event
 	room   [4]*model.Event // room for the first of them
-	// positions of signals that an operator dropped, and before which event each vanishes; see
-	// drop.go
+	// positions of signals that an operator dropped, with the event before which each one
+	// disappears; see drop.go
 	drops map[int64]int
 
 	mail     atomic.Bool  // there is something in the mailbox
@@ -50,21 +50,21 @@ type run struct {
 	authors   []*ask
 	flushing  bool
 	told      []model.Reason // the waits that were last reported
-	// A turn said that a body may run, because a coroutine had the baton. When it lays the baton
-	// down, it reports again.
+	// A turn said that a body may run, because a coroutine had the baton. When the coroutine gives
+	// up the baton, it reports again.
 	vague    bool
-	released bool  // the engine was asked to take it back
-	retell   bool  // a step was let through since the waits were reported, or they were unsure
+	released bool  // the worker has asked the engine to take it back
+	retell   bool  // report the waits again: a step passed the gate since, or the waits were unsure
 	stuck    int64 // the resume that was reported as stuck
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
 
 	// For runs whose owner may restart; see adopt.go.
 	sent     []*model.Command // outcomes that were reported and are not confirmed
 	lost     bool             // its owner has lost the session
-	unloaded bool             // it has ended here
+	unloaded bool             // this worker no longer has it
 	// the next activation of the run, which waits for the end of this one
 	successor   *run
-	predecessor atomic.Pointer[run] // the reverse
+	predecessor atomic.Pointer[run] // the activation that this one waits for
 }
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
@@ -119,9 +119,10 @@ func (r *run) deliver(events []model.Event) {
 	r.wakeLocked()
 }
 
-// retry notes that the back-off of a step is over. A released run only keeps the note, for the case
-// that the engine leaves the run here. If the engine takes the run back, it hands the step out
-// again, so an attempt that began here would be made twice.
+// retry notes that the back-off of a step is over. If the worker has asked the engine to take the
+// run back, retry only keeps the note, and uses it if the engine leaves the run here. If the engine
+// takes the run back, it hands the step out again. If the attempt had begun here too, it would run
+// twice.
 func (r *run) retry(id string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, id)
@@ -194,8 +195,8 @@ func (r *run) takeRetries() []string {
 	return ids
 }
 
-// layDown gives the baton up, unless there is mail. Retries wait until the code may run steps
-// again.
+// layDown gives up the baton, unless there is mail. Retries stay in the mailbox until the code may
+// run steps again.
 func (r *run) layDown() bool {
 	r.mu.Lock()
 	m := r.m
@@ -222,8 +223,9 @@ func (r *run) layDown() bool {
 	return true
 }
 
-// giveBackLocked releases the run if its worker is leaving and nothing of the run is on its way. It
-// unlocks. If something is on its way, the run is released after it has come back.
+// giveBackLocked releases the run if its worker is leaving and the run waits for no report to come
+// back. If it does wait for one, the run is released when that report has come back. giveBackLocked
+// unlocks.
 func (r *run) giveBackLocked() {
 	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
 		r.mu.Unlock()
@@ -240,13 +242,13 @@ func (r *run) releaseLocked() {
 	var waits []model.Reason
 	if r.m.idle() {
 		waits = r.m.currentWaits()
-	} // otherwise it could continue, but not here
+	} // otherwise the run could continue, but not on this worker
 	r.mu.Unlock()
 	r.w.session.Load().s.Release(r.start.Run, r.generation, seen, waits)
 }
 
-// remember keeps the waits that were reported, for turns that say nothing about them. If they are
-// unsure, the janitor reports them again.
+// remember keeps the waits that were last reported. Turns that do not change the waits repeat them.
+// If the waits are unsure, the janitor reports them again.
 func (r *run) remember(waits []model.Reason, unsure bool) {
 	r.mu.Lock()
 	r.told, r.retell = waits, r.retell || unsure
@@ -288,8 +290,8 @@ func (r *run) isLost() bool {
 	return r.lost
 }
 
-// restart throws the machine away and replays. The events that the old machine took for granted are
-// certain to come.
+// restart throws the machine away and replays. The events that the old machine has reported will
+// still arrive.
 func (r *run) restart() {
 	old := r.m
 	old.unload()
@@ -311,8 +313,8 @@ func (r *run) restart() {
 	r.begin()
 }
 
-// block reports that the code does not fit, and ends the run here. The first time it replays once
-// more, to find source positions, which are not kept otherwise.
+// block reports that the code does not fit, and ends the run here. The first time, block replays
+// the code once more to find source positions, because a normal execution does not keep them.
 func (r *run) block() {
 	m := r.m
 	if !m.examine && !m.live && m.doom.Code == model.WaitMismatch {

@@ -6,10 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Scope is a part of an execution whose waits end together: by a deadline, by the cancel request of
-// the execution, or because the future of its coroutine was cancelled. Parked coroutines and
-// pending futures are linked to their scope only while they wait, so that scopes without waits cost
-// nothing.
+// Scope is a part of the code of a run. All waits in a scope end together when its deadline passes,
+// when the execution gets a cancel request, or when the code cancels the future of the scope's
+// coroutine. Parked coroutines and pending futures are linked to their scope only while they wait,
+// so scopes without waits cost nothing.
 type Scope struct {
 	m      *machine
 	parent *Scope // nil for the root and for detached scopes
@@ -19,8 +19,8 @@ type Scope struct {
 	guessed  bool   // the code had run ahead of the history when the deadline was computed
 	path     string // path of the coroutine that made it
 	n        int    // how many scopes that coroutine had made before
-	timer    *ask   // asked for when something first waits under it
-	armed    bool   // the engine was asked for the timer
+	timer    *ask   // the timer of the deadline; created when something first waits in the scope
+	armed    bool   // the worker has asked the engine for the timer
 	dirty    bool   // armed may have to change
 
 	count   int // parked coroutines and pending futures under it, at any depth
@@ -34,7 +34,8 @@ type Scope struct {
 	inbox *Inbox // receives the futures of the scope, if it belongs to an inbox
 }
 
-// endError returns the error of the scope or of one around it; nil while waits are allowed.
+// endError returns the error with which the scope, or a scope around it, has ended; nil while waits
+// are allowed.
 func (s *Scope) endError() error {
 	for ; s != nil; s = s.parent {
 		if s.err != nil {
@@ -44,7 +45,7 @@ func (s *Scope) endError() error {
 	return nil
 }
 
-// hasDeadline reports whether the scope or one around it has a deadline.
+// hasDeadline reports whether the scope, or a scope around it, has a deadline.
 func (s *Scope) hasDeadline() bool {
 	for ; s != nil; s = s.parent {
 		if s.deadline != 0 {
@@ -124,7 +125,7 @@ func (s *Scope) endWaits(err error) {
 	}
 	for n := s.kids.first; n != nil; n = s.kids.first {
 		n.value.endWaits(err)
-		n.remove() // nothing waits there now; enter links it again
+		n.remove() // nothing waits in this scope now; enter links it again
 	}
 }
 
@@ -152,7 +153,8 @@ func (m *machine) syncTimers() {
 	m.dirtyScopes = m.dirtyScopes[:0]
 }
 
-// WithTimeout limits every wait under the returned scope; they end with ErrTimeout.
+// WithTimeout returns a context with a new scope. After d, every wait in that scope ends with
+// ErrTimeout.
 func (x Ctx) WithTimeout(d time.Duration) Ctx {
 	x.must("WithTimeout")
 	s := x.newScope(x.scope)
@@ -160,8 +162,8 @@ func (x Ctx) WithTimeout(d time.Duration) Ctx {
 	return Ctx{x.co, s}
 }
 
-// Detached returns a scope that survives cancellation of the execution and deadlines around it, for
-// clean-up.
+// Detached returns a context for clean-up. Neither a cancel request nor the deadlines of the scopes
+// around it end its scope.
 func (x Ctx) Detached() Ctx {
 	x.must("Detached")
 	return Ctx{x.co, x.newScope(nil)}

@@ -6,13 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Seal gives a payload that code sends to another execution its stored form. It may take long,
+// Seal returns the stored form of a payload that code sends to another execution. It may take long,
 // because it may store data elsewhere. So the machine calls it only when it is about to report the
-// command, which hardly ever happens on replay.
+// command. During replay that hardly ever happens.
 type Seal func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error)
 
-// Normalize returns the bytes that would identify a step or child with the recorded input today: it
-// decodes the input into today's type and encodes it again.
+// Normalize returns the bytes that identify a step or child with the recorded input in today's
+// code. It decodes the input into today's type and encodes it again.
 type Normalize func(host any, recorded model.Payload) ([]byte, error)
 
 // unsealed is a command of the turn whose payload does not have its stored form yet.
@@ -22,7 +22,7 @@ type unsealed struct {
 }
 
 // seal gives the payloads of the turn their stored form. The caller holds the baton and may block.
-// It reports false when that is impossible. In that case the run is blocked; when it continues, its
+// If that is impossible, seal blocks the run and reports false. When the run continues later, its
 // code asks for the commands of the turn again.
 func (m *machine) seal() bool {
 	for _, u := range m.unsealed {

@@ -284,8 +284,8 @@ func TestNewsIsNotVisibleBeforeTheNextPark(t *testing.T) {
 	})
 }
 
-// TestNewsBetweenOutcomeAndTurn delivers a signal after the code has taken an outcome for granted
-// and before it reports that.
+// TestNewsBetweenOutcomeAndTurn delivers a signal after the code has run ahead of an outcome, and
+// before the worker reports that outcome.
 func TestNewsBetweenOutcomeAndTurn(t *testing.T) {
 	var running, goOn chan struct{}
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -406,7 +406,7 @@ func TestRootEndsAll(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		for range 3 {
 			x.Go(func(y replay.Ctx) (any, error) {
-				// ends the deferred function
+				// the durable call ends the deferred function
 				defer func() { _ = y.Sleep(time.Hour); after = true }()
 				_, err := e.step(y, "never awaited")
 				after = true

@@ -11,23 +11,25 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A step that settles also stores its outcome outside the history, in a place that can hold only
-// one outcome of it: the database in which it acts. Before the worker records that such a step
-// failed or was given up, it must store that outcome there. Otherwise a body that is thought dead
-// could still act, and the history would not show it. So such a step is never withdrawn. It ends
-// only by an outcome of its own. The end of its scope only hurries it: its body is interrupted, no
-// further attempt is made, and the code waits until its outcome is known.
+// A step that settles also stores its outcome outside the history, in the database that its body
+// writes to. The database accepts only one outcome of the step. Before the worker records that such
+// a step failed or was given up, it must store that failure in the database. Otherwise a body that
+// seems dead could still commit its work, and the history would not show it. So the code cannot
+// withdraw such a step. The step ends only with an outcome of its own. When its scope ends, the
+// worker hurries the step: it interrupts the body, makes no further attempt, and the code waits
+// until the outcome is known.
 
 const (
 	// settleTimeout limits one try to settle a failure, for example when another transaction still
 	// holds the row.
 	settleTimeout = 10 * time.Second
-	// outcomePending marks an attempt (Event.Ref) whose failure ends the step and could not be
-	// settled yet.
+	// outcomePending is the Event.Ref of a failed attempt whose failure ends the step, but could
+	// not be settled yet.
 	outcomePending = 1
 )
 
-// needsOwnOutcome reports whether the step ends only by an outcome of its own.
+// needsOwnOutcome reports whether the step settles, so that it ends only with an outcome of its
+// own.
 func (a *ask) needsOwnOutcome() bool { return a.kind == askStep && a.step.Settle != nil }
 
 // hurry makes a step that settles end soon, because the code gave up on it.
@@ -62,8 +64,8 @@ func (r *run) hurryReason(a *ask) error {
 	return a.hurried
 }
 
-// overReason returns why the body of a step must not run again, so that only its end is left to
-// settle; nil when the body may run.
+// overReason returns why the body of a step must not run again. In that case the worker only has to
+// settle its failure. It returns nil when the body may run.
 func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil
@@ -74,7 +76,7 @@ func (a *ask) overReason() error {
 	return a.fut.m.r.hurryReason(a)
 }
 
-// attemptFailed notes a failed attempt that is repeated.
+// attemptFailed notes a failed attempt after which another one follows.
 func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	a.attempt, a.due, a.state, a.final = e.Attempt, e.Due, stepBackoff, nil
 	m.untold = true
@@ -102,9 +104,9 @@ func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	return true
 }
 
-// conclude returns the command that records the result of an attempt. It first settles a failure
-// that ends a step which settles. If an attempt that was thought lost has stored an outcome before,
-// conclude records that outcome.
+// conclude returns the command that records the result of an attempt. If the step settles and the
+// attempt failed for the last time, conclude settles the failure first. An earlier attempt that
+// seemed lost may already have stored an outcome. In that case conclude records that outcome.
 func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	cmd := r.w.outcome(a, out, err)
 	if err == nil || a.step.Settle == nil || !r.wantsOutcome(a) {
@@ -123,16 +125,16 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	return r.settle(a, cmd.Event, f)
 }
 
-// wantsOutcome reports whether the outcome of a body still counts. An attempt that was interrupted
-// because the run moves to another worker has not failed.
+// wantsOutcome reports whether the worker still records the outcome of a body. It does not if the
+// body was interrupted because the run moves to another worker: such an attempt has not failed.
 func (r *run) wantsOutcome(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !a.dropped && (!r.evicted || r.lost) && !r.w.halted.Load()
 }
 
-// settle makes a failure final. As long as that is impossible, the step has neither failed nor
-// completed.
+// settle stores a failure as the final outcome of the step. As long as that is impossible, the step
+// has neither failed nor completed.
 func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	ctx, cancel := context.WithTimeout(r.bodyContext(a), settleTimeout)
 	defer cancel()
@@ -175,7 +177,7 @@ func (x Ctx) awaitSettled(f *Future) error {
 	x = x.withoutScope()
 	for !f.done {
 		x.co.single[0] = f
-		_ = x.await(waitAny, 0, x.co.single[:]) // it has no scope that could end
+		_ = x.await(waitAny, 0, x.co.single[:]) // x has no scope that could end
 	}
 	return f.ask.stepError()
 }
@@ -191,7 +193,7 @@ func (a *ask) stepError() error {
 }
 
 // settleAll hurries every pending step that settles, and waits for the outcomes. The run must not
-// end before it is known what these steps did.
+// end before the worker knows what these steps did.
 func (m *machine) settleAll() {
 	var pending []*ask
 	for _, a := range m.asks {
@@ -211,6 +213,6 @@ func (m *machine) settleAll() {
 		fs[i] = &a.fut
 	}
 
-	// it has no scope that could end
+	// the context has no scope that could end
 	_ = Ctx{m.root, m.rootScope}.withoutScope().await(waitDone, 0, fs)
 }

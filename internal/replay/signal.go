@@ -57,8 +57,8 @@ func (m *machine) offer(q *signalQueue, i int) {
 	m.bindSignal(f, i)
 }
 
-// bindSignal resolves a receive with a signal. The signal counts as taken only when the code looks
-// at it.
+// bindSignal resolves a receive with a signal. The code takes the signal later, when it gets the
+// value of the receive.
 func (m *machine) bindSignal(f *Future, i int) {
 	e := m.r.events[i]
 	f.received, f.out, f.at = int32(i), e.Input, e.At
@@ -69,7 +69,8 @@ func (m *machine) bindSignal(f *Future, i int) {
 	m.resolve(f, e.Seq)
 }
 
-// unbindSignal forgets that a receive has a signal: the code takes it, or gives it back.
+// unbindSignal notes that a receive no longer has a signal, because the code takes the signal or
+// gives it back.
 func (m *machine) unbindSignal(f *Future) {
 	if q := m.signals[f.name]; q != nil {
 		if i := slices.Index(q.bound, f); i >= 0 {
@@ -102,8 +103,8 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	}
 }
 
-// Next returns the pending receive of a signal. It is the same future until the code gets its
-// value, so that a Select that another future wins loses no signal.
+// Next returns the pending receive of a signal. It returns the same future until the code gets its
+// value. So if another future wins a Select, the signal is not lost.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
 		return failedFuture(err)
@@ -126,8 +127,8 @@ func (c *Coroutine) forgetNext(f *Future) {
 	}
 }
 
-// TryReceive takes a signal if there is one: the signal of a pending receive, or the oldest that no
-// receive waits for.
+// TryReceive takes a signal if there is one. It takes the signal of a pending receive, or otherwise
+// the oldest signal.
 func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	x.must("TryReceive")
 	c := x.co
@@ -139,11 +140,11 @@ func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	if !f.done || f.err != nil {
 		return model.Payload{}, false
 	}
-	_ = x.look(f) // it has no error
+	_ = x.look(f) // a receive has no error
 	return f.out, true
 }
 
-// promise is a value that is settled once, from anywhere.
+// promise is a value that a client, or another execution, settles once.
 type promise struct {
 	settled int       // index of the event plus 1; 0 while it is open
 	waiting []*Future // futures with a parked coroutine
@@ -161,7 +162,7 @@ func (m *machine) promise(name string) *promise {
 	return p
 }
 
-// settlePromise notes the value of a promise; the first one wins.
+// settlePromise notes the value of a promise, unless the promise has one already.
 func (m *machine) settlePromise(i int) {
 	p := m.promise(m.r.events[i].Name)
 	if p.settled > 0 {
@@ -211,7 +212,7 @@ func (f *Future) source() (i int, ok bool) {
 	return 0, false
 }
 
-// claim resolves the future if there is such an event.
+// claim resolves the future if source finds an event for it.
 func (f *Future) claim() {
 	if f.done {
 		return
@@ -226,7 +227,7 @@ func (f *Future) claim() {
 	}
 }
 
-// queue lets the future wait for such an event.
+// queue lets the future wait for an event that resolves it.
 func (m *machine) queue(f *Future) {
 	switch f.kind {
 	case futureSignal:

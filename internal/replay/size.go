@@ -2,8 +2,8 @@ package replay
 
 import "github.com/perdure/perdure/internal/model"
 
-// suggestion is the name of the mark that records since when a run should continue as new. Version
-// refuses it as the name of a change.
+// suggestion is the name of the mark that records from which length of the history on a run should
+// continue as new. Version refuses it as the name of a change.
 const suggestion = "perdure/continue-as-new"
 
 // HistoryLength returns how many events the history has up to the position of the code, including
@@ -23,8 +23,8 @@ func (x Ctx) HistoryBytes() int {
 }
 
 // ShouldContinue reports whether the history has reached half of a limit. Limits may change while
-// the run is open, so the run records the length of the history from which on the answer is true. A
-// replay gives the same answer at each position.
+// the run is open. So when the answer becomes true, the run records the length of the history at
+// that point. A replay gives the same answer at each position.
 func (x Ctx) ShouldContinue() bool {
 	x.must("ShouldContinueAsNew")
 	x.co.settle()

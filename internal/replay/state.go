@@ -5,15 +5,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of the state of a run. State travels with every continue-as-new, so it is meant for what
-// operators want to see, not for data.
+// Bounds of the state of a run. Every continue-as-new copies the state. So state is meant for small
+// values that operators want to see, not for large data.
 const (
 	maxStates     = 256
 	maxStateBytes = 1 << 20
 )
 
-// isCarriedState reports whether the event is state that the run before left. No code of this run
-// asked for it.
+// isCarriedState reports whether the event is state that this run took over from the run before.
+// The code of this run did not ask for it.
 func isCarriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
 
 // carryStates gives the code the state of the run before, from its first line.
@@ -36,8 +36,8 @@ func (m *machine) setState(name string, p model.Payload) {
 	m.states[name] = p
 }
 
-// SetState sets state of the run, which any client can read once it is committed. An empty payload
-// removes it. seal gives it its stored form; it may be nil.
+// SetState sets a state of the run. Clients can read it when it is committed. An empty payload
+// removes the state. seal returns the stored form of the payload; it may be nil.
 func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	if err := x.enter("Set", name); err != nil {
 		return err

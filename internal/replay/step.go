@@ -21,50 +21,52 @@ type Step struct {
 	Keyed    bool
 	Input    model.Payload
 	HasInput bool
-	// Identity identifies the step instead of the bytes of its input, unless it is nil.
+	// Identity, if not nil, identifies the step in place of the bytes of its input.
 	Identity []byte
-	// Stored is the recorded form of the input, once the body has set it; the input itself when
-	// nil.
+	// Stored is the form in which the history gets the input. The body sets it. If Stored is nil,
+	// the history gets the input itself.
 	Stored *atomic.Pointer[model.Payload]
-	// Normalize returns what would identify a step with a recorded input today; nil when inputs
-	// cannot change their encoding.
+	// Normalize returns the bytes that identify a step with a recorded input in today's code; nil
+	// when inputs cannot change their encoding.
 	Normalize Normalize
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 for no limit.
 	AttemptTimeout time.Duration
 	// Caller is the program counter of user code (see Ctx.Caller); 0 to look for it.
 	Caller uintptr
-	// Task lets a queue execute the step instead of Body, which is nil then. The engine applies its
-	// retry policy. See task.go.
+	// Task, if set, lets a queue execute the step. In that case Body is nil, and the engine applies
+	// the retry policy. See task.go.
 	Task *model.TaskSpec
-	// Seal gives the input of a task its stored form; nil when it has it already.
+	// Seal returns the stored form of the input of a task; nil when the input has that form
+	// already.
 	Seal Seal
 	// Pass names the limits and the breaker that an attempt of Body must pass; nil for none.
 	Pass *model.TaskSpec
-	// Body does the work; nil without code for it here. It may run on any goroutine.
+	// Body does the work; nil if this process does not have its code. It may run on any goroutine.
 	Body func(context.Context) (model.Payload, error)
 	// Kept is the value that Body has returned last, if Body keeps it.
 	Kept atomic.Pointer[Kept]
-	// Settle stores the failure that ends the step in the place outside the history that keeps its
-	// outcome. It returns the outcome that is stored there: this failure, or an earlier outcome. It
-	// is nil for steps whose outcome only the history stores. See settle.go.
+	// Settle stores the failure that ends the step in the database that keeps the outcome of the
+	// step. It returns the outcome that is stored there: this failure, or an earlier outcome. It is
+	// nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 
-	context StepContext // of the first attempt here, which saves an allocation
+	context StepContext // context of the first attempt here; this saves an allocation
 	tried   atomic.Bool // context is in use
 }
 
-// Kept is a value next to its encoding.
+// Kept is a value together with its encoding.
 type Kept struct {
 	Value any
-	Data  []byte // not empty
+	Data  []byte // the encoding; not empty
 }
 
-// attemptGrace is how long a body may exceed its attempt timeout before the attempt is given up and
-// its result ignored.
+// attemptGrace is how long a body may exceed its attempt timeout. After that, the worker gives up
+// on the attempt and ignores its result.
 const attemptGrace = time.Second
 
-// Step runs a step and waits for its outcome. The end of the scope withdraws it.
+// Step runs a step and waits for its outcome. If the scope ends first, the code gives up on the
+// step.
 func (x Ctx) Step(s *Step) (model.Payload, error) {
 	if err := x.enter("of step", s.Name); err != nil {
 		return model.Payload{}, err
@@ -137,7 +139,7 @@ func (x Ctx) StepFuture(s *Step) *Future {
 // or on its way.
 func (m *machine) schedule(a *ask) {
 	switch {
-	case a.task != nil: // the engine was asked for it
+	case a.task != nil: // askTask asks the engine for it
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
 	case m.wasSent(a):
@@ -147,7 +149,8 @@ func (m *machine) schedule(a *ask) {
 	}
 }
 
-// askStep asks for a step. Events that were recorded early answer it at once.
+// askStep asks for a step. If the history has already delivered events for this step, they answer
+// it immediately.
 func (m *machine) askStep(x Ctx, s *Step) *ask {
 	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
 	if s.Identity != nil {
@@ -169,7 +172,8 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 }
 
 // warnLoop warns, once per place, that a step without input and key is repeated. Only the order
-// distinguishes the outcomes of such a step, so another order of the loop would swap them silently.
+// distinguishes the outcomes of such a step. If a later build runs the loop in another order, it
+// would silently get the outcomes of other iterations.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
 		a.fut.m.r.reportMistake(false, "step "+a.name+" is repeated without a key"+at(a.position)+
@@ -178,8 +182,8 @@ func (w *Worker) warnLoop(a *ask) {
 	}
 }
 
-// atLeisure reports whether nothing is going on except the coroutine that asks: the end of the
-// history is reached, what the code has seen is committed, and there is no news.
+// atLeisure reports whether only the coroutine that asks has work to do. The code has reached the
+// end of the history, everything that it has seen is committed, and no event waits.
 func (m *machine) atLeisure() bool {
 	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
@@ -208,7 +212,7 @@ func (m *machine) startSteps() bool {
 		case a.fut.done || a.withdrawn || a.state == stepRunning || a.task != nil:
 			return true
 		case a.step.Body == nil:
-			m.missing++ // it waits for a process that has the code
+			m.missing++ // the step waits for a process that has its code
 			return true
 		}
 		return a.state == stepBackoff && a.due > m.r.clock()
@@ -221,7 +225,7 @@ func (m *machine) startSteps() bool {
 		if c := a.caller; c != nil && c.wait.active && m.mayInline(c.under, a) {
 			c.inline = a
 			c.wake()
-			m.toStart = due[:0] // the same array again
+			m.toStart = due[:0] // use the same array again
 			return true
 		}
 	}
@@ -236,9 +240,9 @@ func (m *machine) startSteps() bool {
 	return true
 }
 
-// runInline runs the body of a step on the goroutine of the only coroutine. If there is still no
-// news afterwards, the code continues with the outcome before it is committed. Otherwise the
-// outcome is reported, and the coroutine parks until it comes back.
+// runInline runs the body of a step on the goroutine of the only coroutine. If no event has arrived
+// when the body returns, the code continues with the outcome before it is committed. Otherwise the
+// worker reports the outcome, and the coroutine parks until the event of the outcome arrives.
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
 	c.inline = a
@@ -268,7 +272,7 @@ func (c *Coroutine) runInline(a *ask) {
 		return
 	}
 
-	// Run ahead: take the whole turn for granted.
+	// Run ahead of the whole turn.
 	m.aheadN = len(m.commands)
 	m.aheadBuf = append(m.aheadBuf[:0], m.authors...)
 	m.ahead = m.aheadBuf
@@ -290,7 +294,7 @@ func (m *machine) urgent() bool {
 	return false
 }
 
-// wither parks a coroutine that has lost the baton, until its goroutine is ended.
+// wither parks a coroutine that has lost the baton, until the machine ends its goroutine.
 func (c *Coroutine) wither() {
 	for {
 		if <-c.signal == wakeExit {
@@ -299,8 +303,8 @@ func (c *Coroutine) wither() {
 	}
 }
 
-// recoverExit recovers after a body called runtime.Goexit on the goroutine of its coroutine: the
-// attempt has failed, and the code is replayed from its beginning.
+// recoverExit is for a body that called runtime.Goexit on the goroutine of its coroutine. The
+// attempt has failed, and the worker replays the code from its beginning.
 func (m *machine) recoverExit(c *Coroutine) {
 	a := c.inline
 	c.inline = nil
@@ -310,8 +314,8 @@ func (m *machine) recoverExit(c *Coroutine) {
 	m.ahead = append(m.ahead, m.authors...)
 
 	for _, a := range m.asks {
-		// The step was reported before its body began, and is not recorded yet. The next machine
-		// must not ask for it again.
+		// The worker reported the step before its body began, and the step is not recorded yet. The
+		// next machine must not ask for it again.
 		if a.expect.Load() > 0 {
 			m.ahead = append(m.ahead, a)
 		}
@@ -345,7 +349,7 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 		if p := recover(); p != nil {
 			out = model.Payload{}
 			if e, ok := p.(error); ok && errors.As(e, new(*permanent)) {
-				err = e // the misuse of a durable call that has no error result
+				err = e // the panic of a misused durable call that returns no error
 				return
 			}
 			err = PanicFailure(p)
@@ -358,9 +362,10 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 	return w.probeError(a.step.Body(ctx))
 }
 
-// probeError calls the Error method of an error of user code while a panic is still caught. The
-// method panics if the error is a nil pointer that the method does not expect. Later, such a panic
-// would end the process, and then the next process that replays the run.
+// probeError calls the Error method of an error of user code at a place where the worker still
+// recovers panics. The method panics, for example, if the error is a nil pointer and the method
+// does not expect that. If the panic came later, it would end the process, and then also the next
+// process that replays the run.
 func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {
 		_ = w.cfg.Failure(err)
@@ -401,7 +406,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 
 	e.Kind = model.EventAttemptFailed
 	if n > 1 {
-		e.Input = model.Payload{} // the first attempt has it
+		e.Input = model.Payload{} // the event of the first attempt has the input
 	}
 	return model.Command{Kind: model.CommandRetry, Event: e, Delay: delay}
 }

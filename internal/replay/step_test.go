@@ -21,8 +21,8 @@ func beside(x replay.Ctx) {
 	x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
 }
 
-// bothWays runs a test with the body on the goroutine of the coroutine, and with the body on
-// another one.
+// bothWays runs a test twice: with the body on the goroutine of the coroutine, and with the body on
+// another goroutine.
 func bothWays(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(t *testing.T, e *engine)) {
 	t.Helper()
 	for _, parallel := range []bool{false, true} {
@@ -128,7 +128,7 @@ func TestBackoffOverCrash(t *testing.T) {
 		}
 		e.crash()
 		for range 4 {
-			e.inject(model.Event{Kind: model.EventWatched}) // time passes
+			e.inject(model.Event{Kind: model.EventWatched}) // an event with a later time
 		}
 		e.activate(-1)
 		if len(e.bodies) != 1 {
@@ -163,8 +163,8 @@ type nobodysError struct{ inner error }
 func (e *nobodysError) Error() string { return e.inner.Error() }
 func (e *nobodysError) Unwrap() error { return e.inner }
 
-// An error whose Error method panics counts as a panic of the code that returned it, and does no
-// other harm.
+// If the Error method of an error panics, the worker treats that as a panic of the code that
+// returned the error. It does no other harm.
 func TestErrorsThatPanic(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
@@ -230,7 +230,7 @@ func TestGoexitIsContained(t *testing.T) {
 		})
 	})
 
-	t.Run("step after a signal", func(t *testing.T) { // what was taken before is not taken again
+	t.Run("step after a signal", func(t *testing.T) { // the signal is not taken again
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			if err := x.Get(x.Next("go")); err != nil {
 				return "", err
@@ -248,7 +248,7 @@ func TestGoexitIsContained(t *testing.T) {
 		})
 	})
 
-	// what was asked for before and is not recorded yet is not asked for again
+	// a child that was asked for before, and is not recorded yet, is not asked for again
 	t.Run("step after a child", func(t *testing.T) {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			if _, err := x.StartChild(replay.Child{Workflow: "kid"}); err != nil {
@@ -304,8 +304,8 @@ func TestGoexitIsContained(t *testing.T) {
 }
 
 func TestAttemptTimeout(t *testing.T) {
-	// Each of these is returned by the body when its time is up. With nil, the body ignores the
-	// timeout.
+	// The body returns one of these errors when its time is up. If the error is nil, the body
+	// ignores the timeout.
 	for _, returned := range []error{
 		context.DeadlineExceeded, context.Canceled, errors.New("driver: bad connection"),
 		&model.Failure{Kind: "mine", Message: "of a call"}, nil,
@@ -413,7 +413,7 @@ func TestGuards(t *testing.T) {
 			return model.Payload{}, nil
 		}})
 		inside = append(inside, err.Error())
-		// the context of the parent
+		// the function uses the context of its parent
 		f := x.Go(func(replay.Ctx) (any, error) { return nil, x.Sleep(1) })
 		inside = append(inside, x.Get(f).Error(), replay.Ctx{}.Sleep(1).Error())
 		return strings.Join(inside, "\n"), nil
@@ -498,7 +498,7 @@ func TestTurnsTellWhatRuns(t *testing.T) {
 		e.apply()
 		e.signal("another", "x")
 		e.deliver(1)
-		time.Sleep(time.Second) // until the janitor comes by: a body runs, so there is no hurry
+		time.Sleep(time.Second) // until the janitor looks at the run: it reports that a body runs
 		synctest.Wait()
 		if turn := last(); turn.Seen != 1 || !turn.Running {
 			t.Errorf("after a signal that the code does not wait for: %+v, want it seen", turn)

@@ -13,21 +13,22 @@ import (
 )
 
 // StepContext is the context of one attempt of a step, and identifies that attempt. Most bodies
-// never use it, so the standard library's context behind it is created only on first use.
+// never use their context, so the standard library's context behind it is created only at first
+// use.
 type StepContext struct {
 	start   *model.Start // start of its run; never changed; nil when claim is set
-	claim   *model.Claim // of a task
+	claim   *model.Claim // the claim of a task; nil for a step
 	id      string
 	attempt int
-	section *section        // the section that makes it; nil when claim is set
+	section *section        // the section that the step is made in; nil when claim is set
 	w       *Worker         // the worker that runs it; nil when claim is set
 	asOf    model.Time      // when the owner last sent the run anything
-	base    context.Context //nolint:containedctx // it is one
+	base    context.Context //nolint:containedctx // StepContext is a context
 
 	mu    sync.Mutex
-	std   context.Context //nolint:containedctx // it is one
+	std   context.Context //nolint:containedctx // StepContext is a context
 	stop  context.CancelCauseFunc
-	over  bool // it ended before std was made
+	over  bool // it ended before std was created
 	cause error
 }
 
@@ -44,7 +45,8 @@ func (r *run) bodyContext(a *ask) *StepContext {
 	return s
 }
 
-// standard returns the same context as one of the standard library.
+// standard returns the context of the standard library behind this one, and creates it if
+// necessary.
 func (s *StepContext) standard() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +59,7 @@ func (s *StepContext) standard() context.Context {
 	return s.std
 }
 
-// end ends the context. The first cause counts.
+// end ends the context. If it is called again, the first cause stays.
 func (s *StepContext) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,11 +74,11 @@ func (s *StepContext) end(cause error) {
 // Deadline returns the deadline of the worker's context.
 func (s *StepContext) Deadline() (time.Time, bool) { return s.base.Deadline() }
 
-// Done is closed when the outcome of the attempt is no longer wanted, and after its body has
-// returned.
+// Done returns a channel that is closed when the outcome of the attempt is no longer wanted, and
+// after its body has returned.
 func (s *StepContext) Done() <-chan struct{} { return s.standard().Done() }
 
-// Err is set once Done is closed.
+// Err returns nil until Done is closed, and then the reason.
 func (s *StepContext) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +107,8 @@ func StepFrom(ctx context.Context) *StepContext {
 	return s
 }
 
-// ClaimContext is the context of a claimed task. It identifies the step and the attempt, as that of
-// a step does.
+// ClaimContext is the context of a claimed task. Like a StepContext, it identifies the step and the
+// attempt.
 type ClaimContext struct {
 	context.Context
 
@@ -129,10 +131,10 @@ func (s *StepContext) Host() any {
 	return s.w.cfg.Host
 }
 
-// Attempt counts from 1.
+// Attempt returns the number of the attempt, from 1.
 func (s *StepContext) Attempt() int { return s.attempt }
 
-// IdempotencyKey is the same for all attempts of the step.
+// IdempotencyKey returns a key that is the same for all attempts of the step.
 func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity(), s.id) }
 
 // identity returns the run whose id is part of the idempotency key of the step.
@@ -173,7 +175,7 @@ func (s *StepContext) Origin() (identity model.RunID, from model.Source) {
 // names them, latest first.
 func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
 
-// Fence returns the fencing token of an entity that is locked where the step is made.
+// Fence returns the fencing token of an entity that the section around the step has locked.
 func (s *StepContext) Fence(entity model.Address) (int64, bool) {
 	if s.claim == nil {
 		return s.section.fence(entity)
@@ -188,7 +190,7 @@ func (s *StepContext) Fence(entity model.Address) (int64, bool) {
 // ID returns the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }
 
-// AsOf returns when the owner last sent the run something that let the attempt begin, by the
-// owner's clock. If that is long ago, the process was suspended, and the owner may have given the
-// run to another worker.
+// AsOf returns the time, by the owner's clock, at which the owner sent what let the attempt begin.
+// If that is long ago, this process may have been suspended, and the owner may have given the run
+// to another worker.
 func (s *StepContext) AsOf() model.Time { return s.asOf }

@@ -56,8 +56,8 @@ func echo(x replay.Ctx, in model.Payload) (model.Payload, error) {
 	return payload("got " + string(in.Data)), nil
 }
 
-// Updates that arrive before their handler wait for it, and are served in the order in which they
-// arrived.
+// Updates that arrive before their handler is registered wait for it. It serves them in the order
+// in which they arrived.
 func TestUpdatesWaitForTheirHandler(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		if _, err := receive(x, "go"); err != nil {
@@ -136,8 +136,8 @@ func TestUpdatesThatFail(t *testing.T) {
 	})
 }
 
-// Handlers sleep and run steps side by side, each in a coroutine of its own that is named after the
-// update. A crash in between repeats nothing.
+// Handlers sleep and run steps in parallel, each in a coroutine of its own that is named after the
+// update. A crash in between does not repeat steps.
 func TestHandlersSleepAndRunSteps(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		sum := 0
@@ -168,7 +168,7 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 			t.Fatal("it did not wait for its updates")
 		}
 
-		e.update("u", "late") // while it waits
+		e.update("u", "late") // arrives while the code waits
 		e.settle()
 		e.fireAll()
 		if n := strings.Count(e.kinds(), "update_answered"); n != 3 {
@@ -188,8 +188,8 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 	})
 }
 
-// The engine learns which updates have begun and are not answered when the run ends or continues.
-// Updates that wait for a handler are not among them.
+// When a run ends or continues as new, the worker tells the engine which updates have begun and are
+// not answered. Updates that wait for a handler are not among them.
 func TestUpdatesAtTheEnd(t *testing.T) {
 	for _, cleanup := range []bool{false, true} {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -197,7 +197,7 @@ func TestUpdatesAtTheEnd(t *testing.T) {
 				_, err := receive(y, "never")
 				return in, err
 			}})
-			if cleanup { // does not wait: the handlers are gone
+			if cleanup { // the clean-up does not wait for handlers, because they are gone
 				x.Cleanup(false, func(y replay.Ctx) error { return y.WaitUpdates() })
 			}
 			if _, err := receive(x, "end"); err != nil {
@@ -219,7 +219,7 @@ func TestUpdatesAtTheEnd(t *testing.T) {
 	}
 }
 
-// Carried updates and state are there from the first line.
+// The code has the updates and the state of the run before from its first line on.
 func TestCarriedUpdatesAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
@@ -256,7 +256,7 @@ func TestCarriedUpdatesAndState(t *testing.T) {
 	})
 }
 
-// State is bounded. What exceeds a bound is refused and leaves no trace.
+// State is bounded. The worker refuses a state that exceeds a bound, and nothing changes.
 func TestStateLimits(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		for i := range 256 {
@@ -295,7 +295,7 @@ func TestInterrupts(t *testing.T) {
 			}
 			_, err := e.step(y, "tell")
 			heard = append(heard, say("told", err))
-			y.OnInterrupt(func(z replay.Ctx, why string) error { // after the request: at once
+			y.OnInterrupt(func(z replay.Ctx, why string) error { // runs immediately
 				if err := z.Sleep(time.Minute); err != nil {
 					return err
 				}
@@ -369,8 +369,8 @@ func (e *engine) query(id uint64, name, in string) {
 	synctest.Wait()
 }
 
-// A query is answered when the code has seen everything that was delivered and takes nothing for
-// granted.
+// The worker answers a query when the code has seen everything that was delivered and has not run
+// ahead of a commit.
 func TestQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var got []string
@@ -423,12 +423,12 @@ func TestQueries(t *testing.T) {
 		e.signal("s", "a")
 		e.deliver(1)
 		e.applyAll()
-		e.query(2, "got", "") // its step runs
+		e.query(2, "got", "") // the step of the code runs
 		if a, ok := e.answers[2]; ok && string(a.out.Data) != "" {
 			t.Errorf("a query is answered with %q before the step is recorded", a.out.Data)
 		}
 		e.letGo(0)
-		e.query(3, "got", "") // it has run ahead, or waits for the record
+		e.query(3, "got", "") // the code has run ahead, or waits for the event of the outcome
 		if a, ok := e.answers[3]; ok && string(a.out.Data) != "" {
 			t.Errorf("a query is answered with %q before the step is recorded", a.out.Data)
 		}
@@ -465,8 +465,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// A run that its worker has asked to release still answers queries until the engine takes it back,
-// and reports nothing.
+// The worker has asked the engine to take a run back. Until the engine does, the run answers
+// queries. It reports nothing.
 func TestQueryOfReleasedRun(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })
@@ -489,8 +489,8 @@ func TestQueryOfReleasedRun(t *testing.T) {
 	})
 }
 
-// Thousands of queries run in parallel with steps. Each is answered once, none before the facts
-// behind it are recorded, and they do not delay the steps.
+// Thousands of queries run in parallel with steps. The worker answers each query once, and not
+// before the outcomes that the answer depends on are recorded. Queries do not delay the steps.
 func TestManyQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		n := 0
@@ -548,7 +548,7 @@ func TestManyQueries(t *testing.T) {
 
 // ---- pins
 
-// Workers of one version pin a run once, however many of them hold it.
+// Workers of one version pin a run once, however many of them hold the run one after the other.
 func TestPinIsRecordedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine

@@ -2,17 +2,18 @@ package replay
 
 import "github.com/perdure/perdure/internal/model"
 
-// A queue may execute a step instead of this worker: a task. The code asks the engine for a task in
-// the same way as for a child, in the turn in which it parks. From then on the engine decides about
-// the task, until it records an outcome like that of any step. Its attempts are events of the
-// history too, but they change nothing here.
+// A task is a step that a queue executes instead of this worker. The code asks the engine for a
+// task in the same way as for a child, in the turn in which it parks. From then on the engine
+// decides about the task, until it records an outcome like the outcome of any step. The history
+// also has events for the attempts of the task, but the code ignores them.
 //
 // The code finds a recorded outcome whether a worker or a queue executed the step. A step without
-// an outcome continues as it began: if it is recorded as a task, it waits for that task, because
-// otherwise both would execute it. A step that was tried here and is a task in today's code becomes
-// a task: an attempt here ends with its process.
+// an outcome continues as it began. If the history has a task for it, the step waits for that task,
+// even if today's code would run the body here. Otherwise the body could run twice. If the history
+// has only failed attempts on a worker, and the step is a task in today's code, it becomes a task.
+// No such attempt can still run, because it ended with its process.
 
-// askTask asks the engine for a task, unless it is recorded.
+// askTask asks the engine for a task, unless the history has a record of it.
 func (m *machine) askTask(a *ask) {
 	if a.recorded {
 		return
@@ -33,7 +34,8 @@ func (m *machine) confirmTask(a *ask, pending *model.Command, sent bool) {
 	m.command(a, *pending)
 }
 
-// awaitTask waits for the outcome of a task. The end of the scope withdraws it.
+// awaitTask waits for the outcome of a task. If the scope ends first, the code gives up on the
+// task.
 func (x Ctx) awaitTask(a *ask) (model.Payload, error) {
 	x.co.single[0] = &a.fut
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
@@ -43,7 +45,7 @@ func (x Ctx) awaitTask(a *ask) (model.Payload, error) {
 	return a.fut.out, a.fut.err
 }
 
-// adoptTask lets a step continue as the task that it is recorded as.
+// adoptTask makes a step wait for the task that the history has for it.
 func (a *ask) adoptTask(spec *model.TaskSpec) {
 	if spec == nil {
 		// a damaged record must not make the step run twice
@@ -52,8 +54,8 @@ func (a *ask) adoptTask(spec *model.TaskSpec) {
 	a.task = spec
 }
 
-// applyTaskEvent applies an event of a task. No command of ours led to it. It reports false for all
-// other events.
+// applyTaskEvent applies an event about an attempt of a task, which this worker did not ask for. It
+// reports false for all other events.
 func (m *machine) applyTaskEvent(a *ask, e *model.Event) bool {
 	if a.kind != askStep || a.task == nil && !ofTask(e.Kind) {
 		return false
@@ -77,7 +79,7 @@ func ofTask(k model.EventKind) bool {
 	return k >= model.EventTaskScheduled && k <= model.EventTaskTimedOut
 }
 
-// title returns the name of what was asked for, in errors.
+// title names in an error what the code asked for.
 func (a *ask) title() string {
 	if a.task != nil {
 		return "task"

@@ -41,7 +41,7 @@ func (e *engine) acceptTask(ev *model.Event) {
 	e.append(*ev)
 }
 
-// fates returns what may happen to a task. The fates that end it come first.
+// fates returns the things that may happen to a task. Fates that end the task come first.
 func (e *engine) fates(id string) []func() {
 	q := e.tasks[id]
 	tell := func(ev model.Event) {
@@ -96,13 +96,13 @@ func (e *engine) fate(id string, n int) {
 	e.settle()
 }
 
-// Indexes of fates: of a task that waits, and of one that is claimed.
+// Indexes in the list of fates of a task that waits, and of a task that is claimed.
 const (
 	claim, overdue                              = 0, 1
 	complete, failFor, again, giveBack, silence = 0, 1, 2, 3, 4
 )
 
-const renderTask = "/s6:render/h" // of an input, whose digest follows
+const renderTask = "/s6:render/h" // the digest of the input follows
 
 // taskID returns the only open task.
 func (e *engine) taskID(t *testing.T) string {
@@ -157,7 +157,8 @@ func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 	})
 }
 
-// TestFailedTaskIsAnErrorOfTheCode covers a task that fails, and one that no worker begins in time.
+// TestFailedTaskIsAnErrorOfTheCode covers a task that fails, and a task that no worker begins in
+// time.
 func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -193,7 +194,8 @@ func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 	}
 }
 
-// TestTaskIsWithdrawn ends the scope of a task, and cancels one before the engine has received it.
+// TestTaskIsWithdrawn ends the scope of a task, and cancels another task before the engine has
+// received it.
 func TestTaskIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +248,7 @@ func TestTaskThatWasGivenUpDuringReplayIsNeverAskedFor(t *testing.T) {
 		e.activate(-1)
 		e.settle()
 		e.wantClosed(t, model.Completed, "end")
-		if len(e.events) != 2 { // the signal, and that it was taken
+		if len(e.events) != 2 { // the signal, and the event that it was taken
 			t.Errorf("history\n%s", dump(e.events))
 		}
 		e.stop()
@@ -282,7 +284,7 @@ func TestRunThatWaitsForTasksIsReleased(t *testing.T) {
 	})
 }
 
-// TestQueueAndInline changes between two builds where a step is executed.
+// TestQueueAndInline moves a step from a queue to the worker, or back, between two builds.
 func TestQueueAndInline(t *testing.T) {
 	t.Parallel()
 	const id = "/s6:render"
@@ -291,7 +293,7 @@ func TestQueueAndInline(t *testing.T) {
 	outcome := model.Event{Kind: model.EventStepCompleted, ID: id, Name: "render", Output: payload("recorded")}
 	for _, c := range []struct {
 		name   string
-		queue  bool // today
+		queue  bool // a queue executes the step in today's code
 		events []model.Event
 		waits  model.ReasonCode
 		detail string

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// unload ends every goroutine of the machine at its parking call, the last coroutine first.
+// unload ends every goroutine of the machine at the call in which it is parked, the last coroutine
+// first.
 func (m *machine) unload() {
 	for n := m.coroutines.last; n != nil; n = m.coroutines.last {
 		m.end(n.value)
@@ -13,8 +14,9 @@ func (m *machine) unload() {
 	m.active.Store(nil)
 }
 
-// end ends the goroutine of one coroutine. Deferred functions run, and durable calls in them end it
-// again. If it does not end in time, end logs its stack and leaves it behind.
+// end ends the goroutine of one coroutine. Deferred functions run. If one makes a durable call,
+// that call ends the goroutine again. If the goroutine does not end in time, end logs its stack and
+// leaves it behind.
 func (m *machine) end(c *Coroutine) {
 	if m.gone == nil {
 		m.gone = make(chan *Coroutine, 1)

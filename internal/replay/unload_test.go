@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestUnload checks that goroutines end at their parking calls: in reverse order, with their
-// deferred functions, and without running on.
+// TestUnload checks that goroutines end at the calls in which they are parked. They end in reverse
+// order and run their deferred functions, but no code after the call.
 func TestUnload(t *testing.T) {
 	var log []string
 	var mu sync.Mutex
@@ -27,13 +27,13 @@ func TestUnload(t *testing.T) {
 			x.Go(func(y replay.Ctx) (any, error) {
 				defer func() { log = append(log, fmt.Sprintf("defer %d", i)) }()
 				defer func() {
-					for { // a durable call ends it
+					for { // the durable call ends the loop
 						_ = y.Sleep(time.Hour)
 					}
 				}()
 				for {
 					func() {
-						defer func() { _ = recover() }() // swallows nothing
+						defer func() { _ = recover() }() // no effect: Goexit is not a panic
 						_ = y.Sleep(time.Hour)
 					}()
 				}
@@ -113,14 +113,14 @@ func TestIdleRunsAreReleased(t *testing.T) {
 			t.Fatalf("released %v, waits %v", e.isReleased(), e.waits)
 		}
 		e.signal("go", "1")
-		e.deliver(1) // there was news, so it stays
+		e.deliver(1) // an event has arrived, so the run stays
 		e.settle()
 		e.wantClosed(t, model.Completed, "woken")
 	})
 }
 
 // TestLongStepIsSaid expects that the worker reports what a run waits for when the wait takes long,
-// although nothing is recorded.
+// even if there is nothing to record.
 func TestLongStepIsSaid(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		return e.step(x, "long")
@@ -168,7 +168,7 @@ func TestBlockingCodeIsSaid(t *testing.T) {
 	})
 }
 
-// many is a session for many runs, which only counts.
+// many is a session for many runs. It only counts what it receives.
 type many struct {
 	mu       sync.Mutex
 	w        *replay.Worker
@@ -246,9 +246,8 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// TestEvictAtEveryMoment evicts a run at every moment of its life. Other tests check that a loaded
-// run costs one goroutine and an unloaded one costs nothing: goleak and the bubble of every test
-// see to that.
+// TestEvictAtEveryMoment evicts a run at every moment of its life. It need not check for goroutines
+// that are left over: goleak and the bubble of every test do that.
 func TestEvictAtEveryMoment(t *testing.T) {
 	for moment := range 40 {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// UpdateHandler serves an update. Seal gives its answer the stored form; it may be nil.
+// UpdateHandler serves an update. Seal returns the stored form of the answer; it may be nil.
 type UpdateHandler struct {
 	Serve func(Ctx, model.Payload) (model.Payload, error)
 	Seal  Seal
@@ -37,8 +37,8 @@ func (m *machine) updateQueue(name string) *updateQueue {
 	return q
 }
 
-// HandleUpdate registers the handler for updates of the name. It serves waiting updates first, in
-// the order in which they arrived.
+// HandleUpdate registers the handler for updates of the name. The handler serves waiting updates
+// first, in the order in which they arrived.
 func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	x.must("Handle")
 	m := x.co.m
@@ -110,8 +110,8 @@ func (m *machine) recordReply(c *Coroutine, served *handling, out model.Payload,
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
 }
 
-// WaitUpdates waits until every update that has begun is answered, including updates that arrive
-// during the wait.
+// WaitUpdates waits until every update that has begun is answered. That includes updates that
+// arrive during the wait.
 func (x Ctx) WaitUpdates() error {
 	for {
 		if err := x.enter("WaitUpdates"); err != nil {
@@ -119,7 +119,7 @@ func (x Ctx) WaitUpdates() error {
 		}
 		fs := make([]*Future, 0, len(x.co.m.handling))
 		for _, h := range x.co.m.handling {
-			if h.fut.co != x.co { // a handler that waits for all does not wait for itself
+			if h.fut.co != x.co { // a handler that calls WaitUpdates does not wait for itself
 				fs = append(fs, h.fut)
 			}
 		}
@@ -132,8 +132,8 @@ func (x Ctx) WaitUpdates() error {
 	}
 }
 
-// abandonUpdates gives up on the updates that are being served, because their coroutines end.
-// Updates that have begun are refused when the run ends.
+// abandonUpdates gives up on the updates that handlers are serving, because their coroutines end.
+// The engine refuses these updates when the run ends.
 func (m *machine) abandonUpdates() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
@@ -156,7 +156,8 @@ func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	}
 }
 
-// cancelRequested applies a cancel request, once: it starts the interrupts and ends the root scope.
+// cancelRequested applies the first cancel request: it starts the interrupts and ends the root
+// scope.
 func (m *machine) cancelRequested(why *model.Failure) {
 	if m.canceled != nil {
 		return
@@ -187,9 +188,9 @@ func (m *machine) afterInterrupts() error {
 	root := Ctx{m.root, m.rootScope}
 
 	var all error
-	for n := 0; n < len(m.interrupted); { // one may add another
+	for n := 0; n < len(m.interrupted); { // a function may add another one
 		fs := m.interrupted[n:]
-		_ = root.Detached().await(waitDone, 0, fs) // its scope does not end
+		_ = root.Detached().await(waitDone, 0, fs) // a detached scope does not end
 		for _, f := range fs {
 			f.observed = true
 			all = errors.Join(all, f.err)

@@ -6,11 +6,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Version returns the version of a change that this run follows. That is the recorded one. Without
-// a record it is the oldest, if the history shows that the code was past this point before the
-// change. Otherwise it is the newest, which is then recorded. A mark that the code no longer asks
-// for is ignored, so that a change can be removed from the code when no run follows an older
-// version.
+// Version returns the version of a change that this run follows. If the history has a mark for the
+// change, it is the version in that mark. If it has none, but shows that the code had passed this
+// point before, it is the oldest version, because the code did not have the change at that time.
+// Otherwise it is the newest version, and Version records a mark. The worker ignores a mark that
+// the code no longer asks for. So developers can remove a change from the code when no run follows
+// an older version.
 func (x Ctx) Version(change string, oldest, newest int) int {
 	x.must("Version")
 	c, m := x.co, x.co.m
@@ -36,8 +37,8 @@ func (x Ctx) Version(change string, oldest, newest int) int {
 	return v
 }
 
-// choose finds or makes the mark of a change. Marks belong to the run, so it does not matter which
-// coroutine asks first.
+// choose finds or creates the mark of a change. Marks belong to the run, so it does not matter
+// which coroutine asks first.
 func (m *machine) choose(change string, oldest, newest int) int {
 	past := false
 	for i, e := range m.r.events {
@@ -60,8 +61,8 @@ func (m *machine) choose(change string, oldest, newest int) int {
 	return newest
 }
 
-// isUnasked reports whether an event answers something that the code has not asked for yet, so that
-// it was asked for further on.
+// isUnasked reports whether an event answers something that the code has not asked for yet. If so,
+// the recorded code asked for it at a later place.
 func (m *machine) isUnasked(e *model.Event) bool {
 	if isUnsolicited(e) {
 		return false

@@ -31,7 +31,7 @@ func TestVersion(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		old, new program
-		ran      []string // by the new code
+		ran      []string // steps that the new code ran
 		blocked  string
 	}{
 		{name: "a run that was past the change keeps to the old branch", old: thenSleep(steps("a", "b")), new: versionedProgram(0, 1)},
@@ -44,7 +44,7 @@ func TestVersion(t *testing.T) {
 		},
 		{
 			name: "an old branch that the code has given up", old: thenSleep(steps("a", "b")), new: versionedProgram(1, 1),
-			blocked: "step b", // it is past the change, and the code has only the new branch
+			blocked: "step b", // the run has passed the change; the code has only the new branch
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func (m *machine) currentWaits() []model.Reason {
 			if f.done || f.kind == futureCoroutine { // the coroutine has its own reason
 				continue
 			}
-			// its other futures say more
+			// the other futures of the wait say more
 			if f.kind == futureLocal && len(c.wait.pendingFutures()) > 1 {
 				continue
 			}
@@ -136,15 +136,15 @@ func reason(f *Future) model.Reason {
 	return model.Reason{Code: model.WaitNothing}
 }
 
-// worthTelling reports whether the waits should be reported at once. Running steps usually end
-// soon; if not, the janitor reports the waits.
+// worthTelling reports whether the worker should report the waits immediately. Running steps
+// usually end soon. If one does not, the janitor reports the waits.
 func (m *machine) worthTelling() bool {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		if !n.value.wait.active {
 			continue
 		}
 		if n.value.wait.inbox != nil {
-			return m.r.running.Load() == 0 // thousands may be pending
+			return m.r.running.Load() == 0 // do not look at each future: thousands may be pending
 		}
 		for _, f := range n.value.wait.members {
 			if !f.done && f.kind == futureStep && f.ask.state == stepRunning {
@@ -155,20 +155,19 @@ func (m *machine) worthTelling() bool {
 	return true
 }
 
-// atRest reports whether no body runs and no outcome is on its way. Otherwise the next report comes
-// soon; if not, the janitor reports.
+// atRest reports whether no body runs and no outcome is on its way. If it is false, the next report
+// usually comes soon. If it does not, the janitor reports.
 func (m *machine) atRest() bool {
 	return m.r.running.Load() == 0 && m.outstanding.Load() == 0 && m.skipped.Load() == 0
 }
 
-// quiet reports whether nothing of the run is on its way: no body runs, and everything that was
-// reported has come back.
+// quiet reports whether no body of the run runs, and every reported event has come back.
 func (m *machine) quiet() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
 }
 
-// idle reports whether only news can move the run, so that it may be released: no body runs or must
-// run.
+// idle reports whether the run may be released, because only an event from outside can move it. No
+// body runs or must run.
 func (m *machine) idle() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&
 		m.outstanding.Load() == 0 && m.skipped.Load() == 0 && m.r.bodies.Load() == 0

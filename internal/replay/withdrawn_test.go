@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestWithdrawnTimerIsNotStartedAgain replays a sleep that the end of its scope has ended: the
-// worker asks the engine for nothing.
+// TestWithdrawnTimerIsNotStartedAgain replays a sleep that ended because its scope ended. The
+// worker does not ask the engine for a timer.
 func TestWithdrawnTimerIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,15 +15,16 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// Config configures a worker. Optional fields that are zero have their defaults.
+// Config configures a worker. For an optional field that is zero, its default applies.
 type Config struct {
 	// Code is the code that the worker can run, by the name of the workflow.
 	Code map[string]Code
-	// Version of the code. Runs of workflows that are Pinned are continued only by workers of the
-	// version that began them.
+	// Version is the version of the code. If a workflow is in Pinned, only workers of the version
+	// that began a run continue it.
 	Version string
 	Pinned  map[string]bool
-	// Retain is how long runs are kept, for workflows with their own retention time.
+	// Retain is how long the engine keeps closed runs of a workflow, for workflows with their own
+	// retention time.
 	Retain map[string]time.Duration
 	// Repeat is how failed runs are repeated, for workflows with their own policy.
 	Repeat map[string]Repeat
@@ -34,18 +35,18 @@ type Config struct {
 	Load Load
 	// Failure turns an error of user code into its stored form. The default is FailureOf.
 	Failure func(error) *model.Failure
-	// Plain returns a recorded input without its stored form; nil when that is impossible. By
-	// default it returns the input as it is recorded.
+	// Plain returns the plain bytes of a recorded input, for example decrypted; nil when that is
+	// impossible. The default returns the input as it is recorded.
 	Plain func(model.Payload) []byte
 	// Logger receives warnings for operators. By default the worker does not log.
 	Logger *slog.Logger
 	// IdleAfter is how long a parked run stays in memory. The default is 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many runs stay in memory. Above it, the least recently used parked runs are
-	// released. The default is 10,000.
+	// MaxLoaded is how many runs stay in memory. If there are more, the worker releases the least
+	// recently used parked runs. The default is 10,000.
 	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at once; further ones wait in line. The default is
-	// 1,024.
+	// MaxSteps is how many bodies of steps run at the same time. Further ones wait in line. The
+	// default is 1,024.
 	MaxSteps int
 	// StuckAfter is how long workflow code may run without a durable call before it is reported as
 	// stuck. The default is 2 s.
@@ -54,7 +55,8 @@ type Config struct {
 	// unloaded. The default is 5 s.
 	UnloadTimeout time.Duration
 	// OwnerRestarts says that the engine is a server, which may lose a session and hand the same
-	// runs out again. The worker then remembers outcomes until they are confirmed. See Worker.Lose.
+	// runs out again. With OwnerRestarts, the worker remembers outcomes until the server confirms
+	// them. See Worker.Lose.
 	OwnerRestarts bool
 	// Checks are for tests of users' code; nil everywhere else.
 	Checks *Checks
@@ -116,8 +118,8 @@ type Worker struct {
 	joined  chan struct{} // closed by Serve
 
 	tick       atomic.Int64 // advances with the janitor; cheaper than a clock
-	draining   atomic.Bool  // no new bodies; parked runs are released at once
-	closing    atomic.Bool  // and the worker does not resume
+	draining   atomic.Bool  // no body begins, and parked runs are released immediately
+	closing    atomic.Bool  // like draining, but Resume does not end it
 	halted     atomic.Bool  // outcomes of bodies are no longer reported
 	goroutines sync.WaitGroup
 	stop       context.CancelFunc
@@ -126,14 +128,15 @@ type Worker struct {
 
 	mu   sync.Mutex
 	runs map[model.RunID]*run
-	// attention wakes the janitor: there is a first run, or there are too many.
+	// attention wakes the janitor, because there is a first run, or there are too many runs.
 	attention chan struct{}
 }
 
 // bound is a session that the worker serves.
 type bound struct{ s api.Session }
 
-// NewWorker returns a worker. It can be activated at once; its reports wait for Serve.
+// NewWorker returns a worker. The engine may activate runs on it immediately. Its reports wait for
+// Serve.
 func NewWorker(cfg Config) *Worker {
 	w := &Worker{
 		cfg: cfg.withDefaults(), base: context.Background(),
@@ -150,7 +153,7 @@ func NewWorker(cfg Config) *Worker {
 	return w
 }
 
-// Capacity returns how many runs the worker works on at once.
+// Capacity returns how many runs the worker keeps in memory at the same time.
 func (w *Worker) Capacity() int { return w.cfg.MaxLoaded }
 
 // Serve gives the worker the session that receives its reports.
@@ -225,7 +228,7 @@ func (w *Worker) Activate(a *api.Activation) {
 		}
 	}
 
-	if begins { // otherwise the activation before this one begins it when it ends
+	if begins { // otherwise the activation before begins it when it ends
 		r.begin()
 	}
 }
@@ -294,7 +297,8 @@ func (w *Worker) snapshot(into []*run) []*run {
 	return into
 }
 
-// Drain starts no further bodies, and gives back every run as soon as none of its bodies runs.
+// Drain makes the worker start no further bodies, and give back every run as soon as none of its
+// bodies runs.
 func (w *Worker) Drain() {
 	w.draining.Store(true)
 	w.flush()

@@ -10,8 +10,8 @@ import (
 // write them. A sweep removes old ones; see [SweepRequest.AuditBefore].
 type Audit interface {
 	// PutAudit stores entries in one transaction. An entry replaces a stored entry with the same
-	// id, unless the stored one is final: a final entry never changes. So a caller can repeat a
-	// call of unknown outcome.
+	// id. If the stored entry is final, it stays as it is. So if a caller does not know the outcome
+	// of a call, it can repeat the call.
 	PutAudit(ctx context.Context, rows []AuditRow) error
 	// ListAudit returns entries, newest id first. It returns at most Limit entries and about
 	// MaxBytes of bodies, but at least one if there is one. An entry that cannot be read has
@@ -23,21 +23,24 @@ type Audit interface {
 type AuditRow struct {
 	// ID is a UUIDv7. It orders the entries and tells the sweep how old they are.
 	ID model.RunID
-	// Tenant that the action concerns; empty for an action that concerns the whole server.
+	// Tenant is the tenant that the action concerns; empty for an action that concerns the whole
+	// server.
 	Tenant string
-	// Final entries have an outcome.
+	// Final says that the entry has the outcome of the action.
 	Final bool
 	Body  []byte
-	// Damaged is set if the body cannot be read. The body is then empty.
+	// Damaged is set if the body cannot be read. In that case the body is empty.
 	Damaged *model.Damaged
 }
 
 // AuditQuery selects entries.
 type AuditQuery struct {
-	// Tenant of the entries. All selects the entries of all tenants and of the whole server.
+	// Tenant is the tenant of the entries. All selects the entries of all tenants and of the whole
+	// server.
 	Tenant string
 	All    bool
-	// From is the least id, Before the first id after the range. A zero Before means no bound.
+	// From is the lowest id of the range, and Before is the first id after it. A zero Before means
+	// no bound.
 	From, Before model.RunID
 	Limit        int
 	MaxBytes     int

@@ -10,48 +10,50 @@ import (
 // Batch is everything that a lane makes durable in one commit. It has at most one write per row of
 // a table, because the lane merges writes to the same row.
 //
-// Adapters write in the order of the fields and check every guarded write. If one write fails, the
-// adapter refuses the whole batch.
+// Adapters write in the order of the fields. A guarded write applies only if the stored rows are in
+// the expected state, which its field describes. If one write fails, the adapter refuses the whole
+// batch.
 type Batch struct {
 	// Lane and Number identify the batch. The fence must be at Number-1 under the epoch of the
 	// lane. The commit moves it to Number.
 	Lane   LaneRef
 	Number int64
-	// At is the time of the owner's clock when it sealed the batch. Rows that record when they were
-	// written take it from here.
+	// At is the time, by the owner's clock, at which the owner sealed the batch. Rows that record
+	// when they were written have this time.
 	At model.Time
-	// Bytes is the approximate size of the rows. Patience is how often the time limit of the commit
-	// is doubled because earlier attempts timed out. See Within.
+	// Bytes is the approximate size of the rows. Patience is how many times the time limit of the
+	// commit is doubled, because earlier attempts timed out. See Within.
 	Bytes, Patience int
 
 	// Deletes removes closed runs. It is guarded: none of them may be open. Runs that do not exist
-	// are skipped. The commit deletes their rows at once. Later sweeps delete their events and the
-	// data and log lines of their tasks. Dead tasks stay.
+	// are skipped. The commit deletes the rows of the runs. Later sweeps delete their events, and
+	// the data and log lines of their tasks. Dead tasks stay.
 	Deletes []RunKey
 	// Removes removes runs in any state, without reading their bodies. Runs that do not exist are
-	// skipped. The commit deletes their rows and timers at once. Later sweeps delete the rest, as
+	// skipped. The commit deletes the rows and timers of the runs. Later sweeps delete the rest, as
 	// for Deletes.
 	Removes []RunKey
 	// EntityRemoves removes the rows and mailboxes of entities, without reading their bodies.
 	// Entities that do not exist are skipped.
 	EntityRemoves []EntityKey
 	// Starts inserts runs. If the address of a start already has a current run, the result depends
-	// on IfAbsent. With IfAbsent the start is skipped and reported in Committed.Existing. Without
-	// it the whole batch is refused.
+	// on IfAbsent. If IfAbsent is set, the store skips the start and reports it in
+	// Committed.Existing. Otherwise the store refuses the whole batch.
 	Starts []StartRow
 	// Closes ends runs. It is guarded: each run must be open.
 	Closes []CloseRow
 	// Marks changes what is stored about runs outside their history: parked and blocked. It is
 	// guarded: each run must be open.
 	Marks []MarkRow
-	// Labels changes the labels by which runs are found. It is guarded where a label is set: the
-	// run must exist. The labels that a run starts with are not here. They are part of the start
-	// and are stored with it.
+	// Labels changes the labels by which runs are found. It is guarded if it sets a label: the run
+	// must exist. The labels that a run starts with are not here. They are part of the start and
+	// are stored with it.
 	Labels []LabelRow
-	// Events are appended. A position that is already taken refuses the batch.
+	// Events are appended to histories. If a position is already taken, the store refuses the
+	// batch.
 	Events []EventRow
-	// Dead inserts dead tasks, in the same commit as the failure that they describe. A task that is
-	// already dead refuses the batch.
+	// Dead inserts dead tasks, in the same commit as the failure that they describe. If a dead task
+	// already exists, the store refuses the batch.
 	Dead []DeadRow
 	// DeadMarks replaces the bodies of dead tasks and changes their count of requeues from Prev to
 	// Next. It is guarded by Prev: if two operators requeue the same dead task, only the first
@@ -63,50 +65,51 @@ type Batch struct {
 	TaskData []TaskDatum
 	// Logs are appended. Their positions are unique in the batch.
 	Logs []LogRow
-	// StopTimers are deleted (guarded: each must exist). Then Timers are inserted; a timer that
-	// already exists refuses the batch. Then StopAll deletes every timer of its runs, if there are
-	// any.
+	// The store first deletes StopTimers (guarded: each must exist). Then it inserts Timers; if a
+	// timer already exists, the store refuses the batch. Then it deletes every timer of the runs in
+	// StopAll, if there are any.
 	StopTimers []TimerKey
 	Timers     []Timer
 	StopAll    []RunKey
-	// Taken removes items of mailboxes (guarded: each must exist). Then Mailbox inserts items; a
-	// position that is already taken refuses the batch.
+	// The store first removes the items of mailboxes in Taken (guarded: each must exist). Then it
+	// inserts the items in Mailbox. If a position is already taken, the store refuses the batch.
 	Taken   []MailboxKey
 	Mailbox []MailboxRow
-	// Entities inserts, changes or removes rows of entities. It is guarded by their versions. A row
-	// that already exists refuses an insert.
+	// Entities inserts, changes or removes rows of entities. It is guarded by their versions. An
+	// insert is refused if the row already exists.
 	Entities []EntityRow
-	// Messages are inserted. A position that is already taken refuses the batch.
+	// Messages are inserted. If a position is already taken, the store refuses the batch.
 	Messages []MessageRow
-	// Passed are messages that the same commit has already delivered, in order, because the sender
-	// and the receiver belong to this lane. The rows of the batch contain their effects, so no
-	// store writes them.
+	// Passed are messages that take effect in this same commit, in order, because both the sender
+	// and the receiver belong to this lane. The rows of the batch contain the effects of these
+	// messages, so stores do not write the messages.
 	Passed []PassedMessage
-	// Cursors advances cursors from Prev to Next. It is guarded by Prev. The first advance, with
-	// Prev 0, inserts the cursor.
+	// Cursors advances cursors from Prev to Next. A cursor says up to which position a shard has
+	// consumed the messages of another shard. It is guarded by Prev. The first advance, with Prev
+	// 0, inserts the cursor.
 	Cursors []CursorRow
-	// Inbox deletes served requests. It is guarded: each must exist.
+	// Inbox deletes requests that the owner has served. It is guarded: each must exist.
 	Inbox []InboxKey
 	// Deferred postpones requests and messages that cannot be served now. It inserts inbox rows, or
 	// changes the NotBefore of existing ones.
 	Deferred []InboxRow
-	// Requests remembers answers by request id. An id that is already remembered refuses the batch.
-	// The refusal of an inbox row (model.RefusedIDs) is the exception: the stored answer stays,
-	// because a sender may put the same row again after its refusal.
+	// Requests remembers answers by request id. If an id is already remembered, the store refuses
+	// the batch. The refusal of an inbox row (model.RefusedIDs) is the exception: the stored answer
+	// stays, because a sender may put the same row again after its refusal.
 	Requests []Reply
 	// Forgets removes remembered answers whose callers have received them and cannot ask again. An
 	// answer that is already gone is skipped. Forgets may name shards of other owners.
 	Forgets []RequestKey
-	// Tokens raises the marks of shards. It is guarded: each shard must exist. A stored mark that
-	// is higher stays.
+	// Tokens raises the token marks of shards. It is guarded: each shard must exist. If the stored
+	// mark is higher, it stays.
 	Tokens []TokenMark
 	// Free releases shards. It is guarded: the node must own them.
 	Free []model.ShardID
 }
 
 // TokenMark is an upper bound for the fencing tokens that the owner of a shard gives out. The owner
-// raises it before it gives them out. So the next owner starts above all of them, even if its clock
-// is behind.
+// raises the mark before it gives out higher tokens. So the next owner starts above all tokens that
+// were given out, even if its clock is behind.
 type TokenMark struct {
 	Shard model.ShardID
 	Mark  int64
@@ -116,7 +119,7 @@ type TokenMark struct {
 type StartRow struct {
 	Shard model.ShardID
 	Start model.Start
-	// IfAbsent makes the insert conditional on the address having no current run.
+	// IfAbsent says that the run is inserted only if the address has no current run.
 	IfAbsent bool
 	// Replaces is the run of the same address that stops being current in this batch. It must be
 	// current. If it is still open, its close must be in this batch too. Zero means none.
@@ -170,14 +173,14 @@ type InboxKey struct {
 
 // Committed is the result of a commit.
 type Committed struct {
-	// Existing lists the starts that were not inserted because their address has a current run, and
-	// that run.
+	// Existing lists the starts that were not inserted because their address has a current run.
+	// Each entry also has that run.
 	Existing []ExistingStart
 }
 
 // ExistingStart is a start whose address already has a run. That run may be [Unread].
 type ExistingStart struct {
-	Index     int // in Batch.Starts
+	Index     int // index in Batch.Starts
 	Execution Execution
 }
 
@@ -207,12 +210,12 @@ func (b *Batch) Rows() int {
 		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Forgets) + len(b.Tokens) + len(b.Free)
 }
 
-// PassedMessage is a message that takes effect in the commit that sends it. It has no position in
-// the channel of its shards.
+// PassedMessage is a message that takes effect in the commit that sends it. It has no position
+// among the messages between its two shards.
 type PassedMessage struct {
 	From    model.ShardID
 	Message *model.Message
-	// Behind is how many of Messages were sent before it.
+	// Behind is how many of Batch.Messages were sent before it.
 	Behind int
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Rows counts every list of rows, and Clone copies it. This test fails if one of them forgets a new
-// list.
+// Rows counts every list of rows, and Clone copies every list. This test fails if a developer adds
+// a list and forgets one of the two functions.
 func TestBatchKnowsEveryList(t *testing.T) {
 	t.Parallel()
 	empty := store.Batch{Lane: store.LaneRef{Lane: 1}, Number: 7, At: 1}
@@ -25,7 +25,7 @@ func TestBatchKnowsEveryList(t *testing.T) {
 		var b store.Batch
 		list := reflect.ValueOf(&b).Elem().FieldByIndex(field.Index)
 		list.Set(reflect.MakeSlice(field.Type, 3, 3))
-		if field.Name == "Passed" { // what its messages change is in the other lists
+		if field.Name == "Passed" { // other lists have the effects of these messages
 			if !b.Empty() || b.Rows() != 0 {
 				t.Errorf("three passed messages: empty %v, %d rows", b.Empty(), b.Rows())
 			}

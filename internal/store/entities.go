@@ -15,16 +15,15 @@ type Entities interface {
 	// that cannot be decoded has Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
-	// LoadMailbox returns the items of a mailbox after the given one, with the bounds of
-	// LoadEntity.
+	// LoadMailbox returns the items of a mailbox after a position, with the bounds of LoadEntity.
 	LoadMailbox(ctx context.Context, key EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error)
 
-	// LoadMailboxes returns the entities of the shards whose mailbox is not empty, ordered by key,
-	// after the given one.
+	// LoadMailboxes returns the keys of the entities in the shards that have items in their
+	// mailbox. They are ordered by key and start after the given key.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
-	// ListEntities returns entities, ordered by type and key. A row that cannot be decoded is
-	// returned with what its columns tell.
+	// ListEntities returns entities, ordered by type and key. If a row cannot be decoded, the store
+	// returns it with only the values of its columns.
 	ListEntities(ctx context.Context, q EntityQuery) (EntityPage, error)
 }
 
@@ -45,8 +44,8 @@ func (k EntityKey) Compare(o EntityKey) int {
 type EntityRow struct {
 	Shard  model.ShardID
 	Entity model.Entity
-	// Prev is the version of the row that this one replaces. It is guarded. Zero means that there
-	// is no row yet.
+	// Prev is the version of the row that this row replaces. It is guarded: the stored row must
+	// have this version. Zero means that there is no row yet.
 	Prev int64
 	// Gone removes the row.
 	Gone bool

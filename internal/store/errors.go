@@ -13,15 +13,16 @@ type Class uint8
 
 // Classes of failure.
 const (
-	// Retryable: nothing was applied, and nothing will be. The caller may send the same call again.
-	// Examples are a serialization failure, a deadlock, and a connection that was refused before
-	// anything was sent.
+	// Retryable: nothing was applied, and nothing will be applied later. The caller may send the
+	// same call again. Examples are a serialization failure, a deadlock, and a connection that was
+	// refused before anything was sent.
 	Retryable Class = iota + 1
-	// Unknown: the call may have been applied, or an orphaned transaction may still apply it. After
-	// a Commit of this class the caller must call Refence.
+	// Unknown: the call may have been applied. Or an orphaned transaction, whose client is gone,
+	// may still apply it. After a Commit of this class the caller must call Refence.
 	Unknown
-	// Refused: nothing was applied because of the data: a constraint, a value that is too large, a
-	// guard that did not match. The store would refuse the same batch again.
+	// Refused: nothing was applied, because the store does not accept the data. Examples are a
+	// constraint, a value that is too large, and a guard that did not match. The store would refuse
+	// the same batch again.
 	Refused
 	// Fenced: nothing was applied because the caller is no longer the owner.
 	Fenced
@@ -79,8 +80,8 @@ func (e *Error) Is(target error) bool {
 	return errors.As(target, &t) && t == ErrFenced && e.Class == Fenced
 }
 
-// ClassOf returns the class of an error of an adapter. An unclassified error is Unknown, which is
-// the class that assumes least.
+// ClassOf returns the class of an error of an adapter. For an error without a class it returns
+// Unknown, which is safe: it does not say whether the call was applied.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class

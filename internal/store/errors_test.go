@@ -24,7 +24,7 @@ func TestClassOf(t *testing.T) {
 		}
 	}
 
-	// An unclassified error gets the class that assumes least.
+	// An error without a class gets the class Unknown.
 	for _, err := range []error{errors.New("x"), context.DeadlineExceeded, fault.New(fault.Invalid, "x")} {
 		if got := store.ClassOf(err); got != store.Unknown {
 			t.Errorf("%v: class %s, want unknown", err, got)

@@ -6,9 +6,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Peers is how live nodes of a shared store exchange short notes. Notes are only hints: a note may
-// be lost, even after it was stored, and may arrive twice. A node that needs an answer asks again.
-// A store that only one process can open has no peers and refuses notes.
+// Peers lets the live nodes of a shared store exchange short notes. A note may be lost, even after
+// it was stored, and may arrive twice. A node that needs an answer must ask again. A store that
+// only one process can open has no peers and refuses notes.
 type Peers interface {
 	// PutPeerMail stores notes for other nodes. The nodes need not exist. It does not wait until
 	// the notes are durable.

@@ -31,7 +31,7 @@ func (f *Fingerprint) Add(row RawRow) {
 	f.seen.Write(row.Row)
 }
 
-// Sum returns the fingerprint. An entity without a row also has one.
+// Sum returns the fingerprint. An entity without a row also has a fingerprint.
 func (f *Fingerprint) Sum() []byte {
 	if f.seen == nil {
 		return []byte("none")

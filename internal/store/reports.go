@@ -10,13 +10,13 @@ import (
 // histories with a build. They belong to no shard, and any process may add them. A sweep removes
 // old ones; see [SweepRequest.ReportsBefore].
 type Reports interface {
-	// AddReport stores a report, unless the tenant has one of the same request. It returns the
-	// report that the tenant has for the request, without its body. So a caller can repeat a call
-	// of unknown outcome.
+	// AddReport stores a report, unless the tenant has a report of the same request. It returns the
+	// report that the tenant has for the request, without its body. So if a caller does not know
+	// the outcome of a call, it can repeat the call.
 	//
 	// The same transaction removes the oldest reports of the tenant until the bounds hold. It never
-	// removes the report that it adds. Calls that run at the same time do not see each other's
-	// reports on every store, so the tenant may have a few too many until the next call.
+	// removes the report that it adds. On some stores, calls that run at the same time do not see
+	// each other's reports. So the tenant may have a few reports too many until the next call.
 	AddReport(ctx context.Context, row ReportRow, keep ReportBounds) (ReportRow, error)
 	// LoadReport returns a report of the tenant with its body; nil if there is none.
 	LoadReport(ctx context.Context, tenant string, id model.ReportID) (*ReportRow, error)
@@ -31,21 +31,22 @@ type ReportRow struct {
 	// ID is a UUIDv7. It orders the reports and tells the sweep how old they are.
 	ID     model.ReportID
 	Tenant string
-	// Request is the id of the request that added the report. A tenant has one report of a request.
+	// Request is the id of the request that added the report. A tenant has at most one report for
+	// each request.
 	Request string
-	// Head is what lists show, and Body everything else.
+	// Head is the part that lists show, and Body is everything else.
 	Head, Body []byte
-	// Damaged is set if the head or the body cannot be read. Both are then empty.
+	// Damaged is set if the head or the body cannot be read. In that case both are empty.
 	Damaged *model.Damaged
 }
 
-// Size returns how many bytes of the bounds a report takes.
+// Size returns the bytes of a report that count against ReportBounds.
 func (r *ReportRow) Size() int64 { return int64(len(r.Head) + len(r.Body)) }
 
 // ReportBounds bound the reports of one tenant.
 type ReportBounds struct {
 	Rows  int
-	Bytes int64 // of heads and bodies
+	Bytes int64 // bytes of heads and bodies
 }
 
 // ReportQuery selects the reports of a tenant.
@@ -64,7 +65,7 @@ func (q *ReportQuery) End() model.ReportID {
 	}
 	var last model.ReportID
 	for i := range last {
-		last[i] = 0xff // no UUIDv7 is as great
+		last[i] = 0xff // greater than every UUIDv7
 	}
 	return last
 }

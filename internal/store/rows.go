@@ -13,10 +13,11 @@ import (
 // NodeInfo describes a process that runs the engine.
 type NodeInfo struct {
 	ID model.NodeID
-	// Host identity. With these fields a process on the same host can prove that this one is gone.
+	// Host and the following fields identify the process on its host. With them, another process on
+	// the same host can prove that this process is gone.
 	Host      string // name of the machine
 	BootID    string // changes with every boot of the machine
-	Namespace string // in which process id and start time have a meaning
+	Namespace string // the namespace of the process id and of the start time
 	PID       int
 	PIDStart  int64 // start time of the process in clock ticks since boot
 	Version   string
@@ -25,7 +26,7 @@ type NodeInfo struct {
 	// nodes share keeps them.
 	LinkAddress, LinkKey string
 	// Weight is the share of the shards that the node should own, relative to the weights of the
-	// other nodes. Zero means that the node is of an older build, which knows neither weights nor
+	// other nodes. Zero means that the node runs an older build, which does not know weights or
 	// orders to drain. Only a store that nodes share keeps it.
 	Weight int
 	// Drained says that an operator has asked the node to hand its shards over and to take no
@@ -35,13 +36,13 @@ type NodeInfo struct {
 	// store that nodes share keeps it.
 	Groups []string
 	// Home is the process of the node: an id that stays the same when the process registers again
-	// under another ID. Zero means that the node is of an older build, which does not name its
-	// remote workers, see Workers. Only a store that nodes share keeps it.
+	// under another ID. Zero means that the node runs an older build, which does not store the
+	// names of its remote workers, see Workers. Only a store that nodes share keeps it.
 	Home model.NodeID
 
-	// Sole means that no other process has the store open. Register then removes every other node,
-	// without regard to its lease, because it belongs to a dead process or to an earlier life of
-	// this one. Sole is not stored. A shared store refuses it.
+	// Sole means that no other process has the store open. If it is set, Register removes every
+	// other node without waiting for its lease. Those nodes belong to dead processes, or to an
+	// earlier life of this process. Sole is not stored. A shared store refuses it.
 	Sole bool
 }
 
@@ -64,7 +65,7 @@ type Member struct {
 	NodeInfo
 	Epoch   int64
 	Expires model.Time
-	// Draining nodes keep their lease and take no new shards.
+	// Draining says that the node keeps its lease but takes no new shards.
 	Draining bool
 	// Serves is what the workers of the node can execute.
 	Serves []Served
@@ -73,14 +74,14 @@ type Member struct {
 // Served is a workflow that a worker can execute or, if Worker is set, a task worker.
 type Served struct {
 	Tenant, Workflow string
-	Version          string `json:",omitempty"` // of its code, if it has one
-	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
+	Version          string `json:",omitempty"` // version of its code, if it has one
+	Pinned           bool   `json:",omitempty"` // the worker continues only runs of its version
 
-	// Worker executes tasks of the activities on the queues, at most Slots at a time. If Draining
-	// is set, it starts no new ones.
+	// Worker is the name of a task worker. It executes tasks of the activities on the queues, at
+	// most Slots at a time. If Draining is set, it starts no new tasks.
 	Worker string `json:",omitempty"`
-	// Workers is how many remote workers offer the same; zero means one. Slots is what they have
-	// together, and Worker is one of them.
+	// Workers is how many remote workers make the same offer; zero means one. Slots is the sum of
+	// their slots, and Worker is the name of one of them.
 	Workers    int      `json:",omitempty"`
 	Queues     []string `json:",omitempty"`
 	Activities []string `json:",omitempty"`
@@ -100,13 +101,13 @@ func EncodeServed(s []Served) string {
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // it contains only texts
+		panic(err) // impossible: s has only texts and numbers
 	}
 	return string(text)
 }
 
-// DecodeServed decodes the text. A text that cannot be decoded, because a newer version wrote it,
-// counts as an empty list.
+// DecodeServed decodes the text. If the text cannot be decoded, because a newer version wrote it,
+// DecodeServed returns an empty list.
 func DecodeServed(text string) (s []Served) {
 	if text != "" && json.Unmarshal([]byte(text), &s) != nil {
 		return nil
@@ -150,11 +151,12 @@ type View struct {
 	Mail bool
 	// PeerMail means that notes from other nodes wait for the node of the request.
 	PeerMail bool
-	// Settings is the counter of settings. A node that has seen a lower number has changes to load.
+	// Settings is the counter of settings. If a node has seen only a lower number, it must load the
+	// changes.
 	Settings int64
 }
 
-// Layout returns which shards belong to which group, and which address to which shard.
+// Layout returns the layout of the store: the shards of each group, and the shard of each address.
 func (v *View) Layout() model.Layout { return model.NewLayout(len(v.Owners), v.Groups) }
 
 // AcquiredShard is a shard that the node has just acquired, with the state that moves with it.
@@ -167,7 +169,8 @@ type AcquiredShard struct {
 	// Crashed means that the last owner did not release the shard. The stores do not set it. The
 	// engine does, from its view of the nodes.
 	Crashed bool
-	// Tokens is the mark of the shard. All fencing tokens of earlier owners are at most this high.
+	// Tokens is the token mark of the shard, see TokenMark. No earlier owner has given out a higher
+	// fencing token.
 	Tokens int64
 	// Foreign says that another process owned the shard last. The engine sets it.
 	Foreign bool
@@ -208,7 +211,7 @@ type Execution struct {
 	Outcome model.Outcome // Status is Running while open
 	// Current means that this is the last run of its address.
 	Current bool
-	// Parked runs wait for something from outside. Waits says for what.
+	// Parked says that the run waits for something from outside. Waits says for what.
 	Parked bool
 	Waits  []model.Reason
 	// Blocked is set while the run cannot continue without a change by an operator or a deployment.
@@ -226,7 +229,7 @@ type Run struct {
 // RunDetails is what a description of a run shows.
 type RunDetails struct {
 	Execution *Execution    // nil when there is none
-	Labels    []model.Label // the present ones, sorted by name
+	Labels    []model.Label // the present labels, sorted by name
 	Last      int64         // the highest position of the stored events, as LastEvent returns it
 	// Timers are the open timers, ordered by id. Tasks says that a stored event has scheduled a
 	// task. Both are set only for open runs.
@@ -253,7 +256,7 @@ func (r *Run) size() (n int) {
 	return n
 }
 
-// Unreadable fills in what the columns tell about a run whose body cannot be decoded. A listing
+// Unreadable fills in the values of the columns of a run whose body cannot be decoded. A listing
 // shows the run as blocked with the reason, and continues.
 func (x *Execution) Unreadable(start model.Start, status model.Status, why error) {
 	x.Start, x.Outcome = start, model.Outcome{Status: status}
@@ -261,9 +264,9 @@ func (x *Execution) Unreadable(start model.Start, status model.Status, why error
 	x.Blocked = &blocked
 }
 
-// Unread stands for the current run of an address if its row cannot be decoded. It counts as
-// parked, so the engine does not load it on its own. A caller that needs the run loads it and gets
-// the error.
+// Unread returns a placeholder for the current run of an address whose row cannot be decoded. The
+// placeholder is parked, so the engine does not load the run without a reason. A caller that needs
+// the run loads it and gets the error.
 func Unread(shard model.ShardID, a model.Address, why error) Execution {
 	x := Execution{Shard: shard, Current: true, Parked: true}
 	x.Unreadable(model.Start{Address: a}, model.Running, why)
@@ -318,8 +321,8 @@ type MessageRow struct {
 	To, From model.ShardID
 	Seq      int64
 	Message  model.Message
-	// Damaged is set if the body cannot be read. Message then has only what the columns tell, which
-	// may be nothing.
+	// Damaged is set if the body cannot be read. In that case Message has only the values of the
+	// columns, which may be all empty.
 	Damaged *model.Damaged
 }
 
@@ -331,11 +334,11 @@ type InboxRow struct {
 	// NotBefore defers a request that cannot be served because its address is quarantined. It is
 	// zero for a new request and model.MaxTime for a dead letter.
 	NotBefore model.Time
-	// Seen means that the request id is remembered: the request was served and only its row is
-	// left.
+	// Seen means that the answer to the request is remembered. The owner has served the request,
+	// and only this row is left.
 	Seen bool
-	// Damaged is set if the body cannot be read. Message then has only what the columns tell, which
-	// may be nothing.
+	// Damaged is set if the body cannot be read. In that case Message has only the values of the
+	// columns, which may be all empty.
 	Damaged *model.Damaged
 }
 
@@ -365,10 +368,11 @@ type Query struct {
 	// Reasons selects open runs whose main reason (see Execution.Reason) is any of these. Empty
 	// means all.
 	Reasons []model.ReasonCode
-	// StartedFrom and StartedTo are the half-open interval of start times. A zero bound is open.
+	// StartedFrom and StartedTo are the half-open interval of start times. A zero time means no
+	// bound.
 	StartedFrom, StartedTo model.Time
-	// ClosedFrom and ClosedTo are the half-open interval of closing times. With a bound, the query
-	// selects no open runs.
+	// ClosedFrom and ClosedTo are the half-open interval of closing times. If one of them is set,
+	// the query selects no open runs.
 	ClosedFrom, ClosedTo model.Time
 	// Labels are conditions that must all hold.
 	Labels []model.LabelCondition
@@ -379,7 +383,7 @@ type Query struct {
 	After PageMark
 }
 
-// TallyBy says by which properties a tally groups executions. Without one, all executions are in
+// TallyBy says by which properties a tally groups executions. If none is set, all executions are in
 // one group.
 type TallyBy struct{ Workflow, Status, Reason bool }
 
@@ -392,7 +396,7 @@ type TallyGroup struct {
 	Count    int64
 }
 
-// Tally adds up executions by the properties that it groups by.
+// Tally counts executions in groups.
 type Tally struct {
 	By     TallyBy
 	Groups []TallyGroup
@@ -439,20 +443,20 @@ type Page struct {
 // ExpiredRequest asks for runs that may be removed.
 type ExpiredRequest struct {
 	Shards []model.ShardID
-	// ClosedBefore is the limit for runs without a time of removal of their own. Now is the limit
-	// for runs that have one.
+	// ClosedBefore is the limit for runs that have no removal time of their own: they may be
+	// removed if they were closed before it. Now is the limit for runs that have one.
 	ClosedBefore, Now model.Time
 	// After is where the walk continues: Next of the call before, zero for the start.
 	After RunKey
 	// Limit bounds how many runs the walk looks at. It also bounds how many runs with their own
-	// time of removal are returned.
+	// removal time are returned.
 	Limit int
 }
 
 // Expired is a page of runs that may be removed.
 type Expired struct {
-	// Runs has the runs with their own time of removal first, at most Limit of them, and then the
-	// runs that the walk has found.
+	// Runs has at most Limit runs with their own removal time first, and then the runs that the
+	// walk has found.
 	Runs []RunHead
 	// Walked is the number of runs that the walk has looked at.
 	Walked int
@@ -465,7 +469,7 @@ type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
 	// Answered removes remembered answers whose callers have received them and cannot ask again.
-	// They may belong to any shard, and Limit does not bound them.
+	// They may belong to any shard. Limit does not bound their number.
 	Answered []RequestKey
 	// LogsBefore removes log lines of tasks that are older. Zero keeps all.
 	LogsBefore model.Time

@@ -13,14 +13,14 @@ import (
 // queues. They belong to no shard, and any process may change them.
 //
 // Every change takes the next number of one counter, in commit order. That number is the new
-// version of the setting. So a node that has seen all changes up to a number misses none if it asks
-// for the changes above that number. Each renewal of a lease returns the counter in
+// version of the setting. So a node that has seen all changes up to a number can ask for the
+// changes above that number, and misses none. Each renewal of a lease returns the counter in
 // [View.Settings].
 type Settings interface {
-	// PutSetting stores a setting and returns its new version. It does so only if the present
-	// version is the expected one, where 0 means that the setting must not exist. Otherwise it
-	// returns a [VersionError] of class Refused. It ignores the version in s. After an error of
-	// class Unknown the caller can read the setting to find out what happened.
+	// PutSetting stores a setting and returns its new version, if the present version is the
+	// expected one. An expected version of 0 means that the setting must not exist. Otherwise
+	// PutSetting returns a [VersionError] of class Refused. It ignores the version in s. After an
+	// error of class Unknown the caller can read the setting to find out what happened.
 	PutSetting(ctx context.Context, s Setting, expected int64) (int64, error)
 	// DeleteSetting removes a setting under the same condition and returns the version of its
 	// tombstone. Deleting a setting that does not exist is an error for every expected version.
@@ -53,7 +53,7 @@ type Setting struct {
 	Body []byte
 	// Deleted marks a tombstone. It has no body. A sweep removes it later.
 	Deleted bool
-	// Damaged is set if the body cannot be read. The body is then empty.
+	// Damaged is set if the body cannot be read. In that case the body is empty.
 	Damaged *model.Damaged
 }
 
@@ -61,9 +61,10 @@ type Setting struct {
 type SettingChanges struct {
 	// Counter is where the changes end. The caller passes it to the next LoadSettings.
 	Counter int64
-	// Whole means that Changed has all settings, so any other setting that the caller has is gone.
-	// It is set if the caller asked for everything, or for changes so old that a sweep has removed
-	// tombstones among them.
+	// Whole means that Changed has all settings. If the caller knows a setting that is not in
+	// Changed, that setting was deleted. Whole is set if the caller asked for everything. It is
+	// also set if the caller asked for changes so old that a sweep has removed tombstones among
+	// them.
 	Whole bool
 	// Changed is ordered by version. It has no tombstones if Whole is set.
 	Changed []Setting
@@ -90,7 +91,8 @@ func (e *VersionError) Error() string {
 func (e *VersionError) Unwrap() error { return fault.New(fault.Conflict, "setting %s", e.Key) }
 
 // CheckVersion returns nil if the expected version is the present one. Otherwise it returns v as an
-// error of class Refused. With remove, a setting that does not exist is always an error.
+// error of class Refused. If remove is set, it always returns an error for a setting that does not
+// exist.
 func CheckVersion(op string, v VersionError, remove bool) error {
 	if v.Expected == v.Present && (v.Present != 0 || !remove) {
 		return nil

@@ -10,7 +10,7 @@
 //     lane has the expected epoch and the number of the batch before. A fenced lane commits
 //     nothing.
 //   - Every guarded write checks the number of rows it touched. A mismatch refuses the whole batch.
-//   - Committed means durable, except in memory.
+//   - A committed batch is durable, except in the memory adapter.
 //   - Reads return committed data. Reads on which the engine bases decisions never go to a replica.
 //
 // The port knows rows and transactions. It does not know workflows: core and engine decide what to
@@ -64,7 +64,7 @@ type Info struct {
 	Version int
 }
 
-// Layout returns which shards belong to which group, and which address to which shard.
+// Layout returns the layout of the store: the shards of each group, and the shard of each address.
 func (i Info) Layout() model.Layout { return model.NewLayout(i.Shards, i.Groups) }
 
 // Logged is a store with a write-ahead log that grows while a reader holds an old snapshot. Only
@@ -109,23 +109,25 @@ type Ownership interface {
 	// node may renew an expired lease as long as no other node has fenced it.
 	Renew(ctx context.Context, r RenewRequest) (View, error)
 
-	// FenceNode removes a node whose lease has expired by the clock of the store, or, with proven,
-	// whose death the caller has proven. It locks the lease and the fences, checks them again,
-	// raises the epoch of every fence of the node, and removes the lease. A commit that is in
-	// flight on that node either finishes before FenceNode or fails after it.
+	// FenceNode removes a node whose lease has expired by the clock of the store. If proven is set,
+	// the caller has proven that the node is dead, and FenceNode does not wait for the lease. It
+	// locks the lease and the fences, checks them again, raises the epoch of every fence of the
+	// node, and removes the lease. A commit that is in flight on that node either finishes before
+	// FenceNode or fails after it.
 	//
 	// FenceNode returns false if the lease is alive and the death is not proven, or if the lease
 	// belongs to another epoch. It returns true for a node that is already gone.
 	FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error)
 
-	// Acquire makes the node the owner of the given shards, as far as they are free, already belong
-	// to the node, or belong to a fenced owner. It returns the acquired shards with the state that
-	// moves with a shard. It fails with ErrFenced if the node itself is fenced.
+	// Acquire makes the node the owner of each given shard that is free, already belongs to the
+	// node, or belongs to a fenced owner. It returns the acquired shards with the state that moves
+	// with a shard. It fails with ErrFenced if the node itself is fenced.
 	Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]AcquiredShard, error)
 
-	// SetDrained stores or withdraws the order of an operator that a node hands its shards over.
-	// The views show it as NodeInfo.Drained. It returns false if there is no such node. A store
-	// that only one process can open refuses it: no other node could take the shards.
+	// SetDrained stores or withdraws the order of an operator that a node must hand its shards
+	// over. The views show it as NodeInfo.Drained. It returns false if there is no such node. A
+	// store that only one process can open refuses the order, because no other node could take the
+	// shards.
 	SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error)
 
 	// Unregister removes a node and its fences. The node should have freed its shards before.
@@ -152,8 +154,8 @@ type Writer interface {
 // pages, and no method takes locks.
 //
 // An unreadable row does not fail its page. An unreadable message is returned with its raw content
-// (see [model.Damaged]). A row without a valid id is skipped. The page then comes with an error for
-// which [Whole] returns true.
+// (see [model.Damaged]). A row without a valid id is skipped. In that case the method returns the
+// page together with an error for which [Whole] returns true.
 type Recovery interface {
 	// LoadRunnable returns open runs of the shards that are not parked, ordered by (shard, run),
 	// after the given one.
@@ -161,15 +163,15 @@ type Recovery interface {
 
 	// LoadExpired returns closed runs of the shards that may be removed. A run either has its own
 	// time of removal (Outcome.Leaves) or follows the common rule. LoadExpired returns runs whose
-	// own time is before Now, and other runs that were closed before ClosedBefore. An imported run
-	// that was closed before it was imported counts from the time of the import.
+	// own time is before Now, and other runs that were closed before ClosedBefore. For a run that
+	// was imported as closed, the time of the import is the closing time.
 	//
-	// Runs without their own time are not indexed, so they cost nothing while they exist.
-	// LoadExpired finds them by a walk over runs in the order of their key. That order is up to the
-	// store, but it has the runs of one shard ordered by id. One call looks at a bounded number of
-	// runs, up to the ids that are older than ClosedBefore (see OldestID): a run that was closed
-	// before that time also started before it. The walk skips open runs and other runs that stay.
-	// LoadExpired finds runs that have their own time by an index, in every call.
+	// Runs without their own removal time have no index entry, so they cost nothing while they
+	// exist. LoadExpired finds them by a walk over runs in the order of their key. That order is up
+	// to the store, but it has the runs of one shard ordered by id. One call looks at a bounded
+	// number of runs, up to the ids that are older than ClosedBefore (see OldestID): a run that was
+	// closed before that time also started before it. The walk skips open runs and other runs that
+	// stay. LoadExpired finds runs that have their own time by an index, in every call.
 	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
 
 	// LoadExecution returns the current run of an address, or the given run if run is set. It
@@ -186,13 +188,14 @@ type Recovery interface {
 	// LoadRun returns what the engine needs to continue a run: the row, as LoadExecution returns
 	// it, and for an open run also its first events, as LoadEvents returns them, and its timers.
 	// The engine calls it to wake up a run that is not in memory. A remote store answers in one
-	// round trip. On an error LoadRun also returns what it has read so far.
+	// round trip. If LoadRun fails, it returns what it has read so far together with the error.
 	LoadRun(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (Run, error)
 
 	// LoadRuns returns what LoadRun returns, for the current runs of several addresses, in few
-	// round trips. It returns the runs of the first keys, in their order: the page ends when the
-	// bodies of the rows reach maxBytes, but has at least one run. Each run has at most limit
-	// events. A row that cannot be decoded is an error of kind fault.Corrupt, and the page is lost.
+	// round trips. It returns the runs of the first keys, in the order of the keys. The page ends
+	// when the bodies of the rows reach maxBytes, but it has at least one run. Each run has at most
+	// limit events. If a row cannot be decoded, LoadRuns returns an error of kind fault.Corrupt and
+	// no page.
 	LoadRuns(ctx context.Context, keys []AddressKey, limit, maxBytes int) ([]Run, error)
 
 	// LoadTimers returns timers of the shards with after < (Due, Run, ID) and Due <= until, ordered
@@ -202,11 +205,12 @@ type Recovery interface {
 	// LoadRunTimers returns the open timers of one run.
 	LoadRunTimers(ctx context.Context, key RunKey) ([]Timer, error)
 
-	// LoadMessages returns messages to the shards that are behind their cursors, at most limit in
-	// total. The messages of each (to, from) pair are in order and without a gap. The page ends
-	// when the bodies of its rows reach maxBytes. So it has at least one row if there is one, and
-	// its size is at most maxBytes plus one row. If more is true, there may be further rows. A row
-	// that cannot be decoded has Damaged set and counts too.
+	// LoadMessages returns messages to the shards that the shards have not consumed yet, at most
+	// limit in total. These are the messages with positions above the cursors. The messages of each
+	// (to, from) pair are in order and without a gap. The page ends when the bodies of its rows
+	// reach maxBytes. So it has at least one row if there is one, and its size is at most maxBytes
+	// plus one row. If more is true, there may be further rows. A row that cannot be decoded has
+	// Damaged set. It counts against the bounds like any other row.
 	LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (rows []MessageRow, more bool, err error)
 
 	// LoadInbox returns the requests of other processes to the shards that may be served at now,
@@ -220,16 +224,16 @@ type Recovery interface {
 // Mailroom lets a process that does not own a shard send requests to its owner through the store.
 type Mailroom interface {
 	// PutInbox stores requests. Putting a request again with the same id has no effect while the
-	// request waits or its answer is remembered. The store does not take a row whose refusal it
-	// remembers (model.RefusedIDs): a late copy would take effect after the sender has seen the
-	// refusal.
+	// request waits or its answer is remembered. The store ignores a row whose refusal it remembers
+	// (model.RefusedIDs). Otherwise a late copy of the request could take effect after the sender
+	// has seen the refusal.
 	PutInbox(ctx context.Context, rows []InboxRow) error
 	// LoadReplies returns the remembered answers for the request keys. It omits unknown keys. An
 	// answer that cannot be read has Damaged set.
 	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
 }
 
-// Reader serves the API. The engine never bases a decision on it.
+// Reader serves the API. The engine never bases decisions on what it returns.
 type Reader interface {
 	// List returns executions, newest start first.
 	List(ctx context.Context, q Query) (Page, error)
@@ -262,8 +266,8 @@ type Reader interface {
 	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]InboxRow, error)
 	// ReadRaw calls each with rows as they are stored. It decodes nothing, so it can read damaged
 	// rows. For runs it first returns the rows of the runs, in the order of their ids, and then
-	// everything else that a removal deletes. Without a run it scans all runs of the shard for the
-	// ones with the address. For an entity it returns the row and the mailbox.
+	// everything else that a removal deletes. If run is zero, it scans all runs of the shard for
+	// runs with the address. For an entity it returns the row and the mailbox.
 	ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(RawRow) error) error
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
@@ -275,7 +279,7 @@ type Reader interface {
 	//   - dead letters whose id is older than the bound
 	//   - events of deleted runs, and the data and log lines of their tasks
 	//   - old log lines, old tombstones of settings, and old mail between nodes
-	//   - old entries of the log of administrative actions
+	//   - old entries of the log of administrative actions, and old replay reports
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Names of task data. The name of a state is chosen by its task and has no control characters. So
-// names that start with a control character are reserved for us, and each kind of them is a range
-// of names.
+// Names of task data. A task chooses the names of its states, and these names have no control
+// characters. So names that start with a control character are free for other data, and each kind
+// of data has its own range of names.
 const (
 	progressName = ""     // the progress of the task
 	streamPrefix = "\x01" // a streamed item, by its position
@@ -91,7 +91,7 @@ type TaskMark struct {
 	Seq   int64      // the number of the last item that it wrote
 	Lines int64      // lines that the task has logged
 	Items int64      // items that the task has streamed, and so the position of the last one
-	At    model.Time // of the last line or item
+	At    model.Time // time of the last line or item
 }
 
 // Datum encodes the mark.

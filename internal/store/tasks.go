@@ -12,12 +12,14 @@ import (
 // that tasks report, and their log lines. The tasks themselves are in the history.
 //
 // Dead tasks outlive their run, because an operator may still have to look at them. For that reason
-// they carry their input. They exist until they are deleted by name. Data and log lines are deleted
-// with their run. Data survives the retries of its task. It has no use after the end of the task,
-// but it stays until the run is deleted, because an earlier removal would cost one write per task.
+// each dead task has a copy of its input. A dead task stays until an operator, or the retention of
+// dead tasks, deletes it by its key. Data and log lines are deleted with their run. Data survives
+// the retries of its task. It has no use after the end of the task, but it stays until the run is
+// deleted, because an earlier removal would cost one write per task.
 type Tasks interface {
 	// LoadDead returns a dead task, or nil if there is none. If its body cannot be decoded,
-	// LoadDead returns what its columns tell, as ListDead does, and an error of kind fault.Corrupt.
+	// LoadDead returns the values of its columns, as ListDead does, and an error of kind
+	// fault.Corrupt.
 	LoadDead(ctx context.Context, key DeadKey) (*DeadRow, error)
 	// ListDead returns dead tasks, the latest failure first. A dead task whose body cannot be
 	// decoded is listed with that error as its failure.
@@ -65,7 +67,7 @@ func (r *DeadRow) Place() DeadPlace {
 	return DeadPlace{Shard: r.Shard, At: r.Body.At, Run: r.Run, Task: r.Task}
 }
 
-// Unreadable fills in what the columns tell about a dead task whose body cannot be decoded.
+// Unreadable fills in the values of the columns of a dead task whose body cannot be decoded.
 func (r *DeadRow) Unreadable(columns DeadColumns, why error) {
 	r.Body = model.DeadTask{
 		Address: model.Address{Tenant: columns.Tenant}, Spec: model.TaskSpec{Kind: columns.Kind, Queue: columns.Queue},

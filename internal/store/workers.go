@@ -6,17 +6,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Workers names the remote workers of servers. A remote worker may outlive its server, and the next
-// owner of a shard must know whether such a worker may still hold runs or claims of the last owner.
-// A server stores the name of a worker before it hands anything over to it, and removes the name
-// when the worker no longer holds anything. Names of a dead server stay, until the worker has
-// joined another server or has stayed away for too long.
+// Workers stores the names of the remote workers of servers. A remote worker may outlive its
+// server. The next owner of a shard must know whether such a worker may still hold runs or claims
+// of the last owner. A server stores the name of a worker before it hands anything over to it, and
+// removes the name when the worker no longer holds anything. When a server dies, the names of its
+// workers stay. Each name is removed when its worker has joined another server, or has not appeared
+// for too long.
 type Workers interface {
-	// NameWorkers stores and removes names in one transaction: first it adds, then it removes.
-	// Adding a stored name or removing a missing one has no effect. It refuses names that are empty
-	// or longer than MaxWorkerName.
+	// NameWorkers adds names and then removes names, in one transaction. It has no effect to add a
+	// name that is stored, or to remove a name that is not. NameWorkers refuses names that are
+	// empty or longer than MaxWorkerName.
 	NameWorkers(ctx context.Context, w WorkerNames) error
-	// WorkerHomes returns the homes of all names, each once, in the order of their ids.
+	// WorkerHomes returns the homes of all stored workers, each home once, in the order of their
+	// ids.
 	WorkerHomes(ctx context.Context) ([]model.NodeID, error)
 }
 

@@ -36,7 +36,8 @@ type Tx interface {
 
 // Source begins transactions.
 type Source struct {
-	// Pool is where transactions come from. Two sources with the same pool are the same database.
+	// Pool is the connection pool of the user, which begins the transactions. Two sources with the
+	// same pool are the same database.
 	Pool  any
 	Begin func(ctx context.Context) (Tx, error)
 	// Dialect is the dialect of the database. If it is Unknown, Open finds it out.
@@ -60,11 +61,11 @@ type Database struct {
 
 	mu      sync.Mutex
 	dialect *dialect // nil until it is known
-	limits  limits   // of the server
+	limits  limits   // the limits of the server
 	ready   map[Table]bool
 }
 
-// limits are the limits that the server itself imposes on transactions, 0 where there is none.
+// limits are the limits that the server itself sets for transactions; 0 if there is no such limit.
 // whole is negative if the server cannot limit the whole duration of a transaction.
 type limits struct{ idle, statement, whole time.Duration }
 
@@ -169,8 +170,8 @@ func (d *Database) look(ctx context.Context) error {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// create creates a table unless it exists. So a role that may not create tables can use a table
-// that another role has created.
+// create creates a table, unless it exists. A role that may not create tables can use a table that
+// another role has created.
 func (d *Database) create(ctx context.Context, t Table) error {
 	ddl := d.sql(t, d.dialect.create[t])
 	err := d.define(ctx, t, d.dialect.exists, ddl)
@@ -207,8 +208,8 @@ func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err e
 				return err
 			}
 
-			// Two processes may open the table at once, and "if not exists" does not wait for the
-			// other one.
+			// Two processes may open the table at the same time. "if not exists" does not make one
+			// wait for the other.
 			if d.dialect.lock != "" {
 				if _, err := tx.Exec(ctx, d.dialect.lock); err != nil {
 					return err
@@ -277,8 +278,8 @@ func (d *Database) read(ctx context.Context, query string, args []any, dest ...a
 	return d.within(ctx, func(tx Tx) error { return tx.QueryRow(ctx, query, args...).Scan(dest...) })
 }
 
-// commit ignores the end of the caller's context. After a commit that is cancelled half-way, it
-// would be unknown whether it took effect.
+// commit ignores the end of the caller's context. If a commit were cancelled half-way, the caller
+// would not know whether it took effect.
 func commit(ctx context.Context, tx Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*short)
 	defer cancel()

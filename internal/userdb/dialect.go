@@ -10,21 +10,22 @@ const (
 	SQLite     Dialect = "SQLite"
 )
 
-// dialect has the statements that differ between databases. {table} stands for the name of the
-// table, {schema.} for its schema and a dot, if any, and {now} for milliseconds since 1970 by the
-// clock of the database. Parameters are numbered with $ and become ?1 for SQLite.
+// dialect has the statements that differ between databases. In the statements, {table} is replaced
+// by the name of the table, {schema.} by its schema and a dot, if it has a schema, and {now} by
+// milliseconds since 1970 by the clock of the database. Parameters are numbered with $ and become
+// ?1 for SQLite.
 type dialect struct {
 	name    Dialect
 	now     string
-	version string // fails in other databases
-	limits  string // of the server, in milliseconds
+	version string // a query that fails in other databases
+	limits  string // reads the limits of the server, in milliseconds
 	lock    string // keeps other processes from creating tables at the same time
 	exists  string
 	create  map[Table]string
 	upgrade map[Table][]upgrade // changes of later versions, oldest first
 
 	begin string // claims an outcome for an attempt that is about to act
-	page  string // of the outbox
+	page  string // reads a page of the outbox
 	// attempt counts an attempt to deliver messages and records the time of the first one.
 	attempt     string
 	held        string // messages whose last attempt is the given one
@@ -40,8 +41,9 @@ type upgrade struct {
 	ddl  string
 }
 
-// triedByOlder marks the waiting messages in a table of an older version. That version did not
-// record its attempts, so each message counts as tried since it was put.
+// triedByOlder changes the waiting messages in a table of an older version. That version did not
+// record its attempts. So the statement records that the first attempt was made when the message
+// was put.
 const triedByOlder = ";\nupdate {table} set tried = at where error is null and tried is null"
 
 var postgres = dialect{
@@ -92,8 +94,8 @@ where {now} < $6::bigint
   and set_config('idle_in_transaction_session_timeout', $7::text, true) is not null
   and set_config('statement_timeout', $8::text, true) is not null{whole}
 on conflict (run, step, generation) do nothing`,
-	// A relay that locks the first message of a transaction has all of its messages. So two relays
-	// never deliver parts of one transaction at the same time.
+	// A relay locks the first message of a transaction, and then has all messages of that
+	// transaction. So two relays never deliver parts of one transaction at the same time.
 	page: `with heads as (
   select o.tx from {table} o
   where o.cluster = $1::text and o.error is null and o.due <= {now} and not exists (

@@ -16,11 +16,11 @@ const (
 	noSchema      = "3F000"
 )
 
-// maxTries bounds how often an operation is repeated at once after a transient failure.
+// maxTries bounds how often an operation is repeated after a transient failure.
 const maxTries = 10
 
-// sqlState returns the code that a PostgreSQL server gave an error, empty if there is none. All
-// drivers have this method.
+// sqlState returns the code that a PostgreSQL server gave an error, empty if there is none. The
+// errors of all drivers have the method SQLState.
 func sqlState(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -29,8 +29,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// isTransient reports whether concurrent transactions caused the error. Nothing was done, and an
-// immediate retry may help.
+// isTransient reports whether a conflict with other transactions caused the error. In that case the
+// operation had no effect, and an immediate retry may help.
 func isTransient(err error) bool {
 	if err == nil {
 		return false
@@ -42,7 +42,7 @@ func isTransient(err error) bool {
 	default:
 		return false
 	}
-	text := err.Error() // drivers of SQLite have only the words of the library in common
+	text := err.Error() // errors of SQLite drivers have no common type, only the text of SQLite
 	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") || strings.Contains(text, "SQLITE_BUSY")
 }
 

@@ -52,9 +52,9 @@ type Site struct {
 	Outbox bool
 }
 
-// Find examines the database of a transaction in one round trip. It reports whether the expression
-// inbox holds there, if it is not empty, and which of the schemas has an outbox. The transaction
-// can continue after any answer.
+// Find examines the database of a transaction in one round trip. inbox is an SQL expression that is
+// true if the database has the tables of an engine; it may be empty. Find also reports which of the
+// schemas has an outbox. The transaction can continue whatever Find returns.
 func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
 	if d != SQLite {
 		site, err := findPostgres(ctx, exec, inbox, schemas)
@@ -71,9 +71,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 	return findSQLite(ctx, exec, schemas)
 }
 
-// findPostgres encodes its answer in the number of rows, because pgx reports nothing else for a
-// statement. The number is 1 if there is an inbox, plus 2 for each schema of the list up to the
-// first one with an outbox.
+// findPostgres lets the database encode its answer in a number of rows, because pgx reports nothing
+// else about a statement. The number is 1 if there is an inbox, plus 2 for each schema of the list
+// up to and including the first one with an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"
@@ -127,7 +127,8 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 // Schema returns the schema of the tables.
 func (d *Database) Schema() string { return d.src.Schema }
 
-// DeadLetters returns refused messages, in the order of their ids, after the given one.
+// DeadLetters returns the refused messages whose ids come after the given id, in the order of their
+// ids.
 func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []OutboxMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, short)
 	defer cancel()

@@ -26,8 +26,8 @@ func (s *Step) key() []any { return []any{s.Run.String(), s.ID, int64(s.Generati
 // Attempt is one try of a step.
 type Attempt struct {
 	Step
-	// AsOf is when the owner of the run last confirmed the attempt. An attempt long after that does
-	// nothing.
+	// AsOf is when the owner of the run last confirmed the attempt. An attempt that begins long
+	// after that has no effect.
 	AsOf model.Time
 	// Limit is how long the attempt may take. 0 means that only the general limits apply.
 	Limit time.Duration
@@ -39,27 +39,29 @@ type Attempt struct {
 const (
 	beginWithin = 24 * time.Hour   // after AsOf
 	maxIdle     = time.Minute      // between two statements
-	maxAge      = 5 * time.Minute  // of a transaction, unless the limit of the attempt is longer
-	margin      = 15 * time.Second // for limits that this side enforces as well
+	maxAge      = 5 * time.Minute  // age of a transaction, or the limit of the attempt if longer
+	margin      = 15 * time.Second // added to limits that this process enforces too
 )
 
-// Run makes the attempt. If the step already has an outcome, Run returns that instead. A failure is
-// a stored outcome. An error means that nothing was done.
+// Run makes the attempt. If the step already has an outcome, Run returns that outcome instead. A
+// failure means that the stored outcome of the step is a failure. An error means that the attempt
+// had no effect.
 func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	age := max(maxAge, a.Limit+margin)
 	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("a transaction of an activity may take %s: give it an AttemptTimeout that is longer", age))
 	defer cancel()
 	for try := 0; ; try++ {
 		out, stands, err := d.once(ctx, a, age)
-		// After a doubtful commit, try the same again. The insert of the outcome waits for the
-		// transaction that may still be in progress, and then shows whether it was committed.
+		// If it is unknown whether the commit succeeded, try the same again. The insert of the
+		// outcome waits for the first transaction if it is still in progress, and then shows
+		// whether that transaction was committed.
 		if err == nil || !isTransient(err) && !doubtful(err) || !pause(ctx, try) {
 			return out, stands, err
 		}
 	}
 }
 
-// once tries once, in one transaction.
+// once makes the attempt once, in one transaction.
 func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out model.Payload, stands *model.Failure, err error) {
 	tx, err := d.src.Begin(ctx)
 	if err != nil {
@@ -67,7 +69,7 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	}
 
 	ended := false
-	defer func() { // also if the body panics or ends its goroutine
+	defer func() { // runs also if the body panics or ends its goroutine
 		if !ended {
 			rollBack(ctx, tx)
 		}
@@ -141,7 +143,8 @@ func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) er
 	return nil
 }
 
-// errEnded means that user code has misused the transaction. It is then unknown what was done.
+// errEnded means that user code has ended the transaction itself. In that case it is unknown what
+// was committed.
 var errEnded = fault.New(fault.Invalid,
 	"the function of a transactional activity has committed or rolled back its transaction: that is done for it when it returns; what it did may stand")
 

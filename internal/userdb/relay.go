@@ -21,14 +21,14 @@ type Verdict struct {
 // Round delivers one page of an outbox.
 type Round struct {
 	Cluster string
-	// Reach returns an error if the receiver cannot be reached. Then the relay makes and records no
-	// attempt.
+	// Reach returns an error if the receiver cannot be reached. In that case the relay does not
+	// make or record an attempt.
 	Reach func(context.Context) error
 	// Deliver delivers messages. A message without a verdict may have been delivered.
 	Deliver func(context.Context, []OutboxMessage) []Verdict
-	// Within is how long Deliver may take. Only the context of Deliver ends then, not the context
-	// of the round. So one slow message does not stop the relay from applying the verdicts on the
-	// others.
+	// Within is how long Deliver may take. After that time, the context of Deliver ends, but not
+	// the context of the round. So one slow message does not stop the relay from applying the
+	// verdicts on the others.
 	Within time.Duration
 }
 
@@ -49,16 +49,16 @@ const (
 )
 
 // Relay takes a page of waiting messages and passes them to Deliver, in the order in which each
-// transaction put them. It then removes, marks or defers the messages that have a verdict. The rest
-// waits. Relay returns the number of messages with a verdict. If the process crashes in between,
-// messages are delivered again.
+// transaction put them. After that it removes, marks or defers the messages that have a verdict.
+// The other messages wait for the next round. Relay returns the number of messages with a verdict.
+// If the process crashes in between, messages are delivered again.
 //
 // The relay records and commits the attempt before it calls Deliver. So every message that may have
 // been delivered has the time of its first attempt, however the relay ends.
 //
 // On PostgreSQL a relay locks its messages while it delivers them. SQLite has only one lock for the
-// whole database, so the relay does not hold it. There two relays may deliver the same message,
-// which takes effect once.
+// whole database, so on SQLite the relay does not hold a lock while it delivers. There, two relays
+// may deliver the same message, which still takes effect only once.
 func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 	messages, err := d.startAttempt(ctx, r)
 	if err != nil || len(messages) == 0 {
@@ -130,8 +130,8 @@ func (d *Database) attempt(ctx context.Context, tx Tx, messages []OutboxMessage)
 	return err
 }
 
-// filterOwn returns the messages whose last attempt is this one. It leaves out messages that follow
-// a missing one to the same target.
+// filterOwn returns the messages whose last attempt is this one. If it leaves out a message because
+// another relay has it, it also leaves out the later messages to the same target.
 func (d *Database) filterOwn(ctx context.Context, tx Tx, messages []OutboxMessage) ([]OutboxMessage, error) {
 	var text string
 	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), encodeTries(messages, 1)).Scan(&text); err != nil {
@@ -158,7 +158,7 @@ func encodeTries(messages []OutboxMessage, more int) string {
 	return string(text)
 }
 
-// patiently is like within, but retries at once if other transactions interfered.
+// patiently is like within, but retries if other transactions interfered.
 func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	for try := 0; ; try++ {
 		if err := d.within(ctx, fn); !isTransient(err) || !pause(ctx, try) {
@@ -188,7 +188,7 @@ func (d *Database) judge(ctx context.Context, tx Tx, messages []OutboxMessage, v
 			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set error = $2 where id = $1 and error is null`), v.ID, v.Refused)
 		case v.Later: // a second longer each time, at most a minute
 			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set due = {now} + 1000 * (case when tries < 60 then tries else 60 end) where id = $1`), v.ID)
-		case v.Untried: // it stays as it is
+		case v.Untried: // the message stays as it is
 		default:
 			delivered = append(delivered, v.ID)
 		}
@@ -209,8 +209,8 @@ func (d *Database) judge(ctx context.Context, tx Tx, messages []OutboxMessage, v
 	return err
 }
 
-// release removes the records of attempts that had no effect. It does so only if there was no
-// attempt before and no other relay has made one since.
+// release removes the records of attempts that had no effect. It removes a record only if it is of
+// the first attempt, and no other relay has made an attempt since.
 func (d *Database) release(ctx context.Context, tx Tx, messages []OutboxMessage, untried map[string]bool) error {
 	for i := range messages {
 		l := &messages[i]
@@ -226,8 +226,9 @@ func (d *Database) release(ctx context.Context, tx Tx, messages []OutboxMessage,
 }
 
 // InDoubt reports whether an earlier attempt to deliver the message may have succeeded so long ago
-// that the receiver has forgotten it. remembers is how long the receiver remembers. A quarter of
-// that is a margin for clocks that are set while a message waits, and for the delivery.
+// that the receiver has forgotten it. remembers is how long the receiver remembers. InDoubt keeps a
+// quarter of that time as a margin, because a clock may be set while a message waits, and because
+// the delivery takes time.
 func (l *OutboxMessage) InDoubt(remembers time.Duration) bool {
 	margin := remembers / 4
 	age := millis(l.Now - l.Tried)

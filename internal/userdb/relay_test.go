@@ -47,7 +47,7 @@ func notes(t *testing.T, db *sql.DB) (ids []string) {
 
 func reach(context.Context) error { return nil }
 
-// relay makes one round and returns the messages that were to be delivered.
+// relay makes one round and returns the messages that Deliver got.
 func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.OutboxMessage) (userdb.Verdict, bool)) (got []userdb.OutboxMessage) {
 	t.Helper()
 	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reach, Deliver: func(_ context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
@@ -73,7 +73,7 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putMessages(t, db, "a")
 		got := relay(t, d, func(*userdb.OutboxMessage) (userdb.Verdict, bool) {
-			if n := notes(t, db); len(n) != 1 { // on another connection
+			if n := notes(t, db); len(n) != 1 { // reads on another connection
 				t.Errorf("while it is delivered, %v are noted", n)
 			}
 			return userdb.Verdict{}, false
@@ -192,8 +192,8 @@ func isSQLite(t *testing.T, db *sql.DB) bool {
 }
 
 // A message is in doubt if its first attempt is so old, by the clock of the database, that the
-// receiver may have forgotten it. It is also in doubt if its attempt is in the future: then the
-// clock was set back, and the age of the attempt is unknown.
+// receiver may have forgotten it. It is also in doubt if its attempt is in the future. In that case
+// the clock was set back, and the age of the attempt is unknown.
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_700_000_000_000)
@@ -210,8 +210,8 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
-// The outbox of an older version is upgraded. Its waiting messages count as tried since they were
-// put, because that version recorded no attempts.
+// Open upgrades the outbox of an older version. Because that version recorded no attempts, the
+// upgrade sets the first attempt of each waiting message to the time when it was put.
 func TestOutboxOfAnOlderVersion(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
 		older := []string{`alter table perdure_outbox drop column tried`, `insert into perdure_outbox (id, cluster, kind, execution, at, body) values ('a', 'c', 'signal', 'w/a', 5, '')`}

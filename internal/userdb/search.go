@@ -11,13 +11,14 @@ const searchRows = 100
 
 // hit is a row that contains the text.
 type hit struct {
-	ID         string `json:"id"` // of a message, or the run of an outcome
+	ID         string `json:"id"` // the id of a message, or the run of an outcome
 	Step       string `json:"step"`
 	Generation int64  `json:"generation"`
 	Value      string `json:"value"` // in hexadecimal
 }
 
-// Search finds every message and outcome that contains a text, including those of other engines.
+// Search finds every message and outcome that contains a text, including messages and outcomes of
+// other engines.
 func (d *Database) Search(ctx context.Context, t Table, text string, found func(value []byte) error) error {
 	last := hit{Generation: -1}
 	for {

@@ -29,7 +29,7 @@ func (d *Database) Now(ctx context.Context) (time.Time, error) {
 type Owner struct {
 	Run       string `json:"run"`
 	Execution string `json:"execution"`
-	At        int64  `json:"at"` // of the last outcome, in milliseconds since 1970
+	At        int64  `json:"at"` // time of the last outcome, in milliseconds since 1970
 }
 
 // Bounds of a sweep.
@@ -39,8 +39,8 @@ const (
 )
 
 // Sweep removes the outcomes of runs of a cluster for which expired returns true, in small
-// transactions. It looks at runs that were started longer ago than Retention, oldest first, because
-// ids sort by time. It returns the number of removed outcomes.
+// transactions. It looks only at runs that were started longer ago than Retention, in the order of
+// their ids, which is the order of their start. It returns the number of removed outcomes.
 func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, expired func(context.Context, Owner) (bool, error)) (removed int64, err error) {
 	before := firstRun(now.Add(-Retention)).String()
 	for after := ""; ; {

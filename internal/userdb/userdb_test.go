@@ -174,7 +174,7 @@ func (a ahead) QueryRow(ctx context.Context, q string, args ...any) userdb.Row {
 	return a.tx.QueryRow(ctx, q, args...)
 }
 
-// The clock of the database decides what is old, not the clock of the process.
+// The clock of the database decides how old an attempt is, not the clock of the process.
 func TestNowIsThatOfTheDatabase(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
 		d := userdb.New(userdb.Source{Pool: db, Begin: func(ctx context.Context) (userdb.Tx, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// State of a breaker.
+// State is the state of a breaker.
 type State uint8
 
 // States.
@@ -31,17 +31,17 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
-// Outcome of a call.
+// Outcome is how a call ended.
 type Outcome uint8
 
 // Outcomes.
 const (
-	Neither Outcome = iota // cancelled, lost, or given back: says nothing about the other side
+	Neither Outcome = iota // cancelled, lost, or given back: says nothing about the called service
 	Succeeded
 	Failed
 )
 
-// Permit lets one call through. The zero Permit counts for nothing.
+// Permit lets one call through. The breaker ignores the outcome of a call with a zero Permit.
 type Permit struct {
 	Generation int64 `cbor:"1,keyasint"`
 	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
@@ -55,8 +55,8 @@ type Answer struct {
 	// OK lets the call through with Permit.
 	OK     bool
 	Permit Permit
-	// Until is when the caller should ask again. Why is for operators. Both are set when the call
-	// is refused.
+	// Until is when the caller should ask again. Why is the reason, for operators. Both are set
+	// when the call is refused.
 	Until model.Time
 	Why   string
 	// Changed says that the breaker must be stored before the permit is used.
@@ -72,15 +72,15 @@ type Breaker struct {
 	// what opened it.
 	since, until model.Time
 	why          string
-	// Before held, nothing passes.
+	// Nothing passes before the time held.
 	held    model.Time
 	heldWhy string
 
 	window    window
-	probes    []slot // in the order of their numbers, which is also by age
+	probes    []slot // in the order of their numbers, oldest first
 	lastProbe int64
 	successes int
-	heard     []heard    // places that share the breaker; the one that spoke last comes last
+	heard     []heard    // places that share the breaker; the place of the last message comes last
 	now       model.Time // the latest time seen; it never goes back
 }
 
@@ -97,8 +97,8 @@ func New(c Config, now model.Time) *Breaker {
 	return b
 }
 
-// Allow asks to make one call. A probe gets the lease of the config, or the caller's if that is
-// longer.
+// Allow asks to make one call. If the call becomes a probe, it gets the lease of the config, or the
+// lease of the caller if that is longer.
 func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	now = b.tick(now)
 	if now < b.held {
@@ -146,7 +146,7 @@ func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 
 	i := slices.IndexFunc(b.probes, func(s slot) bool { return s.ID == p.Probe })
 	if i < 0 {
-		return false // reported before, or its slot was freed
+		return false // the probe was reported before, or its slot was freed
 	}
 	late := b.probes[i].Lease <= now
 	b.probes = slices.Delete(b.probes, i, i+1)
@@ -171,7 +171,7 @@ func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
 	}
 	b.window.add(now, how == Failed, &b.config)
 	if how != Failed {
-		return false // a success opens nothing
+		return false // a success never opens the breaker
 	}
 
 	if n := b.window.failures(now, &b.config); b.config.Failures > 0 && n >= b.config.Failures {
@@ -214,8 +214,9 @@ func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	b.held, b.heldWhy = min(until, model.MaxTime), orElse(why, "paused")
 }
 
-// RetryAfter applies a Retry-After of the other side: no calls before the time. It can only
-// lengthen a hold, up to the bound in the config. It returns whether the breaker must be stored.
+// RetryAfter applies a Retry-After that the called service has sent: no call passes before that
+// time. It can only lengthen a hold, up to the bound in the config. It returns whether the breaker
+// must be stored.
 func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	until = min(until, now.Add(b.config.MaxRetryAfter))
 	// The caller's clock may be behind the clock of the node that used the breaker last.
@@ -227,8 +228,8 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	return true
 }
 
-// Configure changes the numbers. Counting starts again. An open breaker stays open for as long as
-// the new config says. Probes in flight finish.
+// Configure changes the config. Counting starts again. An open breaker stays open for as long as
+// the new config says. Probes that are in flight may still finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)
 	b.config = c.WithDefaults()
@@ -244,16 +245,16 @@ type Status struct {
 	// At is the time of the status: the given time, or the latest time that the breaker has seen if
 	// that is later.
 	At model.Time
-	// Since is when the state began. Until is when calls or probes may pass; zero for now. Why says
-	// what holds them back.
+	// Since is when the state began. Until is when calls or probes may pass; zero if they may pass
+	// now. Why says what holds them back.
 	Since, Until model.Time
 	Why          string
-	Held         bool // by a pause or a Retry-After
+	Held         bool // a pause or a Retry-After holds the breaker
 	// Failures and Calls are the numbers in the window. Calls are counted only if the config has a
 	// ratio.
 	Failures, Calls int64
-	Probes          int // in flight
-	Successes       int // of probes
+	Probes          int // probes in flight
+	Successes       int // successful probes
 	Config          Config
 }
 
@@ -285,7 +286,7 @@ func (b *Breaker) Status(now model.Time) Status {
 	return s
 }
 
-// probeTime returns when an open breaker lets probes through; zero for one that is not open.
+// probeTime returns when an open breaker lets probes through; zero if the breaker is not open.
 func (b *Breaker) probeTime() model.Time {
 	if b.state == Open {
 		return b.until
@@ -318,7 +319,7 @@ func (b *Breaker) tick(now model.Time) model.Time {
 	return b.now
 }
 
-// orElse returns text, or otherwise if text is empty.
+// orElse returns text. If text is empty, it returns otherwise.
 func orElse(text, otherwise string) string {
 	if text == "" {
 		return otherwise

@@ -13,8 +13,8 @@ const t0 = model.Time(1_000_000_000_000_000)
 
 func at(d time.Duration) model.Time { return t0.Add(d) }
 
-// B1: the failure that reaches the number opens the breaker, whatever succeeds in between. A
-// failure that is older than the window does not count.
+// B1: the failure that reaches the threshold opens the breaker, even if calls succeed between the
+// failures. A failure that is older than the window does not count.
 func TestExactlyThresholdFailuresInTheWindowOpen(t *testing.T) {
 	t.Parallel()
 
@@ -147,12 +147,12 @@ func TestFailedProbeOpensAgain(t *testing.T) {
 	}
 }
 
-// The clock of a node is behind that of the node that used the breaker last. Its Retry-After lasts
-// as long as the other side asked for, and is not over already.
+// The clock of a node is behind the clock of the node that used the breaker last. A Retry-After
+// that the first node reports still lasts as long as the called service asked for.
 func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{MaxRetryAfter: time.Hour}, t0)
-	b.Allow(at(time.Minute), 0) // by the other clock
+	b.Allow(at(time.Minute), 0) // at a time of the other clock
 	if !b.RetryAfter(t0, at(10*time.Second)) {
 		t.Fatal("it is not held")
 	}
@@ -193,7 +193,7 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// A call that was let through before still counts.
+	// The outcome of a call that the breaker let through earlier still counts.
 	if !b.Done(at(2*time.Minute+55*time.Second), p, breaker.Failed) {
 		t.Fatal("not opened")
 	}
@@ -306,7 +306,7 @@ func TestToldAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err = breaker.Decode(row); err != nil { // it is read each time
+		if b, err = breaker.Decode(row); err != nil { // read it for each message
 			t.Fatal(err)
 		}
 		m.Place, m.Seq = place, seq
@@ -352,8 +352,8 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-// A probe that a place has not used yet does not pass if the breaker has left the state of the
-// probe, or if it has been held since.
+// A place has got a probe and has not used it yet. It cannot use the probe if the breaker has
+// changed its state since, or if an operator has paused it.
 func TestProbeThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
 	half := func() (b *breaker.Breaker, probe breaker.Permit) {
@@ -397,9 +397,9 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// A new config allows fewer probes than are in flight. A probe that has lapsed leaves no room while
-// there are still enough others. The breaker tells places to ask again only when the next of these
-// lapses, because an earlier request would be refused.
+// A new config allows fewer probes than are in flight. When one of them lapses, there are still as
+// many others as allowed, so there is no free slot. The breaker tells places to ask again only when
+// the next one lapses, because it would refuse an earlier request.
 func TestFewerProbesThanAreUnderWay(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)

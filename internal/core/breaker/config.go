@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Config says when a breaker opens and how it closes again. A field that is zero has its default.
-// With both Failures and Ratio, whichever is reached first opens the breaker.
+// Config says when a breaker opens and how it closes again. For a field that is zero, its default
+// applies. If both Failures and Ratio are set, the breaker opens when either of them is reached.
 type Config struct {
 	// Failures is how many failures in the window open it. The default is 5, if Ratio is not set
 	// either.
@@ -27,7 +27,8 @@ type Config struct {
 	// Lease is the time after which a probe without a report frees its slot, unless the caller asks
 	// for more. The default is 1 min.
 	Lease time.Duration `cbor:"8,keyasint,omitempty"`
-	// MaxRetryAfter bounds how long the other side may hold the breaker. The default is 24 h.
+	// MaxRetryAfter bounds how long a Retry-After of the called service may hold the breaker. The
+	// default is 24 h.
 	MaxRetryAfter time.Duration `cbor:"9,keyasint,omitempty"`
 }
 

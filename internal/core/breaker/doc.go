@@ -5,29 +5,31 @@
 // nodes share it, it is a value in the store: each node acts on a View of it, and applies the
 // messages of the view to the breaker by compare-and-set.
 //
-//	closed     Calls pass. Failures in the window are counted; enough of them open it.
+//	closed     Calls pass. Enough failures in the window open the breaker.
 //	open       Nothing passes before the reset time-out has passed.
-//	half-open  Up to Probes calls at a time pass. One failure opens it again; Successes
-//	           successes close it.
+//	half-open  Up to Probes calls at a time pass, as probes. One failed probe opens the breaker
+//	           again. As many successful probes as Successes says close it.
 //
-// Independent of its state, a breaker may be held until a time: because an operator pauses it, or
-// because the other side sent a Retry-After. A hold does not change the state. When it is over, the
-// breaker continues as before.
+// In every state, a breaker may also be held until some time, because an operator pauses it, or
+// because the called service sent a Retry-After. A hold does not change the state. When it is over,
+// the breaker continues as before.
 //
 // Tests refer to these promises by number:
 //
 //	B1  A closed breaker opens at exactly Failures failures that are younger than Window,
-//	    whichever places report them, and never before. A ratio opens it when at least Calls
-//	    outcomes are in the window. It counts outcomes until they are between 19/20 of Window
-//	    and Window old.
+//	    whichever places report them, and never before. A ratio can open it only when at least
+//	    Calls outcomes are in the window. The ratio forgets an outcome when it is between 19/20
+//	    of Window and Window old.
 //	B2  While it is open, nothing passes before the time when it opened plus Reset. While it is
 //	    held, nothing passes before the end of the hold.
 //	B3  While it is half-open, at most Probes calls with a valid lease are in flight.
 //	B4  A permit counts once, only in its generation (the time between two changes of the
-//	    state), and a probe only until its lease ends. So late outcomes of calls from before it
-//	    opened neither open nor close it. An outcome that is neither success nor failure
-//	    (cancelled, lost, given back) does not count, but it frees the slot of a probe.
+//	    state), and a probe only until its lease ends. So if a call began before the breaker
+//	    opened, its outcome neither opens nor closes the breaker. An outcome that is neither
+//	    success nor failure (cancelled, lost, given back) does not count, but it frees the slot
+//	    of a probe.
 //	B5  Every change that must survive is reported to the caller: the state, holds, and slots of
 //	    probes. Counts of a closed breaker are not: a new owner begins a new window.
-//	B6  A refusal is not an outcome: the caller learns until when, and has used nothing.
+//	B6  A refusal is not an outcome. The caller gets the time when it may ask again, and no
+//	    permit is used up.
 package breaker

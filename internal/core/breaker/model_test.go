@@ -11,14 +11,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// oracle is a breaker that keeps everything that ever happened, and reads all of it each time.
+// oracle is a simple model of a breaker. It keeps everything that ever happened, and reads all of
+// it for each decision.
 type oracle struct {
 	c      breaker.Config
 	now    model.Time
 	state  breaker.State
 	since  model.Time
 	held   model.Time
-	calls  []call // of this generation
+	calls  []call // calls of this generation
 	failed []model.Time
 	good   int
 }
@@ -89,8 +90,8 @@ func (o *oracle) endCall(p breaker.Permit, how breaker.Outcome) {
 	}
 }
 
-// pair applies inputs to both. In a closed state all permits of a generation are equal, so a report
-// may belong to any of them.
+// pair applies inputs to a breaker and to its oracle. While the breaker is closed, all permits of a
+// generation are equal, so a report may belong to any of them.
 type pair struct {
 	t      *rapid.T
 	b      *breaker.Breaker
@@ -113,7 +114,7 @@ func (p *pair) check() {
 	}
 }
 
-// The machine does what the oracle does, even if it is stored and read back in between.
+// A breaker does what the oracle does, even if the test stores it and reads it back in between.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -185,7 +186,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// Every sequence of seven inputs out of seven, on a small breaker.
+// The test applies every sequence of seven inputs, drawn from seven possible inputs, to a breaker
+// with small numbers.
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
 	c := breaker.Config{Failures: 2, Successes: 2, Probes: 1, Window: 2 * time.Second, Reset: 2 * time.Second, Lease: time.Second}
@@ -232,9 +234,9 @@ func walk(t *testing.T, c breaker.Config, steps []int) {
 				o.calls = append(o.calls, call{permit: a.Permit})
 				held = append(held, a.Permit)
 			}
-		case 2, 3, 4, 5: // the oldest or the newest fails or succeeds
+		case 2, 3, 4, 5: // the oldest or the newest call fails or succeeds
 			if len(held) == 0 {
-				return // as without this input
+				return // the same as the sequence without this input
 			}
 			k := 0
 			if s >= 4 {
@@ -337,10 +339,10 @@ func TestViewIsHeldBack(t *testing.T) {
 	}
 }
 
-// Several places act on one breaker by messages that take any time, in order between two ends.
-// However they are delivered: at most Probes calls are in flight while it is half-open; a place
-// that knows that it is open lets nothing through; and when everything is delivered, no slot is
-// lost.
+// Several places share one breaker and exchange messages with it. Messages take any time, but
+// messages with the same sender and receiver arrive in order. Whatever the delays are, three things
+// hold. At most Probes calls are in flight while the breaker is half-open. A place that knows that
+// the breaker is open lets nothing through. When all messages are delivered, no slot is lost.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -484,8 +486,8 @@ func TestViews(t *testing.T) {
 			},
 		})
 
-		// Everything is reported and delivered: a half-open breaker has a slot for the next place
-		// that asks.
+		// When everything is reported and delivered, a half-open breaker has a slot for the next
+		// place that asks.
 		for _, r := range calls {
 			views[r.place].Done(now, r.permit, breaker.Neither)
 			tell(r.place)
@@ -506,11 +508,11 @@ func TestViews(t *testing.T) {
 			}
 		}
 
-		// leases of probes for a place that no longer needed them
+		// let leases end: a place may have got a probe that it no longer needed
 		now = now.Add(time.Minute)
 		for i := range views {
 			passed := false
-			for range 3 { // hear, ask, use
+			for range 3 { // the place receives news, asks for a probe, and uses it
 				if a := views[i].Allow(now, 0); a.OK {
 					passed = true
 					views[i].Done(now, a.Permit, breaker.Neither)

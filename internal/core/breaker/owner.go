@@ -7,25 +7,25 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// ToOwner is a message of a place to the breaker: how calls have ended, and whether the place wants
-// a probe.
+// ToOwner is a message of a place to the breaker. A place is an incarnation of a node that lets
+// calls through. The message says how calls have ended, and whether the place wants a probe.
 type ToOwner struct {
 	Reports []Report `cbor:"1,keyasint,omitempty"`
 	// Ask requests a probe, if one is available.
 	Ask bool `cbor:"2,keyasint,omitempty"`
-	// Lease is how long the probe may take, if longer than usual.
+	// Lease is how long the probe may take, if that is longer than the lease in the config.
 	Lease time.Duration `cbor:"3,keyasint,omitempty"`
-	// RetryAfter is what the other side has sent; zero for nothing.
+	// RetryAfter is the Retry-After that the called service has sent; zero if it has sent none.
 	RetryAfter model.Time `cbor:"4,keyasint,omitempty"`
-	// Place is the sender, and Seq counts its messages. A message that is sent again, because the
-	// sender does not know whether it was stored, counts once. Both are zero for a message that is
-	// never repeated.
+	// Place is the sender, and Seq counts its messages. If the sender repeats a message because it
+	// does not know whether it was stored, the breaker applies the message only once. Both are zero
+	// for a message that is never repeated.
 	Place int64 `cbor:"5,keyasint,omitempty"`
 	Seq   int64 `cbor:"6,keyasint,omitempty"`
 }
 
-// heard is the last message that a breaker has received from a place, and the last probe that it
-// gave to it.
+// heard is what a breaker remembers of a place: the number of the last message that it received
+// from the place, and the last probe that it gave to the place.
 type heard struct {
 	Place int64 `cbor:"1,keyasint"`
 	Seq   int64 `cbor:"2,keyasint"`
@@ -34,21 +34,21 @@ type heard struct {
 	Probe Permit `cbor:"4,keyasint,omitzero"`
 }
 
-// maxHeard is how many places a breaker remembers, the most recent ones. A place is one life of a
-// process.
+// maxHeard is how many places a breaker remembers. It remembers the places that sent the most
+// recent messages.
 const maxHeard = 64
 
 // Report is how one call ended, or how many calls succeeded.
 type Report struct {
 	Permit Permit  `cbor:"1,keyasint"`
 	How    Outcome `cbor:"2,keyasint,omitempty"`
-	// Calls is how many successes of a closed breaker this report stands for. The first of them
-	// ended at At.
+	// Calls is how many successes of a closed breaker this report counts. The first of them ended
+	// at At.
 	Calls int64      `cbor:"3,keyasint,omitempty"`
 	At    model.Time `cbor:"4,keyasint,omitempty"`
 }
 
-// News is the state of a breaker.
+// News is what the owner of a breaker tells a place about its state.
 type News struct {
 	State      State `cbor:"1,keyasint,omitempty"`
 	Generation int64 `cbor:"2,keyasint"`
@@ -58,7 +58,7 @@ type News struct {
 	Why   string     `cbor:"4,keyasint,omitempty"`
 	// Tally is how often successes should be reported; zero for never, because only failures count.
 	Tally time.Duration `cbor:"5,keyasint,omitempty"`
-	// Probe is given to this place; zero for none.
+	// Probe is the probe that the owner gives to this place; zero for none.
 	Probe Permit `cbor:"6,keyasint,omitzero"`
 	// Answer says that this is the answer to an Ask.
 	Answer bool `cbor:"7,keyasint,omitempty"`
@@ -67,10 +67,10 @@ type News struct {
 }
 
 // Receive applies a message of a place. It returns the probe that it gives to the place, if the
-// place asked for one, and whether the breaker has changed in any way. If several places share the
-// breaker, they share its counts too.
+// place asked for one, and whether the breaker has changed in any way. All places that share the
+// breaker add to the same counts.
 func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed bool) {
-	told := now // by the clock of the place
+	told := now // the time of the message, by the clock of the place
 	now = b.tick(now)
 	var from *heard
 
@@ -125,8 +125,9 @@ func (b *Breaker) hear(place, seq int64) (from *heard, news bool) {
 	return &b.heard[len(b.heard)-1], true
 }
 
-// givenProbe returns the probe that the place got when it first sent this message, if that is still
-// in flight. The answer has not reached the place.
+// givenProbe returns the probe that the breaker gave to the place when the place first sent this
+// message, if that probe is still in flight. The place repeats the message because it has not
+// received the answer.
 func (b *Breaker) givenProbe(to *heard, m *ToOwner) (probe Permit) {
 	if m.Ask && to.Asked == m.Seq && slices.ContainsFunc(b.probes, func(p slot) bool { return p.ID == to.Probe.Probe }) {
 		return to.Probe

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// version of the stored form. A build refuses a version that it does not know, because it could
-// drop a part of it.
+// version is the version of the stored form. A build refuses a version that it does not know,
+// because it could lose a part of the row when it writes it back.
 const version = 1
 
 // stored is the row of a breaker.
@@ -33,8 +33,8 @@ type stored struct {
 	Heard      []heard      `cbor:"16,keyasint,omitempty"`
 }
 
-// Encode returns the stored form, including the current counts, so that an orderly hand-over loses
-// none.
+// Encode returns the stored form. It includes the current counts, so that they survive when the
+// owner changes in an orderly way.
 func (b *Breaker) Encode() ([]byte, error) {
 	s := stored{
 		Version: version, Config: b.config, State: b.state, Generation: b.generation, Since: b.since, Until: b.until, Why: b.why,

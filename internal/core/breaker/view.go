@@ -6,13 +6,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// View is a breaker as seen by a place that does not own it. Calls pass a closed breaker at once;
-// their outcomes go to the owner. Only the owner gives out probes, so a view with old news cannot
-// exceed their number. A view that does not know the state of the breaker yet lets nothing through.
+// View is a breaker as seen by a place that does not own it. Calls pass a closed breaker
+// immediately, and the place reports their outcomes to the owner. Only the owner gives out probes,
+// so a view that is out of date cannot exceed their number. A view that does not know the state of
+// the breaker yet lets nothing through.
 type View struct {
 	news  News
 	heard bool
-	asked bool // and not answered yet
+	asked bool // it has asked for a probe and has no answer yet
 	out   ToOwner
 	tally Report // successes that are not reported yet
 	now   model.Time
@@ -44,8 +45,8 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	return Answer{Why: "half-open, the owner is asked for a probe"}
 }
 
-// Until returns the time before which nothing passes, as far as this place knows, and why; zero
-// when a call may pass or ask.
+// Until returns the time before which nothing passes, as far as this place knows, and why. The time
+// is zero when a call may pass, or may ask for a probe.
 func (v *View) Until(now model.Time) (until model.Time, why string) {
 	if now = max(now, v.now); now < v.news.Until && !v.hasProbe(now) {
 		return v.news.Until, v.news.Why
@@ -81,14 +82,14 @@ func (v *View) Done(now model.Time, p Permit, how Outcome) {
 	}
 }
 
-// RetryAfter reports a Retry-After of the other side.
+// RetryAfter reports a Retry-After of the called service.
 func (v *View) RetryAfter(until model.Time) { v.out.RetryAfter = max(v.out.RetryAfter, until) }
 
 // Receive applies news. It reports whether a call that was refused may pass now.
 func (v *View) Receive(now model.Time, n News) (retry bool) {
 	now = v.tick(now)
 	if kept := v.news.Probe; n.Probe.Probe == 0 && kept.Lease > now {
-		n.Probe = kept // given before, and not used yet
+		n.Probe = kept // the owner gave it earlier, and no call has used it
 	}
 	if n.Probe.Generation != n.Generation {
 		// The probe belongs to a state of the breaker that is over.
@@ -98,7 +99,7 @@ func (v *View) Receive(now model.Time, n News) (retry bool) {
 	return now >= n.Until || v.hasProbe(now)
 }
 
-// Tell returns the next message to the owner. It reports false when there is nothing to say.
+// Tell returns the next message to the owner. It reports false when there is none.
 func (v *View) Tell() (m ToOwner, ok bool) {
 	m, v.out = v.out, ToOwner{}
 	return m, len(m.Reports) > 0 || m.Ask || !m.RetryAfter.IsZero()

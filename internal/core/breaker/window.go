@@ -6,20 +6,21 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// buckets is how finely outcomes are counted for a ratio: each bucket is a twentieth of the window.
+// buckets is the number of buckets in which outcomes are counted for a ratio. Each bucket is a
+// twentieth of the window.
 const buckets = 20
 
-// window keeps the recent outcomes. A count must be exact, so window keeps the times of the last
-// failures, as many as it takes to open. A ratio needs all outcomes, so window counts those in
-// buckets.
+// window keeps the recent outcomes. For the bound Failures, it keeps the exact times of the last
+// failures, as many as open the breaker. For the bound Ratio, it needs all outcomes, so it counts
+// them in buckets.
 type window struct {
-	failed  []model.Time // ring; oldest at next when full
+	failed  []model.Time // a ring; when it is full, the oldest time is at index next
 	next    int
-	buckets []bucket // ring by index; empty without a ratio
-	width   int64    // of a bucket, in microseconds
+	buckets []bucket // a ring; empty if the config has no ratio
+	width   int64    // width of a bucket, in microseconds
 }
 
-// bucket counts the outcomes of a stretch of time.
+// bucket counts the outcomes of a short period.
 type bucket struct {
 	Index  int64 `cbor:"1,keyasint"`
 	Calls  int64 `cbor:"2,keyasint"`
@@ -57,7 +58,8 @@ func (w *window) add(now model.Time, failed bool, c *Config) {
 	}
 }
 
-// tally counts outcomes of a time for the ratio. It drops outcomes that are too old for the ring.
+// tally counts the outcomes of calls that ended at a time, for the ratio. It drops outcomes that
+// are too old for the ring.
 func (w *window) tally(at model.Time, calls, failed int64) {
 	if w.width == 0 {
 		return
@@ -74,7 +76,8 @@ func (w *window) tally(at model.Time, calls, failed int64) {
 	b.Failed += failed
 }
 
-// failures counts the failures that are younger than the window, up to the number that opens.
+// failures counts the failures that are younger than the window, up to the number that opens the
+// breaker.
 func (w *window) failures(now model.Time, c *Config) (n int) {
 	for _, at := range w.failed {
 		if now.Sub(at) < c.Window.Truncate(time.Microsecond) {

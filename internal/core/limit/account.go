@@ -3,9 +3,10 @@ package limit
 import "slices"
 
 // Account is what a place knows about its lease. It is for places that read the owner from the
-// store instead of receiving messages. A place that knows which of its messages the owner has
-// received applies them to the account, and compares the result with its lease in the store. The
-// difference is what the owner has granted and recalled, however many changes the place has missed.
+// store instead of receiving messages. When the owner has received a message of the place, the
+// place applies that message to its account as well. Then it compares the account with its lease in
+// the store. The difference is what the owner has granted and recalled since the last comparison,
+// however many changes the place has missed.
 //
 // The zero Account belongs to a place without a lease.
 type Account struct{ lease lease }

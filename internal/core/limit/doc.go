@@ -5,43 +5,47 @@
 // Two state machines work on it. Both are values with methods, without clock, randomness,
 // goroutines or I/O:
 //
-//   - The Owner, one per resource, leases permits and tokens to places (nodes), and recalls them
-//     when other places need them.
-//   - A Local, one per resource and place, gives the permits of its block to tasks.
+//   - The Owner, one per resource, leases permits (rights to run) and tokens (rights to start) to
+//     places (nodes), and recalls them when other places need them.
+//   - A Local, one per resource and place, gives the permits that are leased to the place (its
+//     block) to tasks.
 //
-// They exchange values (ToOwner, ToPlace). Each value takes effect exactly once, and in order
-// between two ends. If owner and place are in one process, the process passes the messages between
-// them. A single place gets everything leased at its first request, and from then on a permit costs
-// nothing. An owner that several processes share is a value in the store. A place applies its own
-// messages to that value, and its Account tells it what has changed in its lease since it last
-// looked.
+// They exchange values (ToOwner, ToPlace). Each value takes effect exactly once. Values with the
+// same sender and receiver take effect in order. If owner and place are in one process, the process
+// passes the messages between them. A single place gets everything leased at its first request, and
+// from then on a permit costs nothing. An owner that several processes share is a value in the
+// store. A place applies its own messages to that value, and its Account tells it what has changed
+// in its lease since it last looked.
 //
 // The owner takes permits back from a place in three ways:
 //
-//   - A cut follows when the limit was lowered. It takes idle permits at once, and the others as
-//     their holders finish.
-//   - A turn follows when other places have less than their share. It takes permits as holders
-//     finish, ahead of the waiting tasks of the place. But when a task waits for a permit, the
-//     permit is used once before it leaves, so that permits do not travel in circles.
+//   - A cut happens when the limit was lowered. It takes idle permits immediately, and the others
+//     when their holders finish.
+//   - A turn happens when other places have less than their share. It takes permits when their
+//     holders finish, before the waiting tasks of the place get them. If a permit is idle while
+//     tasks wait, a task uses it once before it leaves. Otherwise permits could travel between
+//     places without any task using them.
 //   - A spare takes permits that the place does not need, now or later.
 //
-// A task that needs several resources waits at the first one, in canonical order, that it cannot
-// get. Until then its place keeps permits for the earlier ones (it pins them). A task only waits
-// for resources that are later in the order than the ones it keeps, so places cannot deadlock.
+// A task that needs several resources takes them in canonical order, and waits at the first one
+// that it cannot get. While it waits, its place keeps permits for the earlier resources (it pins
+// them). A task only waits for resources that are later in the order than the ones it keeps, so
+// places cannot deadlock.
 //
 // Tests refer to these promises by number:
 //
-//	L1  Permits of all leases together never exceed the concurrency, however messages are
-//	    delayed and whatever the limit was before: while a lowered limit is exceeded, nothing
-//	    is leased. A place has at most as many holders as its block. Holders that a place finds
-//	    when it starts (Hold) are the exception; the owner keeps one permit back for each.
-//	L2  No permit is lost: permits at places, on their way, and free ones add up to the
-//	    concurrency, as soon as a lowered limit is reached.
+//	L1  The permits of all leases together never exceed the concurrency, however long messages
+//	    take. After the limit was lowered, more permits may be leased than it allows; until
+//	    enough have come back, the owner leases none. A place has at most as many holders as
+//	    permits. The exception is a task that the place finds already running when it starts
+//	    (see Local.Hold); the owner keeps one permit back for each.
+//	L2  No permit is lost. The permits at places, the permits on their way and the free permits
+//	    add up to the concurrency, unless more are leased than a lowered limit allows.
 //	L3  In any period of length t, all places together spend at most Burst + Rate·t/Per tokens.
-//	    Arithmetic is in integers and does not drift. Tokens that are leased and not reported as
-//	    spent count as not spent: the bucket does not refill their room.
+//	    The arithmetic uses integers and does not drift. A token that is leased and not
+//	    reported as spent still takes room in the bucket.
 //	L4  No place starves: when holders finish and messages arrive, every place that wants a
 //	    permit gets one.
-//	L5  A holder that takes twice has one permit; giving back a permit that is not held does
-//	    nothing.
+//	L5  A task that takes a permit twice has one permit. To give back a permit that is not held
+//	    changes nothing.
 package limit

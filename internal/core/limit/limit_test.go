@@ -41,7 +41,7 @@ func TestOnePlaceNeedsOneMessage(t *testing.T) {
 	w.drain()
 }
 
-// L5.
+// L5: if a task takes a permit twice, or gives it back twice, the second call changes nothing.
 func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 2, Rate: 2, Per: time.Hour, Burst: 2})
@@ -64,13 +64,13 @@ func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	}
 }
 
-// Permits that a place does not need go to a place that does: all of them, even beyond its share,
-// and also permits that become free later.
+// If a place does not need its permits, the owner moves all of them to a place that needs them,
+// even if that place gets more than its share. It also moves permits that become free later.
 func TestSpareIsRecalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 10})
 	w.arrive(0)
-	w.settle() // place 0 has all ten, and uses one
+	w.settle() // place 0 has all ten permits, and uses one
 	for range 20 {
 		w.arrive(1)
 	}
@@ -120,7 +120,8 @@ func TestSharesUnderLoad(t *testing.T) {
 	}
 }
 
-// A lowered limit takes idle permits back at once, whether tasks wait or not; holders finish.
+// When the limit is lowered, the owner takes idle permits back immediately, whether tasks wait or
+// not. Tasks that hold permits may finish.
 func TestLoweredLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 6})
@@ -164,8 +165,8 @@ func TestLoweredLimit(t *testing.T) {
 	}
 }
 
-// A place dies, and its holders are found at another place. Until they have permits, no other task
-// gets their permits.
+// A place dies, and another place takes over the tasks that held its permits. Until these tasks
+// have permits again, no other task gets their permits.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 3, Rate: 9, Per: time.Minute, Burst: 9})
@@ -194,7 +195,8 @@ func TestLostPlace(t *testing.T) {
 	w.drain()
 }
 
-// 1,000,000 per day, over ten days in odd steps: exactly as many as there should be.
+// The rate is 999,983 per day, and the owner adds up tokens in steps of odd lengths for two hours.
+// The number of tokens is exact, without rounding errors.
 func TestNoDrift(t *testing.T) {
 	t.Parallel()
 	n := limit.Numbers{Rate: 999_983, Per: 24 * time.Hour}

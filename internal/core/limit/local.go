@@ -12,15 +12,15 @@ import (
 type Local struct {
 	numbers Numbers
 	block   int   // permits leased to this place
-	tokens  int64 // leased and not spent
+	tokens  int64 // tokens that are leased and not spent
 	holders map[model.TaskRef]struct{}
 	// waiting counts tasks that lack only this resource. pinned counts tasks that could have this
 	// resource, but wait for one that comes later in the order.
 	waiting, pinned int
 	recalled        recalls
 
-	want, wantTokens int64 // what the owner believes, or more
-	over             int   // what the owner believes
+	want, wantTokens int64 // the wants that the owner believes in, or more
+	over             int   // the holders without a permit that the owner believes in
 	// The next message returns back and backTokens to the owner and reports spent.
 	back       int
 	backTokens int64
@@ -38,7 +38,8 @@ func (l *Local) Numbers() Numbers { return l.numbers }
 // Configure changes the numbers. Holders stay.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
-// Shortage reports what a task would have to wait for: a permit, or a token.
+// Shortage reports whether a task would have to wait for a permit, and whether it would have to
+// wait for a token.
 func (l *Local) Shortage() (permit, token bool) {
 	return l.numbers.Concurrency > 0 && len(l.holders) >= l.block, l.numbers.Rate > 0 && l.tokens < 1
 }
@@ -60,11 +61,11 @@ func (l *Local) Take(who model.TaskRef) bool {
 	return true
 }
 
-// Hold registers a task that holds the resource already, because it was claimed before this process
-// became its owner. There may be more such tasks than permits.
+// Hold registers a task that holds the resource already, because a worker claimed it before this
+// process became the owner of its run. There may be more such tasks than permits.
 func (l *Local) Hold(who model.TaskRef) { l.holders[who] = struct{}{} }
 
-// Give ends a hold. It reports whether there was one.
+// Give takes the permit back from a task. It reports whether the task held the resource.
 func (l *Local) Give(who model.TaskRef) bool {
 	if _, has := l.holders[who]; !has {
 		return false
@@ -82,8 +83,8 @@ func (l *Local) Wait(by int) { l.waiting += by }
 // Pin changes the number of tasks that could have this resource and wait for a later one.
 func (l *Local) Pin(by int) { l.pinned += by }
 
-// Receive applies a message of the owner. It reports whether there are new permits or tokens to
-// take.
+// Receive applies a message of the owner. It reports whether the message brought new permits or
+// tokens.
 func (l *Local) Receive(m ToPlace) (more bool) {
 	l.block += m.Permits
 	l.tokens += m.Tokens
@@ -97,14 +98,15 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// CorrectBelief sets the numbers that this place takes for the beliefs of the owner. The caller
-// calls it when no message of the place is on its way. If a grant crosses a message, the two
-// differ, and the owner would keep permits for a place that does not need them.
+// CorrectBelief sets the copy that this place has of the owner's beliefs about it. The caller calls
+// it when no message of the place is on its way. If a grant of the owner crosses a message of the
+// place, that copy becomes wrong. Without the correction, the owner would keep permits for a place
+// that does not need them.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }
 
-// Tell returns the next message to the owner. It reports false when there is nothing to say.
+// Tell returns the next message to the owner. It reports false when there is none.
 func (l *Local) Tell() (m ToOwner, ok bool) {
 	need, needTokens := l.settle()
 	// Wants are rounded up to powers of two, so that a growing number of waiting tasks costs few
@@ -140,8 +142,8 @@ func (l *Local) countUncovered() int {
 	return max(len(l.holders)-l.block, 0)
 }
 
-// settle puts aside the permits and tokens that are recalled or not needed, and returns how many
-// are missing.
+// settle puts aside permits and tokens that the owner has recalled or that the place does not need.
+// They leave with the next message. settle returns how many permits and tokens are missing.
 func (l *Local) settle() (need, needTokens int64) {
 	held := len(l.holders)
 	if l.numbers.Concurrency == 0 {
@@ -173,7 +175,7 @@ func (l *Local) settle() (need, needTokens int64) {
 	return need, needTokens
 }
 
-// release puts permits aside to give them back.
+// release puts permits aside. The next message gives them back.
 func (l *Local) release(n int) {
 	l.block -= n
 	l.back += n
@@ -202,8 +204,8 @@ func (l *Local) WaiterCount() int { return l.waiting }
 // Idle reports whether no task holds the resource or waits for it here.
 func (l *Local) Idle() bool { return len(l.holders) == 0 && l.waiting == 0 && l.pinned == 0 }
 
-// Drain puts all idle permits and tokens aside to give them back, because the place no longer needs
-// the resource. Tell returns the message.
+// Drain puts all idle permits and tokens aside, because the place no longer needs the resource.
+// Tell returns the message that gives them back.
 func (l *Local) Drain() {
 	l.release(max(l.block-len(l.holders), 0))
 	l.backTokens += l.tokens

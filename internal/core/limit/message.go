@@ -1,27 +1,29 @@
 package limit
 
-// Place is the id of a node that hands out leased permits: the epoch of its incarnation, which is
-// used once.
+// Place is the id of a node that hands out leased permits. It is the epoch of its incarnation, so
+// no other incarnation has the same id.
 type Place int64
 
 // ToOwner is a message of a place to the owner of a resource.
 type ToOwner struct {
-	// Want and WantTokens are how many more the place could use. They replace the numbers of
-	// earlier messages, less what was granted since.
+	// Want and WantTokens are how many more permits and tokens the place could use. They replace
+	// the numbers of earlier messages. The owner subtracts what it grants.
 	Want       int   `cbor:"1,keyasint,omitempty"`
 	WantTokens int64 `cbor:"2,keyasint,omitempty"`
-	// Permits and Tokens are given back. Spent tokens are used up.
+	// Permits and Tokens are what the place gives back. Spent is how many tokens its tasks have
+	// used up.
 	Permits int   `cbor:"3,keyasint,omitempty"`
 	Tokens  int64 `cbor:"4,keyasint,omitempty"`
 	Spent   int64 `cbor:"5,keyasint,omitempty"`
-	// Over is how many tasks hold the resource beyond the block, because they were found (Hold). It
-	// replaces the number of earlier messages, less what was granted since.
+	// Over is how many tasks hold the resource without a permit, because the place found them
+	// already running (see Local.Hold). It replaces the number of earlier messages. The owner
+	// subtracts what it grants.
 	Over int `cbor:"6,keyasint,omitempty"`
 }
 
 // ToPlace is a message of the owner to a place.
 type ToPlace struct {
-	// Permits and Tokens are granted.
+	// Permits and Tokens are what the owner grants.
 	Permits int   `cbor:"1,keyasint,omitempty"`
 	Tokens  int64 `cbor:"2,keyasint,omitempty"`
 	// Cut, Turn and Spare are permits to give back; see the package comment.
@@ -36,9 +38,9 @@ type Send struct {
 	ToPlace
 }
 
-// recalls counts permits that the owner wants back. Both ends count in the same way: a permit that
-// is given back, for whatever reason, answers a cut first, then a turn, then a spare. There are
-// never more recalls than permits.
+// recalls counts permits that the owner wants back. Owner and place count in the same way: a permit
+// that the place gives back, for whatever reason, reduces the cut first, then the turn, then the
+// spare. There are never more recalls than permits.
 type recalls struct {
 	Cut   int `cbor:"1,keyasint,omitempty"`
 	Turn  int `cbor:"2,keyasint,omitempty"`

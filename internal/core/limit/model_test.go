@@ -16,7 +16,7 @@ const (
 	places = 3
 )
 
-// many checks a quick property more often than usual.
+// many checks a property that is quick to check with more random inputs than usual.
 func many(t *testing.T, prop func(*rapid.T)) {
 	for range 8 {
 		rapid.Check(t, prop)
@@ -27,7 +27,8 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// world is an owner, some places, and the messages on their way, in order between two ends.
+// world is an owner, some places, and the messages that are on their way. Messages with the same
+// sender and receiver arrive in order.
 type world struct {
 	t      fataler
 	now    model.Time
@@ -40,9 +41,9 @@ type world struct {
 	waiting [places][]model.TaskRef
 	holding [places][]model.TaskRef
 	spent   []model.Time
-	leased  int // before the last input
+	leased  int // leased permits before the last input
 	limit   int
-	found   bool // holders of another place: there may be more of them than permits
+	found   bool // a place has taken over holders, so there may be more holders than permits
 }
 
 func newWorld(t fataler, n limit.Numbers) *world {
@@ -72,7 +73,7 @@ func (w *world) arrive(i int) {
 	w.try(i)
 }
 
-// try lets the waiting tasks of a place take what there is.
+// try lets the waiting tasks of a place take permits and tokens, as far as there are any.
 func (w *world) try(i int) {
 	for len(w.waiting[i]) > 0 && w.locals[i].Take(w.waiting[i][0]) {
 		w.locals[i].Wait(-1)
@@ -147,7 +148,7 @@ func (w *world) check() {
 	w.leased = permits
 }
 
-// settle delivers everything.
+// settle delivers all messages.
 func (w *world) settle() {
 	for n, busy := 0, true; busy; n++ {
 		if n > 10_000 {
@@ -173,7 +174,7 @@ func (w *world) settle() {
 	}
 }
 
-// drain lets every holder finish: L4.
+// drain lets every holder finish, until every waiting task has had a permit (L4).
 func (w *world) drain() {
 	w.settle()
 	for n := 0; ; n++ {
@@ -229,7 +230,8 @@ func (w *world) settleUp(i int) {
 	}
 }
 
-// store moves the owner to another process; messages on their way stay there.
+// store encodes the owner and decodes it, as if it moved to another process. Messages that are on
+// their way stay on their way.
 func (w *world) store() {
 	row, err := w.owner.Encode()
 	if err != nil {
@@ -240,7 +242,7 @@ func (w *world) store() {
 	}
 }
 
-// moves returns what may happen next, whatever the numbers are.
+// moves returns the random inputs that are possible with any numbers.
 func (w *world) moves() map[string]func(*rapid.T) {
 	place := func(t *rapid.T) int { return rapid.IntRange(0, places-1).Draw(t, "place") }
 
@@ -273,8 +275,8 @@ func (w *world) moves() map[string]func(*rapid.T) {
 	}
 }
 
-// However messages are delayed and numbers changed: there are never more holders than permits, no
-// permit is lost, and no place starves.
+// However long messages take, and however the numbers change, there are never more holders than
+// permits, no permit is lost, and no place starves.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
@@ -303,8 +305,8 @@ func TestPermits(t *testing.T) {
 	})
 }
 
-// The same with a rate, and over all periods: never more tokens are spent than the burst plus what
-// accrues (L3).
+// This is TestPermits with a rate. In every period, the places spend at most the burst plus the
+// tokens that accrue in the period (L3).
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
@@ -335,7 +337,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// Every order of a few inputs and deliveries, with two places and one permit.
+// The test tries every order of a few inputs and deliveries, with two places and one permit.
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
 	depth := 7
@@ -369,7 +371,7 @@ func TestExhaustive(t *testing.T) {
 			}
 
 			if !useful {
-				last = k // the rest is as without this input
+				last = k // the same as the order without this input
 				break
 			}
 

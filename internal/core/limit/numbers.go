@@ -14,14 +14,14 @@ type Numbers struct {
 	// Concurrency is how many tasks may hold the resource at a time; 0 for any number.
 	Concurrency int `cbor:"1,keyasint,omitempty"`
 	// Rate is how many tasks may begin per period Per; 0 for any number. Burst is how many of them
-	// may begin at once after a pause; 0 means 1. With a burst of 1, beginnings are spread evenly,
-	// and at most Rate begin in any period except the first.
+	// may begin at the same time after a pause; 0 means 1. With a burst of 1, the tasks begin at
+	// even distances, and at most Rate tasks begin in any period except the first.
 	Rate  int64         `cbor:"2,keyasint,omitempty"`
 	Per   time.Duration `cbor:"3,keyasint,omitempty"`
 	Burst int64         `cbor:"4,keyasint,omitempty"`
 }
 
-// Bounds of Numbers. Within them no product overflows.
+// Bounds of Numbers. With numbers in these bounds, no product overflows.
 const (
 	MaxConcurrency = 1_000_000
 	MaxRate        = 1_000_000
@@ -74,14 +74,15 @@ func (n Numbers) String() string {
 // burst returns the burst with its default.
 func (n *Numbers) burst() int64 { return max(n.Burst, 1) }
 
-// bucket holds tokens. A token has as many units as its period has microseconds, and each
-// microsecond adds Rate units. So the level is never rounded.
+// bucket holds tokens. It counts them in units: a token has as many units as the period has
+// microseconds, and each microsecond adds Rate units. So the level is never rounded.
 type bucket struct {
 	Level int64      `cbor:"1,keyasint,omitempty"`
 	At    model.Time `cbor:"2,keyasint,omitempty"`
 }
 
-// fill adds what has accrued since the last call, up to the burst less the tokens that are leased.
+// fill adds the tokens that have accrued since the last call. The level plus the leased tokens
+// (out) never exceeds the burst.
 func (b *bucket) fill(now model.Time, n *Numbers, out int64) {
 	if n.Rate == 0 {
 		b.Level, b.At = 0, now
@@ -91,7 +92,7 @@ func (b *bucket) fill(now model.Time, n *Numbers, out int64) {
 	b.At = max(b.At, now)
 	room := max(n.burst()-out, 0)*n.Per.Microseconds() - b.Level
 	if room <= 0 || elapsed > room/n.Rate {
-		b.Level += room // full, even if a change of the numbers has made the bucket smaller
+		b.Level += room // the bucket is full; room is negative after a smaller burst
 		return
 	}
 	b.Level += elapsed * n.Rate
@@ -111,7 +112,8 @@ func (b *bucket) next(n *Numbers) model.Time {
 	return b.At + model.Time((missing+n.Rate-1)/n.Rate)
 }
 
-// convert keeps the fraction of a token that has accrued when the numbers change.
+// convert changes the units of the bucket when the numbers change. It keeps the fraction of a token
+// that has accrued.
 func (b *bucket) convert(from, to *Numbers) {
 	switch {
 	case to.Rate == 0:

@@ -28,10 +28,11 @@ type lease struct {
 	Want       int     `cbor:"4,keyasint,omitempty"`
 	WantTokens int64   `cbor:"5,keyasint,omitempty"`
 	Recalled   recalls `cbor:"6,keyasint,omitzero"`
-	// Asked orders the places that want something: by when they asked, or were last served.
+	// Asked gives the order in which places are served. A place gets the next number when it asks,
+	// and again when it has been served.
 	Asked int64 `cbor:"7,keyasint,omitempty"`
-	// Over counts the holders at the place that have no permit, because they were found. The owner
-	// keeps one permit back for each.
+	// Over counts the holders at the place that have no permit, because the place found them
+	// already running. The owner keeps one permit back for each.
 	Over int `cbor:"8,keyasint,omitempty"`
 
 	send ToPlace
@@ -41,7 +42,8 @@ type lease struct {
 func (p *lease) isWaiting() bool { return p.Want > 0 || p.WantTokens > 0 }
 
 // takeBack applies what the place has given back or spent. It returns how many permits and tokens
-// are free again and how many tokens are spent, counting only those that were really leased.
+// are free again and how many tokens are spent. It ignores permits and tokens that were not leased
+// to the place.
 func (p *lease) takeBack(m *ToOwner) (permits int, tokens, spent int64) {
 	permits = min(m.Permits, p.Permits)
 	p.Permits -= permits
@@ -67,8 +69,8 @@ func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 }
 
 // Note applies a message of a place without a decision. A caller that has messages of several
-// places notes all of them first, and then calls Tick, so that no place is served before all are
-// known.
+// places notes all of them first, and then calls Tick. So the owner knows the wants of all places
+// before it serves one.
 func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)
@@ -77,15 +79,15 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
 	p.Over = m.Over
-	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // at most what was leased, so it fits
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no overflow: bounded
 	if !p.isWaiting() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
 	p.Want, p.WantTokens = m.Want, m.WantTokens
 }
 
-// Configure changes the numbers. Holders finish; while more permits are leased than the limit
-// allows, the owner leases none.
+// Configure changes the numbers. Tasks that hold permits may finish. While more permits are leased
+// than the new limit allows, the owner leases none.
 func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	o.bucket.convert(&o.numbers, &n)
@@ -105,8 +107,8 @@ func (o *Owner) Next() model.Time {
 	return o.bucket.next(&o.numbers)
 }
 
-// DropPlace ends the lease of a place that has died. Its holders are registered elsewhere, or have
-// ended. Its permits are free again; its tokens count as spent.
+// DropPlace ends the lease of a place that has died. Its holders have ended, or other places have
+// registered them. Its permits are free again. Its tokens count as spent.
 func (o *Owner) DropPlace(now model.Time, place Place) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if i, found := slices.BinarySearchFunc(o.leases, place, byPlace); found {
@@ -145,8 +147,8 @@ func (o *Owner) Leases() []Lease {
 	return list
 }
 
-// Idle reports whether no place has or wants anything, and the bucket is full. Then the owner can
-// be dropped, because a new one equals it.
+// Idle reports whether no place has or wants anything, and the bucket is full. The caller may drop
+// an idle owner, because a new owner is equal to it.
 func (o *Owner) Idle(now model.Time) bool {
 	if len(o.leases) > 0 {
 		return false
@@ -197,7 +199,8 @@ func (o *Owner) settle(now model.Time) []Send {
 	return o.sends
 }
 
-// cover leases permits to holders without one. That admits no new holders.
+// cover leases permits for tasks that hold the resource without a permit. No new task starts
+// because of that.
 func (o *Owner) cover() {
 	for i := range o.leases {
 		p := &o.leases[i]
@@ -208,8 +211,8 @@ func (o *Owner) cover() {
 }
 
 // grant leases free permits in portions, each to the place that has the fewest. When no place wants
-// more, the last one served gets some in advance: an equal part of the free permits, as if all
-// places that have permits wanted the same.
+// more, the place that was served last gets some permits in advance. It gets an equal part of the
+// free permits, as if every place that has permits wanted the same number.
 func (o *Owner) grant() {
 	var last *lease
 	for free := o.free(); free > 0; free = o.free() {
@@ -257,7 +260,7 @@ func (o *Owner) free() int { return o.numbers.Concurrency - o.leased - o.over }
 func (p *lease) give(o *Owner, n int) {
 	p.Permits += n
 	o.leased += n
-	found := min(p.Over, n) // holders that were found get permits first
+	found := min(p.Over, n) // holders without a permit get permits first
 	p.Over -= found
 	o.over -= found
 	p.send.Permits += n
@@ -271,9 +274,9 @@ func (o *Owner) last(p *lease) {
 	p.Asked = o.asked
 }
 
-// cut asks every place for the excess over a lowered limit. The owner does not know which places
-// have idle permits, and those should be returned first. Permits that come back beyond the excess
-// are leased again.
+// cut recalls the excess over a lowered limit from every place. The owner does not know which
+// places have idle permits, and places return idle permits first. If more permits come back than
+// needed, the owner leases them again.
 func (o *Owner) cut() {
 	over := o.leased - o.numbers.Concurrency
 	for i := range o.leases {
@@ -286,7 +289,8 @@ func (o *Owner) cut() {
 	}
 }
 
-// most returns the place with the highest count, other than but; nil when all counts are zero.
+// most returns the place with the highest count, except the place but; nil when all counts are
+// zero.
 func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	best := 0
 	for i := range o.leases {
@@ -300,7 +304,8 @@ func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 }
 
 // turn recalls permits from the places that have most, for places that have less than their share.
-// A place without any permit gets one in turn, however small the shares are.
+// A place without any permit gets one when it is its turn, even if there are more places than
+// permits.
 func (o *Owner) turn() {
 	if len(o.leases) < 2 {
 		return
@@ -316,7 +321,7 @@ func (o *Owner) turn() {
 		has, want := q.Permits, q.Want
 		for ; has < share && want > 0; has, want = has+1, want-1 {
 			if pending > 0 {
-				pending-- // recalled before
+				pending-- // an earlier recall serves this place
 				continue
 			}
 			most := o.most(q, rest)
@@ -341,7 +346,8 @@ func (o *Owner) waitingPlaces() (list []*lease) {
 	return list
 }
 
-// spare recalls permits from places that do not want more, as far as other places want some.
+// spare recalls permits from places that do not want more. It recalls only as many as other places
+// want.
 func (o *Owner) spare() {
 	missing := 0
 	for i := range o.leases {

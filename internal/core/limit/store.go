@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// version of the stored forms. A build refuses a version that it does not know, because it could
-// drop a part of it.
+// version is the version of the stored forms. A build refuses a version that it does not know,
+// because it could lose a part of the row when it writes it back.
 const version = 1
 
 // storedOwner is the row of an owner.
@@ -31,7 +31,7 @@ func DecodeOwner(row []byte) (*Owner, error) {
 		return nil, err
 	}
 
-	// The owner may not have its numbers yet. Then it leases nothing.
+	// The owner may not have its numbers yet. An owner without numbers leases nothing.
 	if err := s.Numbers.Validate(); err != nil && s.Numbers != (Numbers{}) {
 		return nil, fault.New(fault.Corrupt, "limit: %w", err)
 	}

@@ -15,8 +15,8 @@ type Allowance struct {
 	// Weight is the share of the tenant among the tenants whose tasks wait for the same workers.
 	// Zero means 1.
 	Weight int `json:"weight,omitempty"`
-	// Retention is how long closed runs are kept if their workflow does not say. Zero means the
-	// setting of the node.
+	// Retention is how long the engine keeps closed runs of workflows that do not set a retention
+	// themselves. Zero means the setting of the node.
 	Retention time.Duration `json:"retention,omitempty"`
 }
 

@@ -22,7 +22,7 @@ type limitForm struct {
 	Per         Scope  `json:"per,omitempty"`
 	Key         string `json:"key,omitempty"`
 	Concurrency int    `json:"concurrency,omitempty"`
-	Rate        string `json:"rate,omitempty"` // as in 100/1m
+	Rate        string `json:"rate,omitempty"` // such as 100/1m
 	Burst       int64  `json:"burst,omitempty"`
 }
 

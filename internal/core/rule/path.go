@@ -132,7 +132,7 @@ func (p Path) Key(input *model.Payload) string {
 		if json.Unmarshal(at, &object) != nil {
 			return ""
 		}
-		at = object[s.field] // a missing field is not JSON and fails below
+		at = object[s.field] // a missing field gives empty bytes, which are not JSON and fail below
 	}
 
 	var value any
@@ -154,8 +154,8 @@ func (p Path) Key(input *model.Payload) string {
 	return ""
 }
 
-// keyOf returns a text as part of an address. If it is too long, or if a store would refuse it,
-// keyOf returns its digest.
+// keyOf returns a text that can be part of an address. It returns the text itself, or its digest if
+// the text is too long or a store would refuse it.
 func keyOf(text string) string {
 	if len(text) <= MaxKey && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return text

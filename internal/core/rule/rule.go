@@ -16,11 +16,11 @@ type Scope string
 // Scopes.
 const (
 	Shared    Scope = ""       // one resource for all tasks
-	PerQueue  Scope = "queue"  // one per queue
-	PerKind   Scope = "kind"   // one per kind
-	PerTenant Scope = "tenant" // one per tenant
-	PerKey    Scope = "key"    // one per value of Key in the input
-	PerName   Scope = "name"   // one per key that tasks name it with; it selects no tasks
+	PerQueue  Scope = "queue"  // one resource per queue
+	PerKind   Scope = "kind"   // one resource per kind
+	PerTenant Scope = "tenant" // one resource per tenant
+	PerKey    Scope = "key"    // one resource per value of Key in the input
+	PerName   Scope = "name"   // one resource per key in "name/key" of a task; selects no tasks
 )
 
 // activity is the word that users see for a kind.
@@ -47,7 +47,7 @@ const MaxName = 128
 
 // Limit is a rule: which tasks share a resource, and what the resource allows.
 type Limit struct {
-	// Name of the rule, and of its resources.
+	// Name is the name of the rule and of its resources.
 	Name string
 	// Tenant, Queue and Kind select tasks: by exact name, by a prefix that ends with *, or all
 	// tasks when empty or *.
@@ -96,7 +96,8 @@ func (p pattern) matches(text string) bool {
 	return p.text == text || p.open && strings.HasPrefix(text, p.text)
 }
 
-// special orders patterns: exact ones before prefixes, longer prefixes before shorter ones.
+// special returns how specific a pattern is. Exact patterns come before prefixes, and longer
+// prefixes before shorter ones.
 func (p pattern) special() int {
 	if p.open {
 		return len(p.text)

@@ -144,8 +144,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// The order in which resources are taken does not depend on the order of rules, and none is taken
-// twice.
+// A task takes its resources in an order that does not depend on the order of the rules, and takes
+// none twice.
 func TestResolveIsCanonical(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -279,7 +279,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A tenant that has the maximum of rules takes none away from others.
+// A tenant that has the maximum number of rules does not keep other tenants from having rules.
 func TestRulesAreBoundedPerTenant(t *testing.T) {
 	t.Parallel()
 	var limits []rule.Limit
@@ -380,7 +380,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// Rules that can be read are written and read back unchanged.
+// If a rule can be decoded, it can be encoded and decoded again without a change.
 func FuzzForms(f *testing.F) {
 	f.Add([]byte(writtenLimit), []byte(writtenBreaker))
 	f.Fuzz(func(t *testing.T, limits, breakers []byte) {

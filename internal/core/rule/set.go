@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MaxRules bounds the rules of a tenant, because each of its tasks is compared with every rule
-// once. Rules of other tenants neither count nor cost.
+// MaxRules bounds the rules of a tenant, because the engine compares each task of the tenant with
+// every rule once. Rules of other tenants do not count, and cost this tenant no time.
 const MaxRules = 1000
 
 // Set is a set of rules that fit together. It never changes. The nil Set has no rules.
@@ -58,8 +58,8 @@ func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
 	return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
 }
 
-// Fit makes a set of the rules that are valid and fit the ones before them. It returns what is
-// wrong with the others.
+// Fit makes a set of the rules that are valid and do not contradict a rule before them. It leaves
+// out the others, and returns what is wrong with them.
 func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 	s = &Set{groups: map[pattern]*group{}}
 	full := map[*group]int{} // rules beyond the bound, per group
@@ -195,8 +195,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// conflictWith finds two rules of one name, and two that give the same tasks different numbers.
-// Both select the same tenants.
+// conflictWith returns an error if two rules have the same name, or give the same tasks different
+// numbers. Both rules select the same tenants.
 func (p *parsedLimit) conflictWith(other *parsedLimit) error {
 	if p.Name == other.Name {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
@@ -248,7 +248,7 @@ func (s *Set) CheckQueues(known []string) error {
 	return nil
 }
 
-// Limits lists the rules.
+// Limits returns the limits of the set.
 func (s *Set) Limits() (list []Limit) {
 	if s == nil {
 		return nil
@@ -259,7 +259,7 @@ func (s *Set) Limits() (list []Limit) {
 	return list
 }
 
-// Breakers lists the rules.
+// Breakers returns the breaker rules of the set.
 func (s *Set) Breakers() (list []Breaker) {
 	if s == nil {
 		return nil

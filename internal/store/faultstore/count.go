@@ -3,7 +3,7 @@ package faultstore
 // Method is a method of the port that can fail.
 type Method uint8
 
-// Methods. Any stands for all of them.
+// Methods. Any means all of them.
 const (
 	Any Method = iota
 	Register
@@ -99,7 +99,8 @@ type Counts struct {
 	Faults [methods][kinds]int64
 }
 
-// Of returns how many faults of the kind hit the method. Any stands for all methods.
+// Of returns how many faults of the kind the plan injected into calls of the method. Any means all
+// methods.
 func (c *Counts) Of(m Method, k Kind) int64 {
 	if m != Any {
 		return c.Faults[m][k]

@@ -2,10 +2,10 @@
 // lost answers, crashes, delays, and commits that are applied after their sender has given up on
 // them.
 //
-// One wrapper stands for one process as the store sees it. After a crash every call of that wrapper
-// fails, so goroutines of the dead process cannot write, and answers in flight are lost. The
-// wrapped store and its other wrappers continue. A Plan decides what happens at each call. Counters
-// record the injected faults, so a test can prove that its faults really happened.
+// One wrapper plays the part of one process. After a crash every call of that wrapper fails, so
+// goroutines of the dead process cannot write, and answers in flight are lost. The wrapped store
+// and its other wrappers continue. A Plan decides what happens at each call. Counters record the
+// injected faults, so a test can prove that its faults really happened.
 //
 // If one goroutine calls a wrapper with a seeded plan, it behaves the same every time. The wrapper
 // starts no goroutine.
@@ -35,16 +35,17 @@ type Config struct {
 	// Plan decides about every call. The default is None. The wrapper calls it while it holds its
 	// lock, so a plan of one wrapper needs no lock.
 	Plan Plan
-	// OnCrash is called once, by the call that crashes the process, without a lock. It may panic or
-	// end the goroutine. If it returns or is nil, the call returns an error with ErrCrashed. Kill
-	// does not call it.
+	// The call that crashes the process calls OnCrash, once and without a lock. It may panic or end
+	// the goroutine. If it returns or is nil, the call returns an error with ErrCrashed. Kill does
+	// not call it.
 	OnCrash func()
 	// Sleep waits during a slow call. It must return early if the context ends. The default waits
 	// in real time.
 	Sleep func(ctx context.Context, d time.Duration)
-	// Orphans has the late commits of all processes that use the same store. Wrappers of one store
-	// share one value, because a takeover by another process must wait for an orphan too. If it is
-	// nil, the wrapper gets its own.
+	// Orphans has the late commits of all processes that use the same store: commits that the store
+	// receives after their senders have given up. Wrappers of one store share one value, because a
+	// takeover by another process must wait for an orphan too. If it is nil, the wrapper gets its
+	// own.
 	Orphans *Orphans
 	// KeepInner makes Close leave the wrapped store open, for wrappers that share it.
 	KeepInner bool
@@ -162,7 +163,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 		if ctx.Err() != nil {
 			return none, &store.Error{Class: store.Retryable, Op: m.String(), Err: context.Cause(ctx)}
 		}
-		if f.dead.Load() { // died before the call was sent
+		if f.dead.Load() { // the process died before the call was sent
 			return none, f.crashError(store.Away, m)
 		}
 	case OK, FailAfter, CrashAfter, SlowReply:

@@ -34,7 +34,7 @@ func (f *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	return call(ctx, f, Renew, nil, func() (store.View, error) { return f.inner.Renew(ctx, r) })
 }
 
-// FenceNode fences a node after the commits that have begun on it.
+// FenceNode fences a node. Late commits of the node that have begun are applied first.
 func (f *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
 	return call(ctx, f, FenceNode, nil, func() (bool, error) {
 		f.orphans.finish(node, -1)
@@ -47,12 +47,12 @@ func (f *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 	return call(ctx, f, Acquire, nil, func() ([]store.AcquiredShard, error) { return f.inner.Acquire(ctx, node, epoch, shards) })
 }
 
-// SetDrained stores or withdraws the order that a node hands its shards over.
+// SetDrained stores or withdraws the order that a node must hand its shards over.
 func (f *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error) {
 	return call(ctx, f, SetDrained, nil, func() (bool, error) { return f.inner.SetDrained(ctx, node, drained) })
 }
 
-// Unregister removes a node after the commits that have begun on it.
+// Unregister removes a node. Late commits of the node that have begun are applied first.
 func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	_, err := call(ctx, f, Unregister, nil, func() (struct{}, error) {
 		f.orphans.finish(node, -1)
@@ -61,7 +61,7 @@ func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	return err
 }
 
-// Refence moves the fence of a lane after the commits that have begun on it.
+// Refence moves the fence of a lane. Late commits of the lane that have begun are applied first.
 func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	type answer struct{ epoch, landed int64 }
 	a, err := call(ctx, f, Refence, nil, func() (answer, error) {
@@ -72,7 +72,7 @@ func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	return a.epoch, a.landed, err
 }
 
-// Commit commits a batch after earlier commits of the lane that have begun.
+// Commit commits a batch. Late commits of the lane that have begun are applied first.
 func (f *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	return call(ctx, f, Commit, b, func() (store.Committed, error) {
 		f.orphans.finish(b.Lane.Node, b.Lane.Lane)

@@ -13,8 +13,9 @@ import (
 // Orphans are late commits: their senders got an error of class Unknown, and the store has neither
 // applied nor refused them yet. They outlive their process.
 //
-// A released orphan goes to the store as it was sent. The store decides whether to apply it, and
-// that decision is what tests check. Orphans counts the applied commits and the excluded ones.
+// When an orphan is released, it goes to the store unchanged. The store decides whether to apply
+// it, and tests check that decision. Orphans counts the commits that the store applied and the
+// commits that it refused.
 type Orphans struct {
 	mu       sync.Mutex // protects the fields below; not held while an orphan is applied
 	calls    int
@@ -91,9 +92,9 @@ func (o *Orphans) Drop(i int) error {
 	return nil
 }
 
-// add takes a commit over from its sender. The batch and its slices are copies, because the sender
-// will send them again under another epoch. The rows are shared with the sender, who must not
-// change them, as for every commit in flight.
+// add takes a commit over from its sender. It copies the batch and its slices, because the sender
+// will use them again under another epoch. The copy shares the rows with the sender, which must not
+// change them while a commit is in flight.
 func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
 	late := &orphan{inner: inner, batch: b.Clone(), begun: f.Kind == LateBegun}
 	o.mu.Lock()
@@ -115,8 +116,8 @@ func (o *Orphans) tick() {
 	}
 }
 
-// finish applies the commits that have begun on a lane, or on all lanes of a node if lane is
-// negative. The caller needs their fence.
+// finish applies the late commits that have begun on a lane, or on all lanes of a node if lane is
+// negative. They hold the row of the fence, which the caller needs.
 func (o *Orphans) finish(node model.NodeID, lane int) {
 	o.release(func(late *orphan) bool {
 		return late.begun && late.batch.Lane.Node == node && (lane < 0 || late.batch.Lane.Lane == lane)
@@ -134,7 +135,7 @@ func (o *Orphans) release(match func(late *orphan) bool) {
 	}
 	o.mu.Unlock()
 	for _, late := range ready {
-		_ = o.apply(late) // apply counts it
+		_ = o.apply(late) // the result is in the counters
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// orphan makes the first commit of a lane late and returns its subject.
+// orphan makes the first commit of a lane late, and returns the run that the commit starts.
 func orphan(t *testing.T, kind faultstore.Kind, after int) (*storetest.Fixture, *storetest.Node, *faultstore.Store, storetest.Subject) {
 	t.Helper()
 	f, n, s := setup(t, faultstore.Config{
@@ -149,7 +149,7 @@ func TestDroppedCommitNeverLands(t *testing.T) {
 	}
 }
 
-// lane does the least that a correct committer must do. It relies only on the promises of the port.
+// lane is the simplest correct committer. It relies only on the promises of the port.
 type lane struct {
 	s     *faultstore.Store
 	ref   store.LaneRef
@@ -194,7 +194,7 @@ func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 				break
 			}
 			if errors.Is(err, faultstore.ErrCrashed) || store.ClassOf(err) == store.Fenced {
-				// the answer of its own Refence was lost: the lane does not know its epoch
+				// the answer to its own Refence was lost, so the lane does not know its epoch
 				return false
 			}
 		}

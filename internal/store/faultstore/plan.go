@@ -29,12 +29,13 @@ const (
 	// SlowReply: the answer arrives after a delay.
 	SlowReply
 	// Late is for Commit, and is OK for other calls. The commit returns an error of class Unknown
-	// at once, while the batch is still in flight and its transaction has not begun. The batch is
-	// applied when the harness releases it. A fence that is raised before then excludes it.
+	// immediately, while the batch is still in flight and its transaction has not begun. The store
+	// gets the batch when the test releases it. If another node raises the fence before that, the
+	// store refuses the batch.
 	Late
 	// LateBegun is like Late, but the transaction has begun and holds the row of its fence. Calls
-	// that need that row (a commit of the lane, Refence, FenceNode, Unregister) wait for it: the
-	// wrapper applies it first.
+	// that need that row (a commit of the lane, Refence, FenceNode, Unregister) must wait for the
+	// late commit, so the wrapper applies it before such a call.
 	LateBegun
 )
 
@@ -59,14 +60,14 @@ func Kinds() []Kind {
 // Fault is what a plan chooses for a call. The zero Fault means none.
 type Fault struct {
 	Kind Kind
-	// Class is the class of the error of FailBefore, Unknown if zero. Refused without a reason in
-	// the data makes the caller quarantine an address, and Fenced makes it stop. Use them only in
-	// plans that want that effect.
+	// Class is the class of the error of FailBefore. Zero means Unknown. The class Refused makes
+	// the engine quarantine an address, although its data is good. The class Fenced makes the
+	// engine stop. Use these two only in plans that want that effect.
 	Class store.Class
 	// Delay is the delay of Slow and SlowReply.
 	Delay time.Duration
 	// After releases a late commit automatically, before the After-th later call of any process
-	// that shares the Orphans. With zero the harness releases it.
+	// that shares the Orphans. If After is zero, the test releases the commit.
 	After int
 }
 
@@ -81,7 +82,7 @@ type Call struct {
 
 // Plan decides about calls.
 type Plan interface {
-	// Next is called once per call, before anything else happens to the call.
+	// The wrapper calls Next once per call, before it does anything else.
 	Next(c Call) Fault
 }
 
@@ -97,8 +98,8 @@ type None struct{}
 // Next returns no fault.
 func (None) Next(Call) Fault { return Fault{} }
 
-// FailAt injects one fault at the N-th call, or at the N-th call of the method unless that is Any.
-// A harness increases N from 1 until a scenario ends without the fault.
+// FailAt injects one fault. If Method is Any, the fault is at the N-th call. Otherwise it is at the
+// N-th call of the method. A test increases N from 1 until a scenario ends without the fault.
 type FailAt struct {
 	N      int
 	Method Method
@@ -125,15 +126,15 @@ type Rate struct {
 	FailBefore, FailAfter, CrashBefore, CrashAfter, Slow, SlowReply, Late, LateBegun float64
 	// MaxDelay bounds delays. They are distributed evenly below it.
 	MaxDelay time.Duration
-	// MaxAfter bounds the number of calls until a late commit is released automatically. With zero
-	// only the harness releases it.
+	// MaxAfter bounds the number of calls until a late commit is released automatically. If it is
+	// zero, only the test releases it.
 	MaxAfter int
 }
 
 // Rates are the rates for all methods.
 type Rates struct {
 	Default Rate
-	// Methods has rates of methods that replace the default.
+	// Methods has the rates of methods that do not use the default rate.
 	Methods map[Method]Rate
 }
 

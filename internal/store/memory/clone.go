@@ -114,8 +114,8 @@ func cloneInboxRow(r store.InboxRow) store.InboxRow {
 	return r
 }
 
-// readBack returns a message as it would come back from disk. A message that this build cannot read
-// is damaged. The text names its row.
+// readBack returns a message as a read from disk would return it. If this build cannot read the
+// message, readBack returns it as damaged. row names the row in the error.
 func readBack(m model.Message, d *model.Damaged, row string, args ...any) (model.Message, *model.Damaged) {
 	if d == nil && m.Kind.Known() {
 		return cloneMessage(m), nil

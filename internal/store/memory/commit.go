@@ -106,8 +106,8 @@ func (s *Store) applyStarts(b *store.Batch) (c store.Committed, err error) {
 	return c, nil
 }
 
-// start inserts the row of a run, which becomes the current run of its address. old is the current
-// run until then, or nil.
+// start inserts the row of a run, which becomes the current run of its address. old is the run that
+// was current before, or nil.
 func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	r.started = true
 	r.row = store.Execution{Shard: sh.id, Start: start, Outcome: model.Outcome{Status: model.Running}, Current: true}
@@ -169,7 +169,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 
 		if r.row.Outcome.Leaves != 0 {
 			sh.leaving.insert(r)
-			s.addUndo(func() { sh.leaving.remove(r) }) // runs before the row is restored
+			s.addUndo(func() { sh.leaving.remove(r) }) // this undo runs before the row is restored
 		}
 	}
 

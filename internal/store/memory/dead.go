@@ -17,7 +17,7 @@ func lastDeadFirst(a, b *store.DeadRow) int {
 // longestDeadFirst is the order in which a shard keeps its dead tasks by age.
 func longestDeadFirst(a, b *store.DeadRow) int { return a.Place().Compare(b.Place()) }
 
-// addDead and dropDead keep all indexes of dead tasks.
+// addDead adds a dead task to all indexes of dead tasks, and dropDead removes it from them.
 func (s *Store) addDead(sh *shard, r *store.DeadRow) {
 	if sh.dead == nil {
 		sh.dead = make(map[store.DeadKey]*store.DeadRow)

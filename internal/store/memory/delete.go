@@ -38,7 +38,7 @@ func (s *Store) applyRemoves(b *store.Batch) {
 	}
 }
 
-// remove removes the row of a run. Its events and the data of its tasks wait for a sweep.
+// remove removes the row of a run. A later sweep removes its events and the data of its tasks.
 func (s *Store) remove(sh *shard, r *run) {
 	row, labels, current := r.row, r.labels, sh.current[r.row.Start.Address] == r
 	s.listing.remove(r)
@@ -77,7 +77,7 @@ func (s *shard) sweepGarbage(left int) int {
 		n := min(len(r.events), left)
 		r.events = slices.Delete(r.events, 0, n)
 		left = s.sweepTasks(r, left-n)
-		if left == 0 { // the run itself counts as a row too
+		if left == 0 { // the entry of the run in garbage is a row too
 			break
 		}
 		left--

@@ -227,8 +227,8 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (out stor
 		return out, err
 	}
 
-	// MaxShards is greater than every shard. So the walk starts after the row of this address, or
-	// with the first row of the tenant.
+	// MaxShards is greater than the number of every shard. So the walk starts behind the row of
+	// this address. If the address is empty, it starts with the first row of the tenant.
 	mark := &entity{key: store.EntityKey{Shard: model.MaxShards, Address: model.Address{Tenant: q.Tenant, Type: q.After.Type, Key: q.After.Key}}}
 	for p := s.entities.after(mark); ; p.next() {
 		n, ok := p.at()

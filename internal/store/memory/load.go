@@ -87,7 +87,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 	return out, nil
 }
 
-// look returns what is stored about a run, or nil if there is nothing.
+// look returns everything that is stored about a run, or nil if nothing is stored.
 func (s *Store) look(key store.RunKey) *run {
 	if sh := s.peek(key.Shard); sh != nil {
 		return sh.runs[key.Run]

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// LoadMessages returns messages behind the cursors, ordered by (to, from, position).
+// LoadMessages returns messages with positions above the cursors, ordered by (to, from, position).
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load messages"); err != nil {
@@ -34,7 +34,7 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	return out, false, nil
 }
 
-// pageFull reports whether a page of this size takes no further row.
+// pageFull reports whether a page of this size is full, so that no further row is added.
 func pageFull(size, maxBytes int) bool { return size > 0 && size >= maxBytes }
 
 // messageSize returns the bytes that a message adds to a page.
@@ -100,7 +100,8 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 	return out, nil
 }
 
-// PutInbox stores requests. A request that already waits or is remembered stays as it is.
+// PutInbox stores requests. It skips a request that is in the inbox already, or whose answer is
+// remembered.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "put inbox"); err != nil {
@@ -166,8 +167,8 @@ func (s *shard) sweepDeadLetters(before model.Time, left int) int {
 }
 
 // Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. Cursors stay: the number of shards is
-// fixed, so every pair may be used again.
+// deleted runs, old log lines and tombstones of settings. Cursors stay, because every pair of
+// shards may be used again, and the number of pairs is bounded.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {

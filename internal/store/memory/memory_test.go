@@ -20,8 +20,8 @@ func TestConformance(t *testing.T) {
 	storetest.RunWith(t, storetest.Options{Open: func(*testing.T) store.Store { return memory.New(memory.Options{}) }, Only: groups()})
 }
 
-// groups returns the groups of the conformance suite to run. In short mode, which the race detector
-// uses, it is a part; the package also runs in full without the detector.
+// groups returns the groups of the conformance suite to run. In short mode, which is used with the
+// race detector, it returns only some groups. The package also runs in full without the detector.
 func groups() []string {
 	if testing.Short() {
 		return storetest.Overlapping()
@@ -179,7 +179,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 	l.Commit(batch)
 	again := f.SubjectOf(a.Start.Address)
-	kept := []any{batch, rows, setting} // keep all values alive, so that no address is used twice
+	kept := []any{batch, rows, setting} // alive, so that no address is used twice
 
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
@@ -432,8 +432,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkCommit commits a start with an event, a timer and a message into a store that already
-// has many, and closes the run again.
+// BenchmarkCommit commits a start with an event, a timer and a message, and closes the run again.
+// The store already has many runs.
 func BenchmarkCommit(b *testing.B) {
 	for _, runs := range []int{0, 100_000} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {

@@ -61,7 +61,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 
 	s.epoch++
 	now := s.time()
-	n.Sole = false // not stored
+	n.Sole = false // Sole is not stored
 	fresh := &node{member: store.Member{NodeInfo: n, Epoch: s.epoch, Expires: now.Add(ttl)}, lanes: make([]fence, lanes)}
 	for i := range fresh.lanes {
 		fresh.lanes[i].epoch = s.epoch
@@ -149,7 +149,7 @@ func (s *Store) FenceNode(ctx context.Context, id model.NodeID, epoch int64, pro
 	return true, nil
 }
 
-// SetDrained stores or withdraws the order that a node hands its shards over.
+// SetDrained stores or withdraws the order that a node must hand its shards over.
 func (s *Store) SetDrained(ctx context.Context, id model.NodeID, drained bool) (bool, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "set drained"); err != nil {

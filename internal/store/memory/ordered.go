@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// chunkSize bounds how many elements an insert moves. The number of chunks stays small enough for a
-// plain slice.
+// chunkSize bounds how many elements an insert moves. With this size, the number of chunks stays
+// small enough to keep them in a plain slice.
 const chunkSize = 128
 
 // ordered is a sorted set: a slice of sorted chunks. Insert, delete and search take O(log n)
@@ -55,7 +55,7 @@ func (o *ordered[T]) insert(v T) bool {
 
 	cut := chunkSize / 2
 	if chunk == len(o.chunks)-1 && index == len(c)-1 {
-		cut = len(c) - 1 // filled in order: keep the full chunk and start a new one
+		cut = len(c) - 1 // v comes last: keep the full chunk and start a new one
 	}
 	right := slices.Clone(c[cut:])
 	clear(c[cut:])

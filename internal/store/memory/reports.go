@@ -39,7 +39,8 @@ func (s *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.R
 	return headOf(row), nil
 }
 
-// trimReports removes the oldest reports of the tenant of a new one until the bounds hold.
+// trimReports removes the oldest reports of a tenant until the bounds hold. It never removes the
+// report that was just added.
 func (s *Store) trimReports(added *store.ReportRow, keep store.ReportBounds) {
 	rows, size := 1, added.Size()
 	gone := map[model.ReportID]bool{}

@@ -11,7 +11,7 @@ import (
 
 var _ store.Searcher = (*Store)(nil)
 
-// Search looks at everything that has a payload, in the encoding that other stores use.
+// Search encodes everything that can have a payload, as other stores do, and searches the bytes.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "search"); err != nil {

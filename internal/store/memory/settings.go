@@ -12,7 +12,7 @@ import (
 
 // settings are named resources.
 type settings struct {
-	rows ordered[*store.Setting] // by key, tombstones included
+	rows ordered[*store.Setting] // sorted by key, including tombstones
 	// counter is the last version that was used. swept is the highest version of a removed
 	// tombstone.
 	counter, swept int64

@@ -11,24 +11,25 @@ import (
 // shard has the rows of one shard.
 type shard struct {
 	id model.ShardID
-	// runs has everything that is keyed by a run. current has the last run of every address. The
-	// code only looks up both maps and never ranges over them, to stay deterministic.
+	// runs has everything that is keyed by a run. current has the last run of every address.
+	// Results must not depend on the order of these maps, so that the store stays deterministic.
 	runs    map[model.RunID]*run
 	current map[model.Address]*run
 	// runnable has the open runs that are not parked, by id.
 	runnable ordered[*run]
 	// started has the runs that have a row, by id. leaving has the closed runs that have their own
-	// time of removal, by that time.
+	// removal time, by that time.
 	started, leaving ordered[*run]
 
 	timers ordered[*store.Timer]
 	// in and out have the messages to and from this shard, sorted by the other shard.
 	in, out []*way
 	inbox   ordered[*store.InboxRow]
-	// replies has the remembered requests: for lookup, and by age.
+	// replies has the remembered requests by their keys. byAge has them by age.
 	replies map[requestKey]*store.Reply
 	byAge   ordered[*store.Reply]
-	// dead has the dead tasks: for lookup (nil until there is one), and by age.
+	// dead has the dead tasks by their keys; it is nil until there is one. deadByAge has them by
+	// age.
 	dead      map[store.DeadKey]*store.DeadRow
 	deadByAge ordered[*store.DeadRow]
 	// lines has all log lines by age.
@@ -45,7 +46,7 @@ type requestKey struct {
 	id      string
 }
 
-// run is everything that is keyed by a run: its row, if it was started, its events in order, its
+// run has everything that is keyed by a run: its row (if it was started), its events in order, its
 // timers sorted by id, and the data of its tasks.
 type run struct {
 	key     store.RunKey
@@ -68,7 +69,8 @@ type way struct {
 	to, from model.ShardID
 	// rows are sorted by position. A sweep removes the rows up to received.
 	rows []store.MessageRow
-	// received is the cursor, zero before the first advance. sent is the last position ever taken.
+	// received is the cursor of the receiver, zero before it first advances. sent is the position
+	// of the last message that was ever sent.
 	received, sent int64
 }
 
@@ -114,7 +116,7 @@ func oldestFirst(a, b *store.Reply) int {
 	)
 }
 
-// run returns what the shard stores about a run. It creates an empty value if there is none.
+// run returns what the shard stores about a run. If nothing is stored, it creates an empty value.
 func (s *shard) run(id model.RunID) *run {
 	r := s.runs[id]
 	if r == nil {

@@ -6,9 +6,9 @@
 //   - Determinism. If one goroutine calls it with its own clock, the same calls give the same
 //     answers in the same order. No iteration over a Go map affects a result.
 //   - Isolation. The store copies all values that it receives and returns, byte by byte, as if they
-//     had gone to disk and back. A caller that changes a payload afterwards does not change the
-//     stored one, nor does a process that the simulator kills in the middle of a change. As in the
-//     stored form, the position, time and kind of the events in Message.With are not kept.
+//     had gone to disk and back. If a caller changes a payload later, the stored payload does not
+//     change. The same holds if the simulator kills a process in the middle of such a change. As in
+//     the stored form, the position, time and kind of the events in Message.With are not kept.
 //
 // The store encodes nothing. A new store costs two small slices, and a shard is allocated with its
 // first row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex
@@ -54,8 +54,8 @@ type Store struct {
 	closed bool
 	epoch  int64 // the last epoch that was used
 	// nodes has the registered nodes, sorted by id. A node that was fenced or has left is not here,
-	// and neither are its fences. A missing fence refuses all commits, like a fence with a higher
-	// epoch.
+	// and neither are its fences. If a fence is missing, all commits are refused, as with a fence
+	// that has a higher epoch.
 	nodes  []*node
 	owners []store.ShardOwner
 	tokens []int64  // marks of fencing tokens, by shard
@@ -65,8 +65,8 @@ type Store struct {
 	// dead has every dead task, newest first.
 	dead     ordered[*store.DeadRow]
 	settings settings
-	audit    []store.AuditRow  // by id
-	reports  []store.ReportRow // by id
+	audit    []store.AuditRow  // sorted by id
+	reports  []store.ReportRow // sorted by id
 	// entities has the rows of all entities, in the order of lists.
 	entities ordered[*entity]
 	// peerMail has the notes between nodes, sorted by receiver and id.

@@ -20,13 +20,13 @@ import (
 )
 
 // These benchmarks measure the cost of a commit on a server with fsync: time, and CPU of both
-// sides. CPU is the CPU of this process and of the backend of the lane. The load of the machine
-// changes it by tens of percent, so compare runs that follow each other.
+// sides. CPU is the CPU of this process and of the backend of the lane. It changes by tens of
+// percent with the load of the machine, so compare runs that follow each other.
 //
 //	go test -run '^$' -bench Commit -benchtime 3000x ./internal/store/postgres
 
-// load makes the batches of three-step workflows: start, two steps, and a step with the close. That
-// is 1.25 rows per run and batch.
+// load makes the batches of three-step workflows. Each run takes four batches: the start, two
+// steps, and the third step with the close. That is 1.25 rows per run and batch.
 type load struct {
 	f     *storetest.Fixture
 	lane  *storetest.Lane
@@ -36,7 +36,7 @@ type load struct {
 	steps int64
 }
 
-// writeMixed fills a batch with about n rows of the next runs in turn.
+// writeMixed fills a batch with about n rows, of one run after the other.
 func (l *load) writeMixed(b *store.Batch, n int) {
 	for range max(1, n*4/5) {
 		i := l.next

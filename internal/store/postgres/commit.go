@@ -29,8 +29,8 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	return w.result(ctx)
 }
 
-// begin returns the lane, locked and connected. If the node of a lane has left in the meantime,
-// begin replaces the lane by a new one.
+// begin returns the lane, locked and connected. If the lane has ended because its node has left,
+// begin creates a new lane.
 func (s *Store) begin(ctx context.Context, ref store.LaneRef) (*lane, error) {
 	for {
 		if err := s.alive(ctx); err != nil {
@@ -57,14 +57,14 @@ type writer struct {
 	lane  *lane
 	batch *store.Batch
 	order []int32
-	// making has the starts with IfAbsent.
+	// making has the indexes of the starts with IfAbsent.
 	making []int32
-	// first maps an address to the first start of this batch that takes it. earlier[i] is the start
-	// that takes the address of start i.
+	// first maps an address to the first start of this batch that takes it. earlier[i] is the
+	// earlier start of the batch that takes the address of start i.
 	first    map[model.Address]int
 	earlier  map[int]int
 	existing []store.ExistingStart
-	missing  []int // starts that were not inserted, without the reason yet
+	missing  []int // starts that were not inserted; the run that has their address is not read yet
 }
 
 // write sends a batch.
@@ -106,8 +106,8 @@ func (w *writer) use(index int) {
 }
 
 // sortKeys returns the indexes of n rows in the order of their keys. So transactions that touch the
-// same rows lock them in the same order, and neighbours in an index are written one after the
-// other.
+// same rows lock them in the same order, and rows that are neighbours in an index are written one
+// after the other.
 func (w *writer) sortKeys(n int, compare func(i, j int) int) []int32 {
 	w.order = w.order[:0]
 	ordered := true
@@ -121,8 +121,8 @@ func (w *writer) sortKeys(n int, compare func(i, j int) int) []int32 {
 	return w.order
 }
 
-// clampLane maps a lane number that does not fit to one that cannot exist, instead of letting it
-// wrap around to one that does.
+// clampLane converts a lane number. A number that does not fit into the column becomes one that no
+// lane has. Without that, it could become the number of another lane.
 func clampLane(n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
 		return -1
@@ -139,12 +139,12 @@ func (w *writer) fence() {
 	w.execute()
 }
 
-// patience raises the limits of the server for this transaction if the batch may take longer than
-// most.
+// patience raises the time limits of the server for this transaction, if the batch may take longer
+// than usual.
 func (w *writer) patience() {
 	cfg := w.lane.store.cfg
 	const most = 256 << 10
-	// Without prepare the session has none of our limits.
+	// Without prepared statements the session has none of our limits.
 	if !cfg.prepare || w.batch.Bytes <= most && w.batch.Patience == 0 {
 		return
 	}
@@ -189,12 +189,12 @@ func (w *writer) writeLeaving(o []int32) {
 	w.execute()
 }
 
-// writeStarts inserts runs, after the runs that they replace are no longer current.
+// writeStarts inserts runs. Before that, it marks the runs that they replace as no longer current.
 //
 // A start with IfAbsent almost always finds its address free. The statement for that case only
-// reports that a start was not inserted, and the run that has the address is read afterwards. If
-// one start finds its address taken, others often follow. So the next batches use a statement that
-// returns these runs.
+// reports which starts were not inserted. The store reads the runs that have their addresses in a
+// second step. If one start finds its address taken, others often follow. So the next batches use
+// another statement, which also returns these runs.
 func (w *writer) writeStarts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {
@@ -222,7 +222,7 @@ func (w *writer) writeStarts() {
 	w.insertStarts(making, w.making, replaced)
 }
 
-// takeAddresses finds the starts whose address an earlier start of the batch takes.
+// takeAddresses finds the starts whose address an earlier start of the same batch takes.
 func (w *writer) takeAddresses() {
 	rows := w.batch.Starts
 	if len(rows) < 2 {
@@ -246,7 +246,7 @@ func (w *writer) takeAddresses() {
 	clear(w.first)
 }
 
-// receiveInserted receives the ids of the inserted starts if some were not inserted.
+// receiveInserted receives the ids of the inserted runs, if some starts were not inserted.
 func (w *writer) receiveInserted(ids []byte) error {
 	const size = len(model.RunID{})
 	if len(ids)%size != 0 {
@@ -272,8 +272,8 @@ func startKey(r *store.StartRow) store.RunKey {
 	return store.RunKey{Shard: r.Shard, Run: r.Start.Run}
 }
 
-// writeReplaced makes the runs that starts replace no longer current. It returns the replaced runs
-// that start in this very batch. They are inserted as not current.
+// writeReplaced marks the runs that starts replace as no longer current. If such a run starts in
+// the same batch, writeReplaced returns it, and it is inserted as not current.
 func (w *writer) writeReplaced() map[store.RunKey]bool {
 	rows := w.batch.Starts
 	var replaced map[store.RunKey]bool
@@ -380,7 +380,7 @@ func (w *writer) writeRuns() {
 		w.texts(n, func(i int) string {
 			code := store.MainReason(rows[o[i]].Parked, rows[o[i]].Waits, rows[o[i]].Blocked)
 			if code == model.WaitTurn {
-				return "" // null in the table
+				return "" // the column is null
 			}
 			return string(code)
 		})
@@ -545,7 +545,7 @@ func (w *writer) writeForgets() {
 	w.execute()
 }
 
-// writeCursors inserts the first position of a pair and advances later ones.
+// writeCursors inserts the cursor of a pair of shards when it first moves, and advances it later.
 func (w *writer) writeCursors() {
 	rows := w.batch.Cursors
 	if len(rows) == 0 {
@@ -591,7 +591,7 @@ func (e *encoder) inbox(rows []store.InboxRow) {
 }
 
 // requestKey returns the key under which the answer to a request is remembered. It is empty if
-// there is no request id, or one that the columns of remembered requests cannot hold.
+// there is no request id, or if the columns of remembered requests cannot hold the id.
 func requestKey(r *store.InboxRow) store.RequestKey {
 	k := store.RequestKey{Shard: r.Shard, Address: r.Message.To, ID: r.Message.RequestID}
 	for _, text := range [...]string{k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID} {
@@ -615,7 +615,7 @@ func (w *writer) result(ctx context.Context) (store.Committed, error) {
 			err = fmt.Errorf("the run that kept %s from starting is gone", r.Start.Address)
 		}
 		if err != nil {
-			// The batch is applied, so the class is not Retryable.
+			// The batch has been applied, so the class must not be Retryable.
 			return store.Committed{}, &store.Error{Class: store.Unknown, Op: "commit", Err: err}
 		}
 		w.existing = append(w.existing, store.ExistingStart{Index: i, Execution: *e})

@@ -42,14 +42,14 @@ type Config struct {
 	// Shards is the number of shards. It is fixed when the store is created, and Open refuses
 	// another number later. The default is the number of the existing store, or 64 for a new one.
 	Shards int
-	// Lease is the duration of the leases of nodes. Every timeout of a commit connection is
-	// shorter. The default is 10 s.
+	// Lease is the duration of the leases of nodes. Every timeout of a commit connection is shorter
+	// than this. The default is 10 s.
 	Lease time.Duration
 	// PoolSize bounds the connections for everything but commits and the renewal of leases, which
 	// have their own connections. The default is 4.
 	PoolSize int
-	// NoPrepare sends every statement with its text and changes no setting of a session. It is
-	// needed behind a pooler that shares server connections between transactions. Without it Open
+	// NoPrepare sends every statement with its text, and does not change the settings of a session.
+	// Set it behind a pooler that shares server connections between transactions; otherwise Open
 	// refuses such a pooler. It costs about a third of the throughput. In the URL it is
 	// prepare=off.
 	NoPrepare bool
@@ -69,7 +69,7 @@ type config struct {
 	schema  string // quoted
 	prepare bool
 	pool    *pgxpool.Config
-	// exclusive is set when the check of the pooler found that it does not share server
+	// exclusive is set when checkPooler has found no sign that the pooler shares server
 	// connections.
 	exclusive atomic.Bool
 	// server is the address of the server, for people.
@@ -78,7 +78,7 @@ type config struct {
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// read parses a Config and reports all problems at once. No error quotes the URL, because it
+// read parses a Config and reports all problems in one error. No error quotes the URL, because it
 // contains a password.
 func (c Config) read() (*config, error) {
 	var problems []error
@@ -179,8 +179,8 @@ func (c *config) publicURL() string {
 	return u.String()
 }
 
-// Minimum timeouts. Leases of less than a few seconds are for tests. With them, these minimums are
-// longer than the part of the lease.
+// Minimum timeouts. Timeouts are parts of the lease. Tests use leases of less than a few seconds,
+// and with such a lease these minimums apply instead.
 const (
 	shortestLease   = 50 * time.Millisecond
 	shortestTimeout = 500 * time.Millisecond
@@ -201,8 +201,8 @@ func (c *config) statementTimeout() time.Duration { return c.part(5) }
 type settings map[string]string
 
 // baseSettings returns the settings of every connection. They bound waits, and make the server
-// notice soon when we are gone. Settings that the server does not know are left out, so a setting
-// that PostgreSQL 14 does not know must not be essential.
+// notice soon when we are gone. The store leaves out settings that the server does not know. So it
+// must also work without every setting that PostgreSQL 14 does not have.
 func (c *config) baseSettings(statement, lock time.Duration) settings {
 	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 	seconds := func(d time.Duration) string { return strconv.FormatInt(max(1, int64(d/time.Second)), 10) }
@@ -216,27 +216,28 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 		"tcp_keepalives_count":                "3",
 		"tcp_user_timeout":                    ms(c.part(5)),
 		"default_transaction_isolation":       "read committed",
-		// The server plans each call again. These calls are not hot, and a cached plan would be
-		// made for tables of another size.
+		// The server plans each call again. These calls are not frequent, and a cached plan may
+		// have been made when the tables had another size.
 		"plan_cache_mode": "force_custom_plan",
 		"enable_seqscan":  "off",
-		// A page in the order of an index is read from the index until the page is full. A bitmap
-		// scan would first read all matching rows. The planner prefers it when it expects only a
-		// few, for example for a page of timers if a million are due at the same moment.
+		// For a page in the order of an index, the server should read the index until the page is
+		// full. A bitmap scan would first read all matching rows. The planner prefers a bitmap scan
+		// when it expects few rows. It may be wrong about that, for example for a page of timers
+		// when a million timers are due at the same moment.
 		"enable_bitmapscan": "off",
 		"jit":               "off",
 	}
 }
 
-// laneSettings returns the settings of a commit connection. There the server plans a statement
-// once, for tables of any size: nested loops from the sent rows to the index of the table. We force
-// that plan. Otherwise the planner would look at the present table, which may be empty. It would
-// start with the table because the table has so few rows, and keep that plan after the table has
-// grown.
+// laneSettings returns the settings of a commit connection. There the server plans a statement only
+// once. The plan that is right for tables of any size is a nested loop from the sent rows to the
+// index of the table. The settings force that plan. Otherwise the planner would look at the present
+// table, which may be empty. It would scan the table because the table has so few rows, and keep
+// that plan after the table has grown.
 //
-// Bitmap scans look odd for single rows, but they are the only kind of scan that needs a condition
-// on the index. Plain index scans could read an index from end to end. The difference in cost is
-// not measurable.
+// Bitmap scans seem strange for single rows, but no other kind of scan always needs a condition on
+// the index. A plain index scan could read an index from end to end. The difference in cost is not
+// measurable.
 func (c *config) laneSettings(k laneKey) settings {
 	s := c.baseSettings(c.statementTimeout(), c.part(4))
 	maps.Copy(s, settings{

@@ -46,8 +46,8 @@ func (c *config) connConfig(s settings) *pgx.ConnConfig {
 }
 
 // greet prepares a new connection. It refuses a server that may lose commits, and changes the
-// settings of the session. It leaves out settings that the server does not know, so that databases
-// compatible with PostgreSQL can work.
+// settings of the session. It leaves out settings that the server does not know, so that the store
+// also works on databases that are compatible with PostgreSQL.
 func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) error {
 	const check = `select current_setting('server_version_num'), coalesce(current_setting('fsync', true), 'on'),
   coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on'), pg_backend_pid()::text,
@@ -71,7 +71,7 @@ func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) err
 				"set %s=on", name)
 		}
 	}
-	if !c.prepare { // the session is not ours
+	if !c.prepare { // other clients share the session
 		return nil
 	}
 	// there is a pooler in between
@@ -94,8 +94,8 @@ join pg_catalog.pg_settings s on s.name = v.name where s.enumvals is null or v.v
 
 // checkPooler refuses a pooler that shares server connections between transactions. With such a
 // pooler our session settings would leak into the sessions of other clients, and theirs into ours.
-// One check per store is enough. If the pooler is too busy for the check to notice it, the store
-// notices it later, when prepared statements are missing.
+// One check per store is enough. On a busy pooler the check may find nothing. In that case the
+// store notices the pooler later, when prepared statements are missing.
 func (c *config) checkPooler(ctx context.Context, conn *pgconn.PgConn) error {
 	if c.exclusive.Load() {
 		return nil
@@ -164,13 +164,14 @@ func connectError(server string, err error) error {
 	return fmt.Errorf("connect to %s: %w", server, err)
 }
 
-// readOnlyError marks the error of a server that only reads. It has no text of its own.
+// readOnlyError marks the error of a server that does not accept writes. It has no text of its own.
 type readOnlyError struct{}
 
 // Error returns nothing: the error that it marks has the text.
 func (readOnlyError) Error() string { return "" }
 
-// ReadOnly reports whether a store could not be opened because its server, or the role, only reads.
+// ReadOnly reports whether a store could not be opened because its server or its role does not
+// allow writes.
 func ReadOnly(err error) bool {
 	_, ok := errors.AsType[readOnlyError](err)
 	return ok

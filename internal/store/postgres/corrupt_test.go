@@ -39,7 +39,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		for range 2 { // the second batch expects taken addresses
+		for range 2 { // the second batch uses the statement for taken addresses
 			late, other := f.SubjectOf(broken.Start.Address), f.Subject()
 			b := lane.Batch()
 			b.Starts = []store.StartRow{other.StartIfAbsent(), late.StartIfAbsent()}

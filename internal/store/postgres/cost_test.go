@@ -68,8 +68,8 @@ func (a tableStats) minus(b tableStats) tableStats {
 	}
 }
 
-// An inline step writes one row. A start and a close write one row each, and one in the set of
-// runnable runs. Nothing else is touched except the fence, and updates of runs do not touch the
+// An inline step writes one row. A start and a close write one row each, and change one row in the
+// table of runnable runs. The only other change is the fence. Updates of runs do not change
 // indexes.
 func TestRowsPerWorkflow(t *testing.T) {
 	t.Parallel()
@@ -133,8 +133,8 @@ func TestRowsPerEntity(t *testing.T) {
 }
 
 // No method scans a whole table, whatever the table contains. The test calls each method with and
-// without prepared plans, on tables with 20,000 rows that do not concern the call. The prepared
-// plans were made when the tables were empty.
+// without prepared plans. The tables have 20,000 other rows that the call does not need. The
+// prepared plans were made when the tables were empty.
 func TestNothingScans(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -156,7 +156,7 @@ func TestNothingScans(t *testing.T) {
 			var before map[string]tableStats
 
 			if prepared {
-				_ = admin.Close(t.Context()) // the same sessions continue
+				_ = admin.Close(t.Context()) // the sessions of the store continue
 			} else {
 				// Here the server plans each call, and a scan is the right plan while a table is
 				// empty.
@@ -179,12 +179,12 @@ func TestNothingScans(t *testing.T) {
 			small := []string{"meta", "settings_counter", "nodes", "shards", "migrations", "cursors"}
 			for _, name := range slices.Sorted(maps.Keys(after)) {
 				got := after[name].minus(before[name])
-				// The creation of an index counts as a scan of no rows.
+				// The server counts the creation of an index as a scan of no rows.
 				if !slices.Contains(small, name) && got.ScannedRows > 0 {
 					t.Errorf("%s was scanned %d times, %d rows", name, got.Scans, got.ScannedRows)
 				}
-				// A call may read rows that do not concern it only where it filters on the way: in
-				// the inbox, which has few deferred requests, and in lists.
+				// A call may read rows that it does not need only where it filters rows while it
+				// reads: in the inbox, which has few deferred requests, and in lists.
 				if most := int64(times * 300); name != "inbox" && name != "cursors" && got.IndexRows > most {
 					t.Errorf("%s: %d rows were read through indexes, want at most %d", name, got.IndexRows, most)
 				}

@@ -116,9 +116,9 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 
 func ignore(error) {}
 
-// deadListing returns the condition of a query. With alike the query reads groups, otherwise it
-// reads rows in the order of time. The indexes are partial, so the condition of the index must be
-// part of the query: PostgreSQL would not use the index otherwise.
+// deadListing returns the condition of a query. If alike is set, the query reads groups. Otherwise
+// it reads rows in the order of time. The indexes are partial. PostgreSQL uses a partial index only
+// if the condition of the index is part of the query.
 func deadListing(q *store.DeadQuery, alike bool) *listing {
 	l := &listing{from: "{schema}.dead d"}
 	l.and("d.tenant = %s", q.Tenant)
@@ -231,7 +231,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, err
 }
 
-// loadDeadBefore reads the shards one by one, as recovery does. It reads only the bodies of the
+// loadDeadBefore reads the shards one by one, as recovery does. It reads the bodies only of the
 // rows that it returns.
 const loadDeadBefore = `
 select ` + deadColumns + `

@@ -13,8 +13,8 @@ import (
 )
 
 // loadDetails returns the statements that describe a run. The first three read its row, its labels
-// and its timers. The last one reads which run it is, its last event, and whether it has scheduled
-// a task. It reads timers and tasks only of open runs.
+// and its timers. The last one reads the id of the run, its last event, and whether it has
+// scheduled a task. The statements read timers and tasks only of open runs.
 func loadDetails(named string) [4]string {
 	run := `(select e.run from {schema}.executions e where ` + named + `)`
 	timers := loadRun(named, 0)[2]
@@ -58,16 +58,16 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Ad
 	case err != nil:
 		return store.RunDetails{}, err
 	case !same && d.Execution != nil && run.IsZero():
-		// Each statement sees the newest commit. Another run has become the current one between two
-		// statements, so their answers are about different runs.
+		// Each statement sees the newest commit. Here, another run has become the current one
+		// between two statements, so the answers are about different runs.
 		return s.LoadDetails(ctx, shard, a, d.Execution.Start.Run)
 	}
 	return d, nil
 }
 
-// readDetails reads the answers to the statements of loadDetails. Same says that all answers are
-// about the run of the first one: the last statement found the same run, and a run that is no
-// longer current never becomes current again.
+// readDetails reads the answers to the statements of loadDetails. same says that all answers are
+// about the same run. That is certain if the first and the last statement found the same run,
+// because a run that is no longer current never becomes current again.
 func readDetails(results pgx.BatchResults, d *store.RunDetails) (same bool, err error) {
 	if _, err := results.Exec(); err != nil {
 		return false, err

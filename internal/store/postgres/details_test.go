@@ -26,11 +26,12 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 	load := func() (store.RunDetails, error) {
 		return f.Store.LoadDetails(t.Context(), first.Shard, first.Start.Address, model.RunID{})
 	}
-	if _, err := load(); err != nil { // prepares the statements, which would wait for the lock
+	if _, err := load(); err != nil { // prepares the statements: later, that would wait
 		t.Fatal(err)
 	}
 
-	// The statement that reads timers waits for this lock, behind the one that read the row.
+	// The statement that reads timers waits for this lock. The statement that reads the row runs
+	// before it.
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +70,8 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	// If the read has got a connection that was not prepared, all of it comes after the commit.
+	// If the read got a connection without the prepared statements, all its statements run after
+	// the commit.
 	want := map[model.RunID]int64{first.Run: 2, next.Run: 0}
 	if last, known := want[d.Execution.Start.Run]; !known || d.Last != last {
 		t.Errorf("the details are of %s, and the last event is %d of %v", d.Execution.Start.Run, d.Last, want)

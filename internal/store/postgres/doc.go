@@ -5,9 +5,10 @@
 //
 // A batch is one round trip. It has one statement per table that it touches. The lane sends all
 // statements in one write, as a pipeline that a single Sync closes, and they form one transaction.
-// The first statement moves the fence. Every check raises an error inside the database, so nothing
-// after it can commit and no second round trip is needed. The checks are: the fence is where the
-// batch expects it, a guarded write matches as many rows as were sent, and a key is not taken.
+// The first statement moves the fence. If a check fails, it raises an error inside the database. So
+// nothing after it can commit, and no second round trip is needed. The checks are: the fence is
+// where the batch expects it, a guarded write matches as many rows as were sent, and a key is not
+// taken.
 //
 // What a reply proves:
 //
@@ -22,16 +23,17 @@
 // Each lane has its own connection, opened at its first commit. Statements are prepared and planned
 // there once. Settings of these connections keep the planner from scanning tables and from hash
 // joins. So a plan that is made while a table is empty is still right when the table is full.
-// Behind a pooler that shares server connections between transactions, use prepare=off. The store
-// then sends every statement with its text and does not change the settings of sessions. In this
-// mode no timeout of the server ends a commit that hangs. Instead, a takeover ends its session.
+// Behind a pooler that shares server connections between transactions, use prepare=off. In this
+// mode the store sends every statement with its text and does not change the settings of sessions.
+// No timeout of the server ends a commit that hangs. Instead, the node that takes over ends the
+// session of the hanging commit.
 //
 // # Time and leases
 //
 // Only clock_timestamp() of the server judges leases. A server that is cut off from us must not
 // keep one of our locks beyond the lease. So commit connections set timeouts for statements, for
-// locks and for a silent peer that are shorter than the lease. If a node still holds its fence, the
-// takeover ends its session.
+// locks and for a silent peer that are shorter than the lease. If a session of a dead node still
+// holds its fence, the node that takes over ends that session.
 //
 // # What it does not do
 //

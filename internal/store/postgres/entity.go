@@ -235,7 +235,7 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 
 // LoadMailboxes returns the entities whose mailbox is not empty.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
-	const perQuery = 32 // shards; bounds how many rows it reads and does not use
+	const perQuery = 32 // shards; bounds how many rows the query reads and drops
 	err = s.read(ctx, "load mailboxes", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
@@ -331,7 +331,7 @@ func prefixEnd(prefix string) string {
 	return ""
 }
 
-// The numbers between them are not valid characters.
+// The numbers between these two characters are surrogates, which are not valid characters.
 const (
 	beforeSurrogates = '\ud7ff'
 	afterSurrogates  = '\ue000'

@@ -29,7 +29,7 @@ const (
 
 // classOf decides what an error of severity ERROR means for a write. The transaction was aborted,
 // so nothing was applied and nothing will be. The question is whether the same call can succeed
-// later. Codes that are not listed are Away: waiting and trying again does no harm, while Refused
+// later. Codes that are not listed are Away, because it does no harm to wait and try again. Refused
 // would make the engine search the rows for the cause.
 func classOf(code string) store.Class {
 	if len(code) != 5 {
@@ -42,7 +42,7 @@ func classOf(code string) store.Class {
 	case codeLockNotAvailable, codeQueryCanceled, codePlanChanged, codeNoSuchStatement, codeStatementExists:
 		return store.Retryable
 	case codeDataCorrupted, codeIndexCorrupted:
-		return store.Refused // because of existing rows; other batches can continue
+		return store.Refused // existing rows are the cause; other batches can continue
 	}
 
 	switch code[:2] {
@@ -80,8 +80,8 @@ func (f *failure) class() store.Class {
 	return classOf(f.Code)
 }
 
-// breaksConnection reports whether the connection must not be used again, because its server cannot
-// write or its prepared statements are stale.
+// breaksConnection reports whether the store must drop the connection, because its server cannot
+// write or its prepared statements are out of date.
 func (f *failure) breaksConnection() bool { return breaksConnection(f.Code) }
 
 func breaksConnection(code string) bool {
@@ -106,7 +106,7 @@ func (f *failure) explain(schema string) error {
 	}
 }
 
-// withHint adds what to do about errors that an operator must fix.
+// withHint adds a hint to errors that an operator must fix.
 func withHint(err error, pg *pgconn.PgError) error {
 	hint := ""
 	switch pg.Code {
@@ -138,8 +138,8 @@ func fencedError(op string) error {
 // refusal returns the error of a call whose arguments cannot be stored.
 func refusal(op string, err error) error { return &store.Error{Class: store.Refused, Op: op, Err: err} }
 
-// classify returns the error of a call on a connection of the pool, after something was passed to
-// the driver. A read cannot have been applied, so its class is never Unknown.
+// classify returns the error of a call on a connection of the pool. The driver may have sent
+// something. A read changes nothing, so its class is never Unknown.
 func classify(ctx context.Context, op string, write bool, err error) error {
 	var e *store.Error
 	if err == nil || errors.As(err, &e) {

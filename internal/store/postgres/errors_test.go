@@ -24,7 +24,7 @@ func TestClasses(t *testing.T) {
 	const retryable, unknown, refused, away = store.Retryable, store.Unknown, store.Refused, store.Away
 
 	for code, want := range map[string]store.Class{
-		// cached plan must not change result type: prepared again on a new connection
+		// "cached plan must not change result type": a new connection prepares the statement again
 		"0A000": retryable,
 		"08000": unknown, "08003": unknown, "08006": unknown, "08P01": unknown,
 		// the same row twice
@@ -165,7 +165,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Every answer of a server has a valid class, and only an ERROR counts as a proof.
+// Every answer of a server has a valid class, and only an ERROR proves that nothing was applied.
 func FuzzClassify(f *testing.F) {
 	for _, seed := range []string{"40001", "57P01", "22012", "08006", "", "é", "00000"} {
 		f.Add("ERROR", seed, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// States of a run as stored. From stateClosed on they are the numbers of its status.
+// States of a run in the column state. From stateClosed on, they are the numbers of its status.
 const (
 	stateRunnable = 0
 	stateParked   = 1
@@ -53,7 +53,7 @@ func (r *executionRow) execution() (e store.Execution, err error) {
 	return e, nil
 }
 
-// unreadable fills in what the columns of the row tell.
+// unreadable fills in the values of the columns of the row.
 func (r *executionRow) unreadable(e *store.Execution, why error) {
 	status := model.Running
 	if r.state >= stateClosed {
@@ -108,7 +108,7 @@ func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err e
 		state: int16(binary.BigEndian.Uint16(v[4])), closed: int64(binary.BigEndian.Uint64(v[5])), current: v[6][0] == 1,
 		tenant: string(v[7]), workflow: string(v[8]), key: string(v[9]), start: v[10], outcome: v[11], waits: v[12], blocked: v[13],
 	}
-	if e, err = r.execution(); err != nil { // the batch is committed nevertheless
+	if e, err = r.execution(); err != nil { // the batch is committed anyway
 		e = store.Unread(e.Shard, model.Address{Tenant: r.tenant, Type: r.workflow, Key: r.key}, err)
 	}
 

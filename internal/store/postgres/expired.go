@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// loadLeaving reads the runs whose own time of removal is over. It walks along the index until
-	// the first run whose time is not over.
+	// loadLeaving reads the runs whose own removal time has passed. It reads the index up to the
+	// first run whose time has not passed.
 	loadLeaving = `
 select t.shard, l.run, e.tenant, e.workflow, e.key
 from unnest($1::smallint[]) with ordinality t (shard, nr)
@@ -21,8 +21,8 @@ cross join lateral (select q.at, q.run from {schema}.leaving q where q.shard = t
 cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = l.run limit 1) e
 order by t.nr, l.at, l.run limit $3`
 
-	// oldShards returns the shards that have a run in the range of the walk. Most calls need no
-	// more than this.
+	// oldShards returns the shards that have a run in the range of the walk. Most calls find none,
+	// and need no further statement.
 	oldShards = `
 select t.shard from unnest($1::smallint[]) with ordinality t (shard, nr)
 where (select true from {schema}.executions e

@@ -20,13 +20,13 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// rig is a store behind a proxy that can break its connections, a second store that always works,
-// and a lane on the first.
+// rig has a store behind a proxy that can break its connections, a second store that always works,
+// and a lane that commits through the first store.
 type rig struct {
 	*testing.T
 	proxy  *pgproxy.Proxy
 	broken *postgres.Store
-	f      *storetest.Fixture // on the store that works
+	f      *storetest.Fixture // a fixture on the store that works
 	node   *storetest.Node
 	lane   *storetest.Lane
 	run    storetest.Subject
@@ -59,7 +59,8 @@ func newRigOn(t *testing.T, url, addr string, change ...func(c *postgres.Config)
 	return r
 }
 
-// batch is the next batch of the lane: the event with the number of the batch, and more.
+// batch returns the next batch of the lane. It has an event with the number of the batch, and what
+// fill adds.
 func (r *rig) batch(fill ...func(b *store.Batch)) *store.Batch {
 	b := r.lane.Batch()
 	b.Events = []store.EventRow{r.run.Event(b.Number)}
@@ -69,7 +70,8 @@ func (r *rig) batch(fill ...func(b *store.Batch)) *store.Batch {
 	return b
 }
 
-// commit commits through the store that can break. Here it must not break.
+// commit commits through the store behind the proxy. The connection must not break during this
+// commit.
 func (r *rig) commit(b *store.Batch) {
 	r.Helper()
 	if _, err := r.broken.Commit(r.Context(), b); err != nil {
@@ -128,7 +130,8 @@ func (r *rig) fenceIsLocked() bool {
 	}
 	defer c.Close(context.Background())
 	var n int
-	// Tables of databases with the same template have the same number.
+	// Tables of databases that are copies of one template have the same number, so compare the
+	// database too.
 	const look = `select count(*) from pg_locks join pg_database d on d.oid = database
 		where d.datname = current_database() and mode = 'RowExclusiveLock' and relation = 'perdure.fences'::regclass`
 	if err := c.QueryRow(r.Context(), look).Scan(&n); err != nil {
@@ -144,7 +147,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited too long for %s", what)
 		}
-		pause = min(pause*5/4, 100*time.Millisecond) // looks cost processor time
+		pause = min(pause*5/4, 100*time.Millisecond) // each look costs processor time
 	}
 }
 
@@ -175,7 +178,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 			{"reset before the server saw it", pgproxy.Rule{Fault: pgproxy.Reset}, false},
 			{"silence", pgproxy.Rule{Fault: pgproxy.Hang}, true},
 			{"orphan that holds its locks", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond, Hold: pgproxy.HoldCommit}, true},
-			// after the fence
+			// the request of the orphan reaches the server after the refence
 			{"orphan that comes late", pgproxy.Rule{Fault: pgproxy.Orphan}, false},
 		} {
 			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
@@ -194,7 +197,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 				_, err := r.broken.Commit(t.Context(), b)
 				r.f.WantClass(err, store.Unknown)
 
-				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks or has already committed
+				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks or has committed
 					eventually(t, "the orphan has begun", func() bool {
 						select {
 						case <-lost.Done():
@@ -205,8 +208,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 					})
 				}
 
-				// The lane asks for the fence at once, before an orphan has ended, through the same
-				// broken network.
+				// The lane asks for the fence immediately, through the same broken network. An
+				// orphan may not have ended yet.
 				landed := r.refence(r.broken)
 				close(release)
 				if want := b.Number - 1; !c.landed && landed != want || c.landed && landed != b.Number {
@@ -217,7 +220,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 					t.Errorf("the server says %s, refence says that batch %d of %d landed", reply, landed, b.Number)
 				}
 				r.wantEvents()
-				r.commit(r.batch()) // again, or the next one
+				r.commit(r.batch()) // the same batch again, or the next one
 				r.wantEvents()
 				r.wantNoOpenTransaction()
 			})
@@ -225,8 +228,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The same with every other write of the port. After any error, a retry leads to the same result as
-// if nothing had happened.
+// The network breaks in the middle of every other write of the port. After any error, a retry has
+// the same result as a call without an error.
 func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -294,7 +297,8 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 		if err != nil || len(v.Members) != 1 {
 			t.Errorf("%s: renew: %v", fault, err)
 		}
-		// The answer to a refence is lost. Only we know the epoch of the fence.
+		// The answer to a refence is lost. The store must recognise the new epoch of the fence as
+		// its own.
 		r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: pgproxy.Mentions("fences set epoch")})
 		if landed := r.refence(r.broken); landed != 1 {
 			t.Errorf("%s: landed %d", fault, landed)
@@ -305,7 +309,7 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 	r.wantEvents()
 }
 
-// A context that ends in the middle of a call leaves only an unknown outcome.
+// If a context ends in the middle of a call, the outcome is unknown, and nothing else is wrong.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -339,7 +343,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *postgres.Config) { c.Lease = time.Second })
-	r.proxy.Blackhole() // until the end of the calls: they return only if their deadlines count
+	r.proxy.Blackhole() // until the end, so the calls return only because of their deadlines
 	_, err := r.broken.Commit(t.Context(), r.batch())
 	r.f.WantClass(err, store.Unknown)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -359,8 +363,8 @@ func TestSilentNetwork(t *testing.T) {
 	r.wantEvents()
 }
 
-// A session that keeps its fence, although its process is stopped or cut off, does not block a
-// takeover.
+// If a process is stopped or cut off, its session may keep the lock on its fence. That does not
+// block a takeover.
 func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *postgres.Config) { c.Lease = 2 * time.Second })
@@ -380,8 +384,8 @@ func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	r.wantEvents() // the batch was not applied
 }
 
-// After any restart of the server the store works again without help. The first commit after an
-// idle time does not even have an unknown outcome.
+// After any restart of the server the store works again without help. The outcome of the first
+// commit after an idle time is known.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgtest.Mode{pgtest.Fast, pgtest.Immediate} {
@@ -396,7 +400,8 @@ func TestServerRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				// The outcome is unknown as long as there is a connection on which it was sent.
+				// The outcome is unknown as long as the store has a connection on which it can send
+				// the batch.
 				for class := store.Unknown; class != store.Away; {
 					_, err := r.f.Store.Commit(t.Context(), r.batch())
 					if class = store.ClassOf(err); class != store.Unknown && class != store.Away {
@@ -451,7 +456,7 @@ func TestReadOnlyServer(t *testing.T) {
 		}
 	}
 
-	exec(`set default_transaction_read_only = off`) // for this session, whatever the server says
+	exec(`set default_transaction_read_only = off`) // overrides the setting of the server
 	readOnly := func(on bool) {
 		t.Helper()
 		exec(fmt.Sprintf(`alter system set default_transaction_read_only = %v`, on))
@@ -488,11 +493,11 @@ func TestReadOnlyServer(t *testing.T) {
 	r.wantEvents()
 }
 
-// A commit has as much time as its bytes need on a slow path, and more if it was late before. The
-// limits of the statement and of the transaction grow with it.
+// A commit gets as much time as its bytes need on a slow network, and more if earlier attempts were
+// late. The limits of the statement and of the transaction grow with it.
 func TestCommitHasTimeForItsBytes(t *testing.T) {
 	t.Parallel()
-	const size, rate = 768 << 10, 384 << 10 // two seconds; a small batch has 1.6 s
+	const size, rate = 768 << 10, 384 << 10 // this takes two seconds; a small batch gets 1.6 s
 	for name, limit := range map[string]func(b *store.Batch){
 		"bytes":    func(b *store.Batch) { b.Bytes = size },
 		"patience": func(b *store.Batch) { b.Patience = 3 },

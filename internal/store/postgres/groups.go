@@ -22,7 +22,8 @@ const groupsMigration = 15
 // look for the addresses of these groups in the wrong shards.
 var errGroupsChanged = errors.New("the shard groups of the store have changed since this process opened it: start the process again")
 
-// expectSameGroups reads whether the groups of the store are the ones of this process.
+// expectSameGroups returns a function that reads the result of a query and returns an error if the
+// store has other groups than this process.
 func expectSameGroups(op string) func(pgx.Row) error {
 	return func(row pgx.Row) error {
 		var same bool
@@ -41,10 +42,10 @@ func expectSameGroups(op string) func(pgx.Row) error {
 // store has rows of names that would belong to it.
 //
 // Every process reads the groups when it opens the store, and relies on them until it ends. So
-// AddGroups refuses while a node is alive, and fences nodes whose lease has expired. A process that
-// has opened the store and not registered yet is refused when it registers, and when it puts a
-// request for a name that chooses a group into the inbox. Older builds, which do not know groups,
-// can no longer open the store.
+// AddGroups refuses while a node is alive, and fences nodes whose lease has expired. A process may
+// have opened the store without registering. The store refuses that process when it registers. It
+// also refuses its requests in the inbox for names that choose a group. Older builds, which do not
+// know groups, can no longer open the store.
 func AddGroups(ctx context.Context, c Config, groups []model.Group) (Status, error) {
 	if _, err := model.ParseGroups(model.FormatGroups(groups)); err != nil {
 		return Status{}, fault.New(fault.Invalid, "%w", err)
@@ -75,7 +76,7 @@ func AddGroups(ctx context.Context, c Config, groups []model.Group) (Status, err
 // addGroups adds the groups that the store lacks, in one transaction.
 func (m *migrator) addGroups(ctx context.Context, wanted []model.Group) error {
 	err := pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-		// Another process may add groups, or migrate.
+		// Another process may be adding groups or migrating, so wait for its lock.
 		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, strconv.FormatInt(waitForOthers.Milliseconds(), 10)); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (m *migrator) lockOut(ctx context.Context, tx pgx.Tx) error {
 	}
 
 	for _, sql := range []string{
-		`delete from {schema}.fences`, // waits for commits in flight; later ones fail
+		`delete from {schema}.fences`, // waits for commits in flight; later commits fail
 		`delete from {schema}.nodes`,
 		`lock table {schema}.inbox in share row exclusive mode`,
 	} {
@@ -189,7 +190,8 @@ func (m *migrator) lockOut(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// expectUnused refuses a group if rows of names that choose it are in shards of another group.
+// expectUnused refuses a group if the store has rows of names that choose it. These rows are in
+// shards of another group.
 func (m *migrator) expectUnused(ctx context.Context, tx pgx.Tx, group string) error {
 	const look = `
 select coalesce(
@@ -215,8 +217,8 @@ select coalesce(
 	return nil
 }
 
-// addressedIn returns a name that chooses a group and that a message or a request on its way is
-// addressed to.
+// addressedIn looks for a message or a request on its way to a name that chooses the group. It
+// returns that name; empty if there is none.
 func (m *migrator) addressedIn(ctx context.Context, tx pgx.Tx, group string) (name string, err error) {
 	rows, err := tx.Query(ctx, expand(m.cfg.schema, `select body from {schema}.messages union all select body from {schema}.inbox`))
 	if err != nil {
@@ -225,7 +227,8 @@ func (m *migrator) addressedIn(ctx context.Context, tx pgx.Tx, group string) (na
 	layout := model.NewLayout(2, []model.Group{{Name: group, Shards: 1}})
 	var body []byte
 	_, err = pgx.ForEachRow(rows, []any{&body}, func() error {
-		// The receiver sets aside a message that cannot be read. It needs no shard for that.
+		// Ignore a message that cannot be decoded: its receiver sets it aside, whatever its shard
+		// is.
 		if msg, err := model.DecodeMessage(body); err == nil && layout.Shard(msg.To) == 1 {
 			name = msg.To.Type
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// addGroups adds groups, given in their stored form. It expects an error that contains says, or no
-// error if says is empty.
+// addGroups adds groups, which are given in their stored form. It expects an error that contains
+// the text says, or no error if says is empty.
 func addGroups(t *testing.T, url, groups, says string) postgres.Status {
 	t.Helper()
 	list, err := model.ParseGroups(groups)
@@ -68,7 +68,7 @@ func TestAddGroups(t *testing.T) {
 	}
 }
 
-// A store without groups stays open for builds that do not know them.
+// Builds that do not know groups can open a store without groups.
 func TestStoreWithoutGroupsIsCompatible(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)

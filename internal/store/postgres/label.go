@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// writeLabels writes the labels of starts and changes of labels. A batch without any sends nothing.
+// writeLabels writes the labels of starts and changes of labels. It sends nothing for a batch
+// without labels.
 func (w *writer) writeLabels() {
 	var begun []store.LabelRow
 	for i := range w.batch.Starts {

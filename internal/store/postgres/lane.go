@@ -26,7 +26,8 @@ type lane struct {
 	used     time.Time // last use of conn
 	encoder  encoder
 	writer   writer
-	// duplicates counts down the batches that use the statement for starts whose address is taken.
+	// duplicates is how many of the next batches use the statement for starts whose address is
+	// taken.
 	duplicates int
 
 	// sock is the socket of conn. Close uses it, because it does not wait for a commit in progress.
@@ -98,7 +99,7 @@ func (l *lane) end() {
 // failure is an error of the server, and where in the pipeline it happened.
 type failure struct {
 	*pgconn.PgError
-	statement *statement // nil if all statements were complete, so at the commit itself
+	statement *statement // nil if the commit itself failed, after all statements were complete
 }
 
 // exchange sends the pipeline of w and reads the reply. It returns nil only if the server has said
@@ -146,17 +147,17 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// converse writes the pipeline and reads until the server is ready for the next query. It may
-// return both a failure and an error: then the connection broke after the server had reported the
+// converse writes the pipeline and reads until the server is ready for the next query. If it
+// returns both a failure and an error, the connection broke after the server had reported the
 // failure.
 func (l *lane) converse(w *writer) (failed *failure, err error) {
 	if w.isSent(stStartIfAbsent) {
-		// The answer of this statement may fill the sockets while we are still writing. Then both
-		// sides would wait for each other, so another goroutine writes.
+		// The answer to this statement may fill the sockets while the lane is still writing. Both
+		// sides would then wait for each other. So another goroutine writes.
 		done := l.writeAside(w.buf)
 		defer func() {
 			if err != nil {
-				_ = l.sock.SetDeadline(time.Unix(1, 0)) // ends the write
+				_ = l.sock.SetDeadline(time.Unix(1, 0)) // a deadline in the past ends the write
 			}
 			<-done
 		}()

@@ -25,7 +25,7 @@ func TestPutDuringARefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The refusal, up to its commit.
+	// Make the refusal, but do not commit it yet.
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

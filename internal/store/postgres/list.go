@@ -21,7 +21,7 @@ type listing struct {
 	started, run string
 }
 
-// and adds a condition. %s stands for the argument.
+// and adds a condition. In it, %s is replaced by the parameter of the argument.
 func (l *listing) and(condition string, args ...any) {
 	names := make([]any, len(args))
 	for i, a := range args {
@@ -34,10 +34,10 @@ func (l *listing) and(condition string, args ...any) {
 	fmt.Fprintf(&l.where, condition, names...)
 }
 
-// newListing returns the statement for all pages of a query. Subqueries must stay where they are,
-// as in recovery.go. The statement finds rows by a label, by being blocked, by the order of starts
-// of the tenant, or by their key. Every secondary index has a condition, which must be repeated
-// here.
+// newListing returns the statement for all pages of a query. The planner must not move its
+// subqueries, as explained in recovery.go. The statement finds rows by a label, by being blocked,
+// by the order of starts of the tenant, or by their key. Every secondary index has a condition,
+// which must be repeated here.
 func newListing(q *store.Query) *listing {
 	l := &listing{from: "{schema}.executions e", started: "e.started", run: "e.run"}
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
@@ -48,7 +48,7 @@ cross join lateral (select {execution}, e.reason from {schema}.executions e wher
 		l.started, l.run = "l.started", "l.run"
 		l.and("l.tenant = %s and l.name = %s and l.value is not null", q.Tenant, q.Labels[lead].Name)
 		if values := q.Labels[lead].Values; len(values) == 1 {
-			l.and("l.value = %s", values[0]) // the index has the order of the list
+			l.and("l.value = %s", values[0]) // for one value, the index has the order of the list
 		} else {
 			l.and("l.value = any (%s)", values)
 		}
@@ -136,15 +136,15 @@ func statesOf(statuses []model.Status) (states []int16) {
 // page returns the statement of one page. The last argument is the limit.
 func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
-		l.and(l.started+" <= %s", q.After.Started) // for an index without the run
+		l.and(l.started+" <= %s", q.After.Started) // for an index that does not have the column run
 		l.and("("+l.started+", "+l.run+") < (%s, %s)", q.After.Started, runArg(q.After.Run))
 	}
 	return "select {execution} from " + l.from + " where " + l.where.String() +
 		fmt.Sprintf(" order by %s desc, %s desc limit $%d", l.started, l.run, len(l.args)+1)
 }
 
-// List returns executions, newest start first. Conditions without an index filter the rows on the
-// way.
+// List returns executions, newest start first. Conditions without an index filter the rows while
+// the server reads them.
 func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err error) {
 	l := newListing(&q)
 	sql := expand(s.cfg.schema, l.page(&q))

@@ -60,8 +60,8 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 	}
 }
 
-// Lists of dead tasks use the order of an index, groups are found without the rows, and old ones by
-// their shard.
+// Lists of dead tasks use the order of an index. Groups are read from an index without the rows.
+// Old dead tasks are found by their shard.
 func TestDeadPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -89,8 +89,8 @@ func TestDeadPlans(t *testing.T) {
 	check("old ones", loadDeadBefore, "dead_age", true, []int16{1, 2, 3}, 500, 1, 100, runArg(model.RunID{1}), "t", 10)
 }
 
-// A page of a listing uses the index that is meant for it, and its order if it has one. In a table
-// of 20,000 rows no page sorts or scans them.
+// A page of a listing uses the index that is meant for it. If the index has the order of the
+// listing, the page does not sort. No page scans or sorts all 20,000 rows of the table.
 func TestListingPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)

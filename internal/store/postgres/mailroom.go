@@ -26,20 +26,20 @@ on conflict (shard, id) do nothing`
 	sameGroups = `(select m.groups from {schema}.meta m where m.id = 1) = $9`
 )
 
-// PutInbox stores requests that neither wait already nor are remembered. An owner may serve a
-// request between the check and the insert. Then the row is stored again, and LoadInbox reports it
-// with Seen.
+// PutInbox stores requests that are not in the inbox yet and whose answers are not remembered. An
+// owner may serve a request between the check and the insert. In that case PutInbox stores the row
+// again, and LoadInbox returns it with Seen set.
 //
-// The owner may also refuse the request in between. The insert then waits for the commit of the
-// refusal, which deletes the row that was there, and stores a late copy of a refused request. A
-// second statement removes that copy. It has a later snapshot, is part of the same transaction, and
-// is sent together with the first one.
+// The owner may also refuse the request in between. In that case the insert waits for the commit of
+// the refusal, which deletes the first row. Then the insert stores a late copy of a refused
+// request. A second statement removes that copy. It has a later snapshot, so it sees the refusal.
+// It is part of the same transaction, and the store sends it together with the first statement.
 //
 // If shard groups were added after this process had opened the store, the process may compute the
 // wrong shard for a name that chooses a group. PutInbox refuses such requests.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
-	// The condition on xmin spares rows that another transaction has stored: their owner may have
-	// read them.
+	// The condition on xmin selects only rows of this transaction. A row that another transaction
+	// has stored must stay, because its owner may have read it.
 	const takeBack = `
 delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xact_id()::xid and exists (
   select from {schema}.requests where shard = $1 and key = $3 and id = $4 and workflow = $5 and tenant = $6)`

@@ -20,19 +20,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Migrations are numbered files that only go forward. All missing ones run in one transaction,
-// which also records them, under an advisory lock of that transaction. So if five processes start
-// at once, only one migrates. A process that is killed half-way leaves nothing behind. This also
-// works through a pooler. (goose would need database/sql, an exclusive session, and a rewritten
-// file per schema name, and would save about a hundred lines.)
+// Migrations are numbered files. There are no migrations back to an older version. All missing
+// migrations run in one transaction, which also records them and holds an advisory lock. So if five
+// processes start at the same time, only one migrates. A process that is killed half-way leaves
+// nothing behind. This also works through a pooler. (goose would need database/sql, an exclusive
+// session, and a rewritten file per schema name, and would save about a hundred lines.)
 //
-// A migration that older builds do not notice, such as a new table or a column with a default, says
-// so with the number of the oldest migration that a build must know to use the schema:
+// Some migrations do not disturb older builds, for example a new table or a column with a default.
+// Such a migration has a line with the number of the oldest migration that a build must know to use
+// the schema:
 //
 //	-- compatible: 14
 //
-// Such a build may open the store although the schema is newer. So releases that differ only by
-// such migrations can run at the same time, in whatever order they start.
+// A build that knows that migration may open the store although the schema is newer. So releases
+// that differ only by such migrations can run at the same time, in whatever order they start.
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -41,13 +42,13 @@ type migration struct {
 	version    int
 	name       string
 	sql        string
-	compatible int // what its line says; 0 if it has none
+	compatible int // the number in that line; 0 if it has none
 }
 
 // firstCompatible is the first migration that records which older builds can use the schema.
 const firstCompatible = 14
 
-// compatibleLine is the line of a migration that older builds do not notice.
+// compatibleLine matches the line of a migration that does not disturb older builds.
 var compatibleLine = regexp.MustCompile(`(?m)^-- compatible: (\d{1,6})$`)
 
 // Latest is the version of the schema that this build reads and writes.
@@ -130,9 +131,9 @@ func Migrate(ctx context.Context, c Config) (Status, error) {
 	return migrate(ctx, cfg, false)
 }
 
-// migrate brings the schema up to date and returns its status. With checkOnly a schema that is not
-// up to date is an error. If the connection is lost, migrate connects again: a migration is one
-// transaction, and the next check shows whether it was applied.
+// migrate brings the schema up to date and returns its status. If checkOnly is set, it returns an
+// error for a schema that is not up to date. If the connection is lost, migrate connects again: a
+// migration is one transaction, and the next check shows whether it was applied.
 func migrate(ctx context.Context, cfg *config, checkOnly bool) (st Status, err error) {
 	err = insist(ctx, func(ctx context.Context) error {
 		st, err = migrateOnce(ctx, cfg, checkOnly)
@@ -179,10 +180,10 @@ type migrator struct {
 	all  []migration
 }
 
-// Wait times of a migration. It waits long for another process that migrates, but only a short time
-// for a lock on a table that is in use, because all other sessions queue behind us. The server ends
-// a migration whose process is silent for longestSilence. This does not depend on the lease: with a
-// short one, a busy machine could not open its store.
+// Wait times of a migration. It waits long for another process that migrates. It waits only a short
+// time for a lock on a table that is in use, because all other sessions wait behind it. The server
+// ends a migration whose process is silent for longestSilence. This time does not depend on the
+// lease, because with a short lease a busy machine could not open its store.
 const (
 	waitForOthers  = time.Minute
 	waitForTables  = 3 * time.Second
@@ -207,7 +208,7 @@ func newMigrator(ctx context.Context, cfg *config) (*migrator, error) {
 func (m *migrator) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = m.conn.Close(ctx) // nothing depends on it
+	_ = m.conn.Close(ctx) // an error does not matter: the work is done
 }
 
 // status reads the version and the parameters with which the store was created.
@@ -261,8 +262,8 @@ func (m *migrator) facts(ctx context.Context, st *Status) error {
 	return nil
 }
 
-// isTooNew reports whether the schema has a migration that this build does not know and would
-// notice.
+// isTooNew reports whether the schema has a migration that this build does not know and with which
+// it cannot work.
 func (m *migrator) isTooNew(ctx context.Context, st *Status) (bool, error) {
 	if st.Version <= st.Known {
 		return false, nil
@@ -331,7 +332,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		if err := wait(waitForTables); err != nil {
 			return err
 		}
-		done, err := m.version(ctx, tx) // again, because another process may have been faster
+		done, err := m.version(ctx, tx) // read it again: another process may have migrated
 		if err != nil || done >= len(m.all) {
 			return err
 		}
@@ -353,8 +354,9 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 // part is a piece of an upgrade.
 type part struct{ what, sql string }
 
-// parts returns the SQL that upgrades a schema of a version; 0 creates it. An upgrade runs it, and
-// Script prints it. A role with more rights may have created the schema without its tables.
+// parts returns the SQL that upgrades a schema of version done. Version 0 means that the tables do
+// not exist. An upgrade runs the SQL, and Script prints it. hasSchema is true if the schema exists:
+// a role with more rights may have created it without tables.
 func (m *migrator) parts(done int, hasSchema bool) (parts []part) {
 	add := func(what, sql string, args ...any) {
 		parts = append(parts, part{what, strings.TrimSuffix(expand(m.cfg.schema, fmt.Sprintf(sql, args...)), ";") + ";"})
@@ -369,7 +371,7 @@ func (m *migrator) parts(done int, hasSchema bool) (parts []part) {
 	for _, one := range m.all[min(done, len(m.all)):] {
 		what := "migration " + one.name
 		add(what, "%s", one.sql)
-		// The name is that of a file of this build.
+		// The name needs no escaping, because it is the name of a file of this build.
 		add(what, `insert into {schema}.migrations (version, name, at) values (%d, '%s', {now})`, one.version, one.name)
 		if one.version >= firstCompatible {
 			add(what, `update {schema}.migrations set compatible = %d where version = %d`, one.compatible, one.version)
@@ -396,8 +398,8 @@ func (m *migrator) hasSchema(ctx context.Context, q interface {
 
 // Script returns the SQL that Open would run to create or upgrade the schema, as one transaction,
 // and changes nothing. It is empty if the schema is up to date. The script takes the lock that an
-// upgrade takes. If another process has upgraded the schema in the meantime, it fails and changes
-// nothing.
+// upgrade takes. If another process has upgraded the schema in the meantime, the script fails and
+// changes nothing.
 func Script(ctx context.Context, c Config) (script string, err error) {
 	cfg, err := c.read()
 	if err != nil {

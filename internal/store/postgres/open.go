@@ -21,10 +21,10 @@ type Store struct {
 	cfg        *config
 	info       store.Info
 	statements *[statements]statement
-	texts      sync.Map // of statements by their templates
+	texts      sync.Map // texts of statements, by their templates
 	pool       *pgxpool.Pool
 
-	// closing ends when the store is closed.
+	// closing is a context that ends when the store is closed.
 	closing context.Context
 	close   context.CancelCauseFunc
 
@@ -59,8 +59,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	pool.MaxConns, pool.MinConns, pool.MinIdleConns = int32(cfg.PoolSize), 0, 0
 	pool.MaxConnIdleTime, pool.MaxConnLifetime, pool.MaxConnLifetimeJitter = 5*time.Minute, time.Hour, 10*time.Minute
 	pool.HealthCheckPeriod = time.Minute
-	// Connections are not pinged before use, so an idle node sends the database nothing but
-	// renewals. A look at the socket detects nearly as many dead connections.
+	// The pool does not ping connections before use, so an idle node sends only renewals to the
+	// database. A check of the socket finds nearly as many dead connections.
 	pool.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	pool.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) { return healthy(c.PgConn().Conn()), nil }
 	pool.AfterRelease = func(c *pgx.Conn) bool { return c.PgConn().TxStatus() == 'I' }
@@ -138,7 +138,7 @@ func (s *Store) dropLanes(node model.NodeID) {
 	}
 }
 
-// within returns ctx with an end when the store is closed.
+// within returns a context that ends when ctx ends or the store is closed.
 func (s *Store) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })
@@ -164,7 +164,7 @@ func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx cont
 
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && breaksConnection(pg.Code) {
-		s.pool.Reset() // all of them are connected to the same server
+		s.pool.Reset() // all connections lead to the same server
 		_ = conn.Conn().PgConn().Conn().Close()
 	}
 

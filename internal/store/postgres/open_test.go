@@ -71,7 +71,7 @@ func expectRefusal(t *testing.T, c postgres.Config, kind fault.Kind, says ...str
 	}
 }
 
-// Many processes that find an empty database create one store, once.
+// If many processes find an empty database, one of them creates the store, and all of them use it.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
@@ -123,7 +123,7 @@ func TestMigrationInterrupted(t *testing.T) {
 			}
 			for nth := 1; ; nth += stride {
 				c := postgres.Config{URL: proxy.URL(base), Schema: fmt.Sprintf("m%d", nth), Shards: testShards, AllowUnsafe: true}
-				ctx, cancel := context.WithCancel(t.Context()) // Open would try again
+				ctx, cancel := context.WithCancel(t.Context()) // without this, Open would try again
 				seen := 0
 
 				trigger := proxy.Inject(pgproxy.Rule{Fault: f, Match: func(pgproxy.Request) bool {
@@ -183,19 +183,20 @@ func TestMigrations(t *testing.T) {
 	if st, err = postgres.Migrate(t.Context(), c); err != nil || st.Version != st.Known || st.Shards != 20 || len(st.Pending) != 0 {
 		t.Fatalf("status after a migration: %+v, %v", st, err)
 	}
-	s := openConfig(t, c) // NoMigrate: there is nothing to do
+	s := openConfig(t, c) // works with NoMigrate, because there is nothing to migrate
 	if i := s.Info(); i.Shards != 20 || i.Cluster != st.Cluster || i.Version != st.Known {
 		t.Errorf("info %+v does not fit %+v", i, st)
 	}
 
 	c.Shards = 21
 	expectRefusal(t, c, fault.Conflict, "20 shards", "21")
-	c.Shards = 0 // the number at creation
+	c.Shards = 0 // use the number of the existing store
 	if i := openConfig(t, c).Info(); i.Shards != 20 {
 		t.Errorf("%d shards, want those it was created with", i.Shards)
 	}
 
-	// A newer schema is fine if all of its migrations say so.
+	// Open accepts a newer schema if all migrations that it does not know say that they are
+	// compatible.
 	exec(t, admin, fmt.Sprintf(`insert into perdure.migrations values (98, '0098_future', 0, %d)`, st.Known))
 	if i := openConfig(t, c).Info(); i.Version != 98 {
 		t.Errorf("the store has version %d, want 98", i.Version)
@@ -210,7 +211,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// The name of a schema can only be a name.
+// A schema must be a plain name.
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -221,7 +222,7 @@ func TestSchemaNames(t *testing.T) {
 		expectRefusal(t, postgres.Config{URL: base, Schema: name, AllowUnsafe: true}, fault.Invalid, "schema")
 	}
 
-	// quoted everywhere
+	// the store quotes these names everywhere
 	for _, name := range []string{"select", "_", strings.Repeat("a", 48), "user"} {
 		s := openURL(t, base, func(c *postgres.Config) { c.Schema = name })
 		l := newLoad(t, s, 4)
@@ -240,11 +241,11 @@ func TestConfigProblems(t *testing.T) {
 	base := pgtest.URL(t)
 	expectRefusal(t, postgres.Config{
 		URL: with(t, base, "prepare", "maybe", "pool", "many"), Schema: "No", Shards: -1, Lease: time.Millisecond, PoolSize: 5000,
-	}, fault.Invalid, "prepare", "pool", "schema", "shards", "lease") // all at once
+	}, fault.Invalid, "prepare", "pool", "schema", "shards", "lease") // one error has all problems
 	expectRefusal(t, postgres.Config{URL: with(t, base, "shards", "5000")}, fault.Invalid, "5000 shards")
 }
 
-// Open refuses a server that may lose acknowledged commits, however it was configured that way.
+// Open refuses a server that may lose acknowledged commits, wherever that is configured.
 func TestUnsafeServer(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -262,8 +263,8 @@ func TestUnsafeServer(t *testing.T) {
 		t.Errorf("%d shards by default", s.Info().Shards)
 	}
 
-	// A commit connection checks again, because the setting of a role applies from the next
-	// connection on.
+	// A commit connection checks this again, because a changed setting of a role applies to new
+	// connections.
 	b := newLoad(t, s, 1).lane.Batch()
 	exec(t, connect(t, base), `alter role current_user set synchronous_commit = off`)
 	_, err := s.Commit(t.Context(), b)

@@ -163,9 +163,9 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 	ended, err := s.fenceNode(ctx, node, epoch, proven)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
-		// A session still holds a fence. A process that was stopped in the middle of a write, or a
-		// network that loses packets, can keep a session alive longer than all our timeouts. The
-		// lease has expired, or the process is proven dead, so the session may be ended.
+		// A session still holds a fence. If a process was stopped in the middle of a write, or the
+		// network loses packets, its session can stay alive longer than all our timeouts. The lease
+		// has expired, or the process is proven dead, so the store may end the session.
 		if err = s.endSessions(ctx, node); err == nil {
 			ended, err = s.fenceNode(ctx, node, epoch, proven)
 		}
@@ -191,7 +191,7 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			var expired bool
 			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
 			case errors.Is(err, pgx.ErrNoRows):
-				ended = true // it is already gone
+				ended = true // the node is already gone
 				return nil
 			case err != nil:
 				return err
@@ -223,7 +223,7 @@ where datname = current_database() and pid <> pg_backend_pid() and position($1 i
 	})
 }
 
-// patient returns an error of class Away if we gave up waiting for a lock, so that the caller
+// patient returns an error of class Away if the statement gave up waiting for a lock. So the caller
 // decides whether to wait longer.
 func patient(err error) error {
 	var e *store.Error
@@ -354,8 +354,8 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	return nil
 }
 
-// SetDrained tells a node to hand its shards over, or withdraws this. Calling it again changes
-// nothing.
+// SetDrained stores the order that a node must hand its shards over, or withdraws the order. To
+// repeat the call changes nothing.
 func (s *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (found bool, err error) {
 	const set = `update {schema}.nodes set drained = $2 where node = $1`
 	err = s.work(ctx, "set drained", true, func(ctx context.Context, c *pgx.Conn) error {
@@ -399,8 +399,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const refence = `update {schema}.fences set epoch = $4 where node = $1 and lane = $2 and epoch = any ($3) returning batch`
 	const op = "refence"
-	// If the answer to the update is lost, the fence may already have the new epoch. So every epoch
-	// that we drew counts as ours.
+	// If the answer to the update is lost, the fence may already have the new epoch. So the next
+	// attempt accepts every epoch that this call has drawn.
 	ours := []int64{l.Epoch}
 	for try := 0; ; try++ {
 		err = s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Opening a store is retried for this long.
+// How long Open retries.
 const (
 	// openPatience applies if the caller has no deadline.
 	openPatience    = 5 * time.Second
@@ -26,8 +26,8 @@ const (
 )
 
 // insist calls f until it succeeds, fails with an error that a retry cannot fix, or the deadline of
-// ctx is near. A failed f may have been applied, and the next call of f must find that out. The
-// error of the last attempt says how many attempts there were.
+// ctx is near. A call of f that failed may have been applied. The next call of f must find that
+// out. The error of the last attempt says how many attempts there were.
 func insist(ctx context.Context, f func(context.Context) error) error {
 	begun := time.Now()
 	deadline, ok := ctx.Deadline()
@@ -42,7 +42,7 @@ func insist(ctx context.Context, f func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || !timedOut(err) { // an attempt that was cut short says nothing new
+		if last == nil || !timedOut(err) { // a time-out says less than the error before it
 			last = err
 		}
 		if !mayHeal(err) {
@@ -66,8 +66,8 @@ func timedOut(err error) bool {
 	return ok && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// mayHeal reports whether a retry of opening the store may succeed: the network or the server
-// failed, not the request.
+// mayHeal reports whether another attempt to open the store may succeed, because the network or the
+// server failed and not the request.
 func mayHeal(err error) bool {
 	final := []fault.Kind{fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt}
 	if slices.Contains(final, fault.KindOf(err)) {
@@ -93,7 +93,7 @@ func mayHeal(err error) bool {
 }
 
 // Unreachable reports whether a store could not be opened because its server does not answer, or
-// does not take connections now. It may do so later.
+// refuses connections at the moment. A later attempt may succeed.
 func Unreachable(err error) bool {
 	if err == nil || !mayHeal(err) {
 		return false

@@ -79,7 +79,7 @@ func TestOpenWaitsForServer(t *testing.T) {
 	}
 }
 
-// An error that a retry cannot fix fails at once.
+// If a retry cannot fix an error, Open fails immediately.
 func TestOpenDoesNotRetryInVain(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)

@@ -42,8 +42,8 @@ on conflict (node, id) do nothing`
 	})
 }
 
-// TakePeerMail removes the oldest notes for a node and returns them. Only that node takes them, so
-// it locks none.
+// TakePeerMail removes the oldest notes for a node and returns them. Only that node takes its
+// notes, so the statement need not lock them.
 func (s *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) (out []store.PeerMail, err error) {
 	const take = `
 with page as (

@@ -47,9 +47,9 @@ func (n *node) scans() (out []string) {
 	return out
 }
 
-// The plans of all hot statements are made on a commit connection while the tables are empty, with
-// statistics that say so. They must be right for full tables: every table is reached through an
-// index.
+// The server makes the plans of all statements of a commit while the tables are empty, and its
+// statistics say that they are empty. The plans must also be right for full tables: they must reach
+// every table through an index.
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -102,7 +102,8 @@ func TestHotPlans(t *testing.T) {
 	}
 }
 
-// The plans by which runs are read are kept, so they must be right from the start.
+// The server keeps the plans of the statements that read runs, so they must be right from the
+// start.
 func TestKeptPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -126,7 +127,7 @@ func TestKeptPlans(t *testing.T) {
 
 	// This is how a server behaves that does not know the setting.
 	exec(strings.ReplaceAll(keepPlans, "plan_cache_mode", "plan_habits"))
-	exec(strings.Replace(keepPlans, "true", "false", 1)) // for the whole test
+	exec(strings.Replace(keepPlans, "true", "false", 1)) // apply the setting to the whole test
 	for _, full := range []bool{false, true} {
 		if full {
 			Fill(t, s)
@@ -202,9 +203,9 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	}
 }
 
-// The walk over old runs follows the primary key up to its limit and no further. Runs with their
-// own time of removal are found by that time. Both hold for a plan of one call and for a kept plan,
-// on full tables whose rows are all in the range of the walk.
+// The walk over old runs reads the primary key up to its limit and no further. Runs with their own
+// removal time are found by the index of that time. Both hold for a plan that is made for one call
+// and for a plan that the server keeps. All rows of the full tables are in the range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -263,8 +264,8 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
-// In each table, a sweep looks at most at as many deleted runs as it may remove rows. It looks only
-// once at runs that have left nothing there.
+// In each table, the number of deleted runs that a sweep looks at is at most the number of rows
+// that it may remove. It looks only once at runs that have left no rows in that table.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -424,9 +425,9 @@ func Fill(t testing.TB, s *Store) {
 	}
 }
 
-// Sequential skips a test in short mode with the race detector: nothing in the test is concurrent.
-// The fast suite also runs the package without the detector, and `make test` runs everything with
-// it.
+// Sequential skips a test in short mode with the race detector, because nothing in the test is
+// concurrent. The fast suite also runs the package without the detector, and `make test` runs
+// everything with it.
 func Sequential(t testing.TB) {
 	t.Helper()
 	if raceEnabled && testing.Short() {

@@ -25,7 +25,7 @@ func behindPooler(t *testing.T, mode pgtest.PoolMode, size int, change func(c *p
 	return f
 }
 
-// Behind a pooler in session mode everything works as without one.
+// Behind a pooler in session mode everything works as without a pooler.
 func TestConformanceBehindPoolerInSessionMode(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -90,7 +90,7 @@ func TestPoolerInTransactionModeNeedsPrepareOff(t *testing.T) {
 		}
 	}
 
-	// With prepare=off in the URL it opens.
+	// With prepare=off in the URL, Open accepts the pooler.
 	u, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)

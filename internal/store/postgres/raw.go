@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// rawTables are the tables besides executions whose rows of a run a removal deletes.
+// rawTables are the tables, in addition to executions, from which the removal of a run deletes
+// rows.
 var rawTables = [...]string{"history", "timers", "labels", "leaving", "runnable", "task_data", "task_logs"}
 
 // Statements that find the rows of an address. No index has all runs of an address, so the first

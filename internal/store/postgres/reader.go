@@ -42,9 +42,10 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
-// garbageRuns is a subquery g with the deleted runs that a sweep looks at, at most as many as the
-// rows it may remove. Without that bound every sweep would look for the rest of every deleted run
-// in each of the tables. Standalone tasks leave hardly anything there.
+// garbageRuns is a subquery g with the deleted runs that a sweep looks at. The number of these runs
+// is at most the number of rows that the sweep may remove. Without that bound, every sweep would
+// look in each of the tables for rows of every deleted run. Runs of standalone tasks have hardly
+// any rows there.
 const garbageRuns = `(
   select t.shard, q.run, q.ctid
   from unnest($1::smallint[]) t (shard)
@@ -53,7 +54,7 @@ const garbageRuns = `(
 
 // sweepDeleted removes deleted runs: first their remaining rows, table by table, and then the runs
 // that have no rows left. A sweep that finds no remaining rows removes all runs that it has looked
-// at, so repeated sweeps reach the end.
+// at. So repeated sweeps remove everything in the end.
 var sweepDeleted = [...]string{
 	`
 delete from {schema}.history where ctid = any (array(

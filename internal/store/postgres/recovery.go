@@ -21,7 +21,8 @@ import (
 //
 // Tables are joined by lateral subqueries with a limit and by scalar subqueries, even where a plain
 // join would be enough. The planner cannot reorder these subqueries, and their order is right for a
-// full table. It would reverse a plain join while the table is empty, and keep that plan.
+// full table. While the table is empty, the planner would reverse a plain join, and the server
+// would keep that plan.
 
 func runArg(id model.RunID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
@@ -50,7 +51,7 @@ order by t.nr, r.run limit $4`
 
 // heads reads heads of runs, a few shards at a time, until there are enough.
 func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
-	const perQuery = 32 // shards; bounds how many rows it reads and does not use
+	const perQuery = 32 // shards; bounds how many rows the query reads and drops
 	var out []store.RunHead
 	err := s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
@@ -138,9 +139,10 @@ select seq, at, kind, body from (
   select h.seq, h.at, h.kind, h.body, sum(octet_length(h.body)) over (order by h.seq) - octet_length(h.body) as before
   from {schema}.history h where h.shard = $1 and`
 
-// keepPlans makes the server keep the plans of statements in the same transaction. They take longer
-// to plan than to execute. Use it only for statements that have one possible index at any size of
-// the tables. A compatible database that does not know the setting plans as usual.
+// keepPlans makes the server keep the plans of the statements in the same transaction, because the
+// server needs more time to plan them than to execute them. Use it only for statements that have
+// one possible index at any size of the tables. A compatible database that does not know the
+// setting plans as usual.
 const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true) where current_setting('plan_cache_mode', true) is not null`
 
 // loadRun returns the statements that load a run: its row, its events, and its timers while it is
@@ -273,16 +275,16 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 
 func decodeEvent(seq int64, at model.Time, kind int16, body []byte) (model.Event, error) {
 	if kind < 0 || kind > math.MaxUint8 {
-		kind = 0 // not a kind of any build
+		kind = 0 // a kind that no build has
 	}
 	return model.DecodeEvent(seq, at, model.EventKind(kind), body)
 }
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.
 //
-// It reads a few timers of each shard at a time. If a shard may have more timers, the ones after
-// its last read timer are not known yet. So only timers before the earliest such point count. The
-// next round continues there with larger portions.
+// It reads a few timers of each shard at a time. If a shard may have more timers, the store does
+// not know the timers after the last one that it has read. So it uses only timers before the
+// earliest such point. The next round continues at that point with larger portions.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	const load = `
 select t.shard, d.due, d.run, d.id, d.tenant, d.workflow, d.key
@@ -388,7 +390,7 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 
 // LoadMessages returns the messages that directly follow the cursors.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
-	// A row whose number does not follow has a gap before it and is not returned. The length of a
+	// If a number is missing, the statement does not return the rows after the gap. The length of a
 	// body is known without reading it.
 	const load = `
 select shard, from_shard, seq, body from (

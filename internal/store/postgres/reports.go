@@ -26,8 +26,8 @@ on conflict (tenant, request) do nothing`
 		ofRequest = reportHead + ` from {schema}.replay_reports where tenant = $1 and request = $2`
 
 		// The sizes do not include the new report, which must stay. Postgres knows the size of a
-		// body without reading it. A call that runs at the same time may be deleting the same
-		// reports; this one does not wait for it, so the two cannot block each other.
+		// body without reading it. Another call may be deleting the same reports at the same time.
+		// The statement does not wait for that call, so the two cannot block each other.
 		trim = `
 delete from {schema}.replay_reports where id = any (array(
   select o.id from {schema}.replay_reports o
@@ -50,7 +50,7 @@ delete from {schema}.replay_reports where id = any (array(
 			}
 			if tag.RowsAffected() == 0 {
 				out, err = scanReport(tx.QueryRow(ctx, s.sql(ofRequest), row.Tenant, row.Request))
-				if errors.Is(err, pgx.ErrNoRows) { // it was removed after the insert had met it
+				if errors.Is(err, pgx.ErrNoRows) { // the report that the insert found is gone
 					return store.Errorf(store.Retryable, "add report", "the report of request %.200s was removed during the call", row.Request)
 				}
 				return err

@@ -13,7 +13,8 @@ import (
 )
 
 // loadHeads reads the current runs of addresses until the page is full. loadEventsOf and
-// loadTimersOf read what belongs to runs. A subquery with an offset stays where it is, see above.
+// loadTimersOf read the events and timers of runs. The planner does not move a subquery with an
+// offset; see the comment in recovery.go.
 const (
 	loadHeads = `
 select nr, {execution} from (
@@ -63,11 +64,11 @@ func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, ma
 // runPage collects the runs of a page.
 type runPage struct {
 	runs  []store.Run
-	limit int // of the events of a run
+	limit int // limit of the events of a run
 	room  int // bytes that the page has left
 }
 
-// readHeads reads the rows of the runs. If the page is full after one of them, it ends there.
+// readHeads reads the rows of the runs. The page ends with the row that fills it.
 func (p *runPage) readHeads(ctx context.Context, s *Store, c *pgx.Conn, keys []store.AddressKey) error {
 	shards := make([]int16, len(keys))
 	names, workflows, tenants := make([]string, len(keys)), make([]string, len(keys)), make([]string, len(keys))
@@ -129,8 +130,8 @@ func (p *runPage) readRest(ctx context.Context, s *Store, c *pgx.Conn) error {
 	return cmp.Or(err, results.Close())
 }
 
-// scanRest reads the events and timers. If the page is full after an event, it ends with the run of
-// that event, which may have more.
+// scanRest reads the events and timers. If an event fills the page, the page ends with the run of
+// that event, and that run may have more events.
 func (p *runPage) scanRest(results pgx.BatchResults, open []int) error {
 	if _, err := results.Exec(); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 
 var _ store.Searcher = (*Store)(nil)
 
-// Search reads all columns that can hold the text, of all tables in the schema, so it cannot miss a
-// table that is added later. It takes as long as reading the whole store, in one transaction with
-// one snapshot.
+// Search reads all columns that can hold the text, in all tables of the schema. It finds the tables
+// in the catalog, so it does not miss a table that a later version adds. It reads the whole store,
+// in one transaction with one snapshot.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	return s.read(ctx, "search", func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {

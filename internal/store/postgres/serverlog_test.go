@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// Starts that find their address taken raise no error in the server. A lane that was fenced raises
-// an error that explains itself.
+// Starts that find their address taken raise no error in the server. A commit of a fenced lane
+// raises an error whose text explains the cause.
 func TestServerLog(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -23,8 +23,8 @@ func TestServerLog(t *testing.T) {
 	l := n.Lanes[0]
 	first := f.Subject()
 	l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, first.StartIfAbsent()) })
-	// The first start is found by the statement that expects free addresses, the others by the one
-	// that expects taken ones.
+	// The statement for free addresses handles the first start. The statement for taken addresses
+	// handles the others.
 	for range 3 {
 		again, fresh := f.SubjectOf(first.Start.Address), f.Subject()
 		got := l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, again.StartIfAbsent(), fresh.StartIfAbsent()) })

@@ -24,7 +24,7 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 	return s.set(ctx, "delete setting", key, expected, nil)
 }
 
-// set changes a setting. Without a body the setting becomes a tombstone. set locks the counter
+// set changes a setting. If body is nil, the setting becomes a tombstone. set locks the counter
 // first, so changes happen one after the other and each one sees the result of the change before.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body []byte) (version int64, err error) {
 	const (

@@ -24,8 +24,8 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 
 // healthy checks, without a round trip, whether the other side has closed an idle connection or
 // announced its end. Without this check, the first commit after a restart of the server would have
-// an unknown outcome. Data that waits on an encrypted connection may be harmless, so the connection
-// counts as healthy. The next read finds out.
+// an unknown outcome. If data waits on an encrypted connection, it may be harmless. In that case
+// healthy returns true, and the next read shows whether the connection works.
 func healthy(conn net.Conn) bool {
 	wrapped, encrypted := conn.(*tls.Conn)
 	if encrypted {
@@ -43,7 +43,7 @@ func healthy(conn net.Conn) bool {
 	}
 	alive := true
 
-	// Control instead of Read: after a slow write the driver leaves a goroutine that reads in the
+	// Use Control instead of Read. After a slow write, a goroutine of the driver still reads in the
 	// background, and Read would wait for it.
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
@@ -53,8 +53,8 @@ func healthy(conn net.Conn) bool {
 		case err != nil || n == 0:
 			alive = false
 		default:
-			// S is a changed setting, which is harmless. An unsolicited error or warning is the
-			// last message of a server.
+			// A message S reports a changed setting, which is harmless. An error or a warning on an
+			// idle connection is the last message of a server that ends it.
 			alive = encrypted || b[0] == 'S'
 		}
 	})

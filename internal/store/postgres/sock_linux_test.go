@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// After a slow write the driver leaves a goroutine that reads from the idle connection. The health
+// After a slow write, a goroutine of the driver still reads from the idle connection. The health
 // check must not wait for it.
 func TestHealthyWhileSomebodyReads(t *testing.T) {
 	t.Parallel()

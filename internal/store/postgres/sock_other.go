@@ -11,5 +11,6 @@ import (
 // userTimeout does nothing where the socket option does not exist. The keep-alive settings apply.
 func userTimeout(time.Duration) func(network, address string, c syscall.RawConn) error { return nil }
 
-// healthy cannot know without a round trip. A dead connection fails in the next call.
+// healthy always returns true, because it cannot check the connection without a round trip. On a
+// dead connection, the next call fails.
 func healthy(net.Conn) bool { return true }

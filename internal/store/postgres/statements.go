@@ -9,7 +9,7 @@ import (
 type statement struct {
 	index  int
 	name   string
-	table  string // what a failure concerns, for people
+	table  string // the table, for errors that people read
 	sql    string
 	params int
 }
@@ -60,22 +60,23 @@ const (
 	statements // the number of statements
 )
 
-// Fences and guards raise an error by converting a text to a number. The text then appears in the
-// log of the server, where an operator can understand it. The server skips the later statements of
-// the pipeline and aborts the transaction. Its own checks have other codes.
+// Fences and guards raise an error by converting a text to a number. So the text appears in the log
+// of the server, and it tells operators what happened. The server skips the later statements of the
+// pipeline and aborts the transaction. Errors of the server's own checks have other codes.
 const (
 	fencedText = `perdure: the lane was fenced, another process took over; this commit is rolled back, which is harmless`
 	guardText  = `perdure: a guarded write did not find its rows as expected; this commit is rolled back`
 )
 
 // guard ends a statement whose common table expression w returns one row per row that it touched.
-// It raises an error unless as many rows were touched as the first parameter has elements.
+// It raises an error if the number of touched rows differs from the number of elements of the first
+// parameter.
 const guard = `
 select (case when count(*) = cardinality($1) then '1' else '` + guardText + `' end)::integer from w`
 
 // rows returns a subquery u with the rows of parallel arrays, given as "parameter name type".
-// Set-returning functions in the list of columns run in step. That is much cheaper than unnest with
-// several arguments in the from clause, which first stores each array.
+// Set-returning functions in the list of columns return their rows in parallel. That is much
+// cheaper than unnest with several arguments in the from clause, which first stores each array.
 func rows(columns string) string {
 	var list []string
 	for column := range strings.SplitSeq(columns, ", ") {
@@ -94,7 +95,8 @@ with w as (
 )
 select (case when count(*) = 1 then '1' else '` + fencedText + `' end)::integer from w`},
 
-	// For the rest of the transaction. The second setting exists from PostgreSQL 17 on.
+	// Raises the limits for the rest of the transaction. The second setting exists from PostgreSQL
+	// 17 on.
 	stPatience: {"settings", `
 select set_config(s.name, case s.name when 'statement_timeout' then $1::bigint else $2::bigint end::text, true)
 from pg_catalog.pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`},
@@ -169,13 +171,14 @@ with i as (
 )
 select case when count(*) < cardinality($1) then (select coalesce(string_agg(uuid_send(run), ''), '') from i) end from i`},
 
-	// The same for the case that addresses are expected to be taken. The comparison of the shard is
-	// written so that it matches no index. So the plan finds the run by its address. Otherwise a
-	// plan that is made while both cost the same could use the shard and the primary key.
+	// Starts with IfAbsent, if the lane expects that addresses are taken. The comparison of the
+	// shard is written so that it matches no index. So the plan finds the run by its address.
+	// Otherwise, if the server makes the plan while both ways cost the same, the plan could use the
+	// shard and the primary key.
 	//
 	// Returns the index of each start that was not inserted, with the run that has the address. The
-	// run is missing if it was committed after this statement had begun, which cannot happen while
-	// an address has one writer.
+	// run is missing if it was committed after this statement had begun. That cannot happen while
+	// an address has only one writer.
 	stStartIfAbsent: {"executions", `
 with i as (
   insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
@@ -246,8 +249,8 @@ where l.shard = u.shard and l.run = u.run and l.name = u.name`},
 insert into {schema}.history (shard, run, seq, at, kind, body)
 select * from ` + rows("$1 shard smallint, $2 run uuid, $3 seq bigint, $4 at bigint, $5 kind smallint, $6 body bytea")},
 
-	// A workflow that runs alone commits its steps one by one. Without the arrays that costs a
-	// third less.
+	// A single workflow commits its steps one by one. A statement without arrays costs a third
+	// less.
 	stOneEvent: {"history", `
 insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $3, $4, $5, $6)`},
 

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// writeTasks writes the data and log lines of tasks. A batch without any sends nothing.
+// writeTasks writes the data and log lines of tasks. It sends nothing for a batch without them.
 func (w *writer) writeTasks() {
 	if len(w.batch.TaskData) > 0 {
 		var set, removed []store.TaskDatum

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes migration 17, dropWorkers the migrations from 16 on, dropTokens those from 10
-// on, and dropEntities those from 9 on.
+// dropReports undoes migration 17. dropWorkers undoes the migrations from 16 on, dropTokens from 10
+// on, and dropEntities from 9 on.
 var (
 	dropReports = []string{`drop table perdure.replay_reports`}
 	dropWorkers = []string{dropReports[0], `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`}
@@ -62,7 +62,8 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	f.WantTasks(lane)
 }
 
-// Older versions took tokens from the clock. After the upgrade, tokens start above it.
+// Older versions took fencing tokens from the clock. After the upgrade, tokens start above the time
+// of the clock.
 func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -80,8 +81,9 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// Older versions did not name the workers of servers. The upgrade adds one name whose home is no
-// live process. It stands for all of these workers. A new store has no names.
+// Older versions did not store the names of the remote workers of servers. The upgrade adds one
+// name for all of these workers. Its home is a process that does not exist. A new store has no
+// names.
 func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	f, _ := openUpgraded(t, 15, dropWorkers...)
@@ -121,8 +123,8 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	f.WantReasons(want)
 }
 
-// The printed SQL creates and upgrades a schema. Nothing is left to do after it, and a second run
-// of it fails.
+// The SQL that Script prints creates and upgrades a schema. After it has run, nothing is left to
+// do, and a second run of it fails.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)

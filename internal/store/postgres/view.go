@@ -114,9 +114,9 @@ func (s *Store) Inspect(ctx context.Context) (found store.Inspection, err error)
 	return found, err
 }
 
-// senders are the shards that have messages for shard t.shard. The query jumps from one sender to
-// the next. It takes one look-up per sender, for any number of rows. It is a lateral part of
-// queries on messages.
+// senders returns the shards that have messages for shard t.shard. The query jumps from one sender
+// to the next. It needs one look-up per sender, however many messages there are. It is a lateral
+// part of queries on messages.
 const senders = `(
   with recursive s as (
     (select m.from_shard from {schema}.messages m where m.to_shard = t.shard order by m.from_shard limit 1)
@@ -131,8 +131,8 @@ const senders = `(
 const cursor = `lateral (
   select coalesce((select c.position from {schema}.cursors c where c.to_shard = t.shard and c.from_shard = p.from_shard), 0) as position) c`
 
-// mailWaits is true if a request that may be served now, or the next message after a cursor, waits
-// for the shards in $5.
+// mailWaits is true if a request that may be served now waits for one of the shards in $5, or a
+// message that such a shard has not consumed.
 const mailWaits = `(
   exists (
     select from unnest($5::smallint[]) t (shard)

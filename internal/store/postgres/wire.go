@@ -11,8 +11,8 @@ import (
 )
 
 // This file encodes the frontend messages of a commit. The driver could do it, but writing binary
-// arrays directly into one buffer costs a fraction of the CPU. It also makes clear what has been
-// sent when something goes wrong.
+// arrays directly into one buffer costs a fraction of the CPU. It also makes clear what the store
+// had sent when something went wrong.
 
 // Object ids of parameter types.
 const (
@@ -34,12 +34,12 @@ var errTooLarge = errors.New("rows of one table are larger than 1 GiB together, 
 type encoder struct {
 	buf   []byte
 	sent  []*statement // in the order of their Execute messages
-	start int          // of the Bind message that is open
-	param int          // of the parameter that is open
+	start int          // position of the open Bind message
+	param int          // position of the open parameter
 	err   error        // the first error; if set, the pipeline must not be sent
 }
 
-// reset makes room for about size bytes. It keeps large memory only as long as batches need it.
+// reset makes room for about size bytes. It keeps a large buffer only as long as batches need it.
 func (e *encoder) reset(size int) {
 	const small, most = 1 << 20, 16 << 20
 	if have := cap(e.buf); have > most || have > small && len(e.buf) < have/4 {
@@ -48,8 +48,8 @@ func (e *encoder) reset(size int) {
 	e.buf, e.sent, e.err = slices.Grow(e.buf[:0], min(size+size/8, most)), e.sent[:0], nil
 }
 
-// parse sends the text of a statement. An empty name is the unnamed statement, which lasts until
-// the next one.
+// parse sends the text of a statement. An empty name means the unnamed statement, which the next
+// parse replaces.
 func (e *encoder) parse(name, sql string) {
 	at := e.open('P')
 	e.cstring(name)

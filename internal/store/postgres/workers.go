@@ -11,7 +11,7 @@ import (
 )
 
 // NameWorkers stores and removes names of remote workers. It locks rows in the order of their
-// names, so that two servers that remove the same ones do not deadlock.
+// names, so that two servers that remove the same names do not deadlock.
 func (s *Store) NameWorkers(ctx context.Context, w store.WorkerNames) error {
 	const (
 		add = `
@@ -51,7 +51,7 @@ delete from {schema}.remote_workers where name = any (array(
 		if batch.Len() == 0 {
 			return nil
 		}
-		return c.SendBatch(ctx, &batch).Close() // one transaction
+		return c.SendBatch(ctx, &batch).Close() // all statements are one transaction
 	})
 }
 

@@ -52,7 +52,8 @@ func benchEvent(key store.RunKey, seq int64) store.EventRow {
 	}}
 }
 
-// BenchmarkCommitEvents commits batches of inline steps of as many runs, four steps per run.
+// BenchmarkCommitEvents commits batches of inline steps. Each step of a batch belongs to another
+// run, and each run has four steps.
 func BenchmarkCommitEvents(b *testing.B) {
 	for _, rows := range []int{1, 16, 64, 200} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
@@ -84,7 +85,7 @@ func BenchmarkCommitEvents(b *testing.B) {
 }
 
 // BenchmarkWorkflows does what the engine does for 64 clients that run a workflow of three steps:
-// start; step; step; step and close. Each batch carries one of these four for every client.
+// start; step; step; step and close. Each batch has one of these four parts for every client.
 func BenchmarkWorkflows(b *testing.B) {
 	const clients, stages = 64, 4
 	s, batch := benchLane(b)

@@ -12,8 +12,8 @@ import (
 // bodies are the stored bodies of a batch, in the order in which they are written.
 type bodies struct {
 	data    []byte
-	ends    []int // of each body in data; -1 for one that is null
-	at, pos int   // the next one to be written
+	ends    []int // the end of each body in data; -1 for a body that is null
+	at, pos int   // the next body to be written: its index, and its position in data
 	columns []byte
 }
 
@@ -21,8 +21,8 @@ type bodies struct {
 // connection gets.
 const maxBody = 64 << 20
 
-// reset forgets all bodies and makes room for about size bytes. It keeps large memory only as long
-// as batches need it. The pool would otherwise keep the memory of the largest batch ever seen.
+// reset forgets all bodies and makes room for about size bytes. It keeps a large buffer only as
+// long as batches need it. Otherwise the pool would keep the memory of the largest batch ever seen.
 func (e *bodies) reset(size int) {
 	const small, most = 1 << 20, 16 << 20
 	if have := cap(e.data); have > most || have > small && len(e.data) < have/4 {
@@ -46,8 +46,8 @@ func (e *bodies) next() []byte {
 // null adds a body that is stored as null.
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
-// add takes data with another encoded value at its end and seals that value. The caller has put the
-// columns into e.columns.
+// add takes e.data with one more encoded value at its end, and appends the checksum of that value.
+// The caller has put the columns of the row into e.columns.
 func (e *bodies) add(data []byte) error {
 	begin := len(e.data)
 	if n := len(data) - begin; n > maxBody {
@@ -69,9 +69,9 @@ func (e *bodies) reasons(rs []model.Reason) error {
 
 // encode encodes every body of a batch.
 func (e *bodies) encode(b *store.Batch) error {
-	// The order is that of batchWriter.apply, because next returns the bodies one after the other.
-	// Each body is sealed with the columns of its row, so a body under the wrong key is found when
-	// it is read.
+	// Encode the bodies in the order in which batchWriter.apply writes them, because next returns
+	// them one after the other. The checksum of each body includes the columns of its row, so a
+	// reader notices a body under the wrong key.
 	e.reset(b.Bytes)
 	for i := range b.Starts {
 		r := &b.Starts[i]

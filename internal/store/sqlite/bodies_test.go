@@ -45,8 +45,9 @@ const (
 	largestBody = "select max(length(body)) from perdure_bodies"
 )
 
-// SQLite reads all overflow pages of a row when it compares a key with it. So no row of the
-// history may have such pages, and small bodies stay in their rows.
+// When SQLite compares a key with a row, it reads all overflow pages of the row. So no row of the
+// history may have such pages. Large bodies are in another table, and small bodies stay in their
+// rows.
 func TestLargeBodiesHaveTheirOwnTable(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -87,7 +88,7 @@ func TestLargeBodiesLeaveWithTheirRun(t *testing.T) {
 	_, lane, a := largeRun(t, s)
 	lane.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{a.Close(model.Completed)} })
 	lane.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{a.RunKey} })
-	for range 3 { // one row each
+	for range 3 { // each sweep deletes one row
 		if _, err := s.Sweep(t.Context(), store.SweepRequest{Shards: []model.ShardID{a.Shard}, Limit: 1}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // A stored body is the encoded value followed by 4 bytes: the CRC-32C of the other columns of its
 // row and of the value. SQLite detects a flipped bit only in the structure of its pages. The
-// checksum detects it in the data of users, and detects a row under the wrong key.
+// checksum detects a flipped bit in the data of users, and a row under the wrong key.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -35,8 +35,9 @@ func unseal(columns, sealed []byte) ([]byte, error) {
 	return body, nil
 }
 
-// The columns that a checksum covers, by table. The first byte keeps the body of one column from
-// passing as the body of another.
+// The functions below write the columns that a checksum includes, by table. The first byte differs
+// for each column that has bodies, so that a body of one column cannot be read as a body of
+// another.
 
 func appendNumber(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(n))

@@ -14,7 +14,8 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed
 	enc := bodyPool.Get().(*bodies)
 	defer bodyPool.Put(enc)
 
-	// Encoding needs no transaction, and a value that cannot be stored should not begin one.
+	// Encode before the transaction: it needs no lock, and if a value cannot be stored, no
+	// transaction begins.
 	if err := enc.encode(b); err != nil {
 		return out, &store.Error{Class: store.Refused, Op: op, Err: err}
 	}
@@ -94,8 +95,9 @@ func (t *batchWriter) fence() error {
 // writeDeletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
 // events later.
 func (t *batchWriter) writeDeletes() error {
-	// A removal by force looks at nothing but the key, because the row may be unreadable. Events
-	// are too many for one commit: the run is noted as garbage, and sweeps delete them.
+	// A forced removal uses only the key, because the row may be unreadable. A run may have too
+	// many events for one commit. So the commit notes the run as garbage, and sweeps delete its
+	// events.
 	for _, key := range t.b.Removes {
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
@@ -114,8 +116,8 @@ func (t *batchWriter) writeDeletes() error {
 		}
 	}
 
-	// Retention removes only closed runs. An open run here means that the lane decided on a state
-	// that is out of date, so the batch is refused.
+	// Retention removes only closed runs. If a run is open, the lane used a state that is out of
+	// date, so the store refuses the batch.
 	for _, key := range t.b.Deletes {
 		state, found, err := t.w.number(sqlStateOf, key.Run[:], int(key.Shard))
 		switch {
@@ -157,12 +159,13 @@ func (t *batchWriter) writeStarts() error {
 	return nil
 }
 
-// start inserts one run, with its labels. With IfAbsent, an address that has a current run is not
-// an error: existing reports it.
+// start inserts one run, with its labels. If IfAbsent is set and the address has a current run,
+// that is not an error: readExisting reports it.
 func (t *batchWriter) start(i int) error {
 	row := &t.b.Starts[i]
 	a := &row.Start.Address
-	// A unique index allows one current run per address. So the old run loses the mark first.
+	// A unique index allows only one current run per address. So first mark the old run as no
+	// longer current.
 	if !row.Replaces.IsZero() {
 		if err := t.replace(row); err != nil {
 			return err
@@ -181,8 +184,8 @@ func (t *batchWriter) start(i int) error {
 	q.setText(5, a.Type)
 	q.setText(6, a.Key)
 
-	// Most lists and reads need only the row. With large bodies in the rows, a page would hold few
-	// rows, so a large body goes into its own table.
+	// Most lists and reads need only the row. If the rows had large bodies, a page would hold few
+	// rows. So a large body goes into its own table.
 	large := len(body) > inlineStart
 	if large {
 		q.setBlob(7, nil)
@@ -195,7 +198,8 @@ func (t *batchWriter) start(i int) error {
 	case err != nil:
 		return err
 	case !inserted:
-		// IfAbsent met a current run. The rest of the batch continues.
+		// The address has a current run, and IfAbsent is set: skip this start. The rest of the
+		// batch continues.
 		t.taken = append(t.taken, i)
 		return nil
 	}
@@ -219,7 +223,7 @@ func (t *batchWriter) start(i int) error {
 	return nil
 }
 
-// replace makes the run that a start replaces no longer current.
+// replace marks the run that a start replaces as no longer current.
 func (t *batchWriter) replace(row *store.StartRow) error {
 	q, a := t.w.replace, &row.Start.Address
 	q.setBlob(1, row.Replaces[:])
@@ -227,7 +231,8 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	q.setText(3, a.Tenant)
 	q.setText(4, a.Type)
 	q.setText(5, a.Key)
-	// The statement returns the state of the old run, or no row if that is not the current run.
+	// The statement returns the state of the old run, or no row if the old run is not the current
+	// one.
 	found, open := false, false
 
 	err := q.each(func(q *stmt) error {
@@ -277,8 +282,8 @@ func (t *batchWriter) writeCloses() error {
 			return refusedError("close of %s: the run is not open", row.Run)
 		}
 
-		// Only runs with their own time of removal are indexed by it. Retention finds all others by
-		// a walk.
+		// The index has only runs with their own removal time. Retention finds all other runs by a
+		// walk.
 		if row.Outcome.Leaves != 0 {
 			if _, err := t.w.exec(sqlLeaving, row.Run[:], int(row.Shard), int64(row.Outcome.Leaves)); err != nil {
 				return fmt.Errorf("close of %s: %w", row.Run, err)
@@ -289,7 +294,7 @@ func (t *batchWriter) writeCloses() error {
 	return nil
 }
 
-// writeMarks stores whether runs are parked or blocked, and the reason that queries find them by.
+// writeMarks stores whether runs are parked or blocked, and the reason by which queries find them.
 func (t *batchWriter) writeMarks() error {
 	q := t.w.mark
 	for i := range t.b.Marks {
@@ -304,8 +309,7 @@ func (t *batchWriter) writeMarks() error {
 		q.setBlob(4, t.bodies.next())
 		q.setBlob(5, t.bodies.next())
 
-		// A run whose turn is about to run has no reason to find it by. Null keeps it out of the
-		// index.
+		// A run that is ready to run has no stored reason. Null keeps it out of the index.
 		if code := store.MainReason(row.Parked, row.Waits, row.Blocked); code == model.WaitTurn {
 			q.setBlob(6, nil)
 		} else {
@@ -358,8 +362,8 @@ func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
 	return nil
 }
 
-// writeEvents appends to histories. The primary key refuses a position that is already taken, which
-// would mean that two owners wrote.
+// writeEvents appends events to histories. The primary key refuses a position that is already
+// taken. That can only happen if two owners write.
 func (t *batchWriter) writeEvents() error {
 	q := t.w.event
 	for i := range t.b.Events {
@@ -394,8 +398,9 @@ func (t *batchWriter) body(row *store.EventRow, body []byte) error {
 	return q.run()
 }
 
-// writeTimers stops, starts and stops all timers, in this order: a timer that is stopped and
-// started again in one batch must exist afterwards, and a run that ends keeps none.
+// writeTimers first stops single timers, then starts timers, then stops all timers of runs. So a
+// timer that one batch stops and starts again exists afterwards, and a run that ends keeps no
+// timer.
 func (t *batchWriter) writeTimers() error {
 	q := t.w.stopTimer
 	for i := range t.b.StopTimers {
@@ -439,8 +444,8 @@ func (t *batchWriter) writeTimers() error {
 }
 
 // writeMessages inserts messages to other shards. The statement also refuses a position that the
-// cursor of the receiver has passed: a sweep may have deleted that message, and its position must
-// not be used twice.
+// cursor of the receiver has passed. A sweep may have deleted that message, but no other message
+// may have the same position.
 func (t *batchWriter) writeMessages() error {
 	q := t.w.message
 	for i := range t.b.Messages {
@@ -458,8 +463,8 @@ func (t *batchWriter) writeMessages() error {
 	return nil
 }
 
-// writeCursors advances cursors. The old position is part of the condition: a cursor that stands
-// elsewhere means that another owner consumed the messages.
+// writeCursors advances cursors. The old position is part of the condition. If the cursor has
+// another position, another owner has consumed the messages.
 func (t *batchWriter) writeCursors() error {
 	for i := range t.b.Cursors {
 		row := &t.b.Cursors[i]
@@ -512,8 +517,8 @@ func (t *batchWriter) inbox() error {
 	return nil
 }
 
-// writeRequests remembers answers. The primary key refuses an id that is already remembered, so a
-// request that was served twice refuses its second batch.
+// writeRequests remembers answers. The primary key refuses an id that is already remembered. So if
+// a request is served twice, the store refuses the second batch.
 func (t *batchWriter) writeRequests() error {
 	q := t.w.request
 	for i := range t.b.Requests {
@@ -551,7 +556,8 @@ func (t *batchWriter) writeForgets() error {
 	return nil
 }
 
-// writeTokens raises the token marks of shards. The statement keeps a mark that is higher.
+// writeTokens raises the token marks of shards. If the stored mark is higher, the statement keeps
+// it.
 func (t *batchWriter) writeTokens() error {
 	q := t.w.token
 	for _, row := range t.b.Tokens {
@@ -594,7 +600,8 @@ func (t *batchWriter) readExisting() ([]store.ExistingStart, error) {
 		if err != nil {
 			return nil, err
 		}
-		// No step makes an address free after the starts, so such a batch contradicts itself.
+		// No later step frees an address, so the run must exist. Otherwise the batch contradicts
+		// itself.
 		if e == nil {
 			return nil, refusedError("start of %s: its address was in use and no longer is", t.b.Starts[i].Start.Run)
 		}

@@ -29,26 +29,26 @@ type Config struct {
 	// Readers is the maximum number of connections for reading. The default is 4. Further readers
 	// wait.
 	Readers int
-	// WALSize is the size in bytes of the write-ahead log at which the store moves it into the file
-	// in the background. The default is 16 MiB. A larger size means fewer moves, a longer recovery
-	// and more disk space.
+	// WALSize is the size in bytes of the write-ahead log at which the store starts to move the
+	// contents of the log into the file, in the background. The default is 16 MiB. A larger size
+	// means fewer moves, a longer recovery and more disk space.
 	WALSize int64
 	// Logger receives problems of the background work, which no caller gets as an error. The
 	// default discards them.
 	Logger *slog.Logger
 
-	// Private refuses a file of another user, and a directory in which all users may replace it.
-	// Servers set it.
+	// Private makes Open refuse a file of another user, and a directory in which all users may
+	// replace the file. Servers set it.
 	Private bool
-	// FileSystem names the network file system of a directory, and nothing for a local one. The
-	// default asks the operating system. Tests replace it.
+	// FileSystem returns the name of the network file system of a directory, or an empty text for a
+	// local file system. The default asks the operating system. Tests replace it.
 	FileSystem func(dir string) string
 	vfs        string // for tests: the name of a file system that injects faults
 }
 
 const (
-	// One process has a few lanes, so few shards are enough. Each costs a row and work at every
-	// start.
+	// One process has a few lanes, so few shards are enough. Each shard costs a row, and work at
+	// every start of the process.
 	defaultShards  = 16
 	defaultReaders = 4
 	defaultWALSize = 16 << 20
@@ -56,8 +56,8 @@ const (
 	maxReaders     = 64
 )
 
-// withDefaults fills in defaults and reports all problems at once. Shards stays zero, because an
-// existing store knows it.
+// withDefaults fills in defaults and reports all problems in one error. Shards stays zero, because
+// an existing store has its own number.
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -69,7 +69,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Path = abs
 	}
 
-	// Zero takes the number of the existing store, or the default for a new one.
+	// Zero means the number of the existing store, or the default for a new store.
 	if c.Shards < 0 || c.Shards > model.MaxShards {
 		bad("shards is %d, want 1 to %d, or 0 for the default", c.Shards, model.MaxShards)
 	}
@@ -96,7 +96,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// parameters of a URL, in the order in which errors list them.
+// parameters are the parameters of a URL, in the order in which errors list them.
 var parameters = []string{"readers", "readonly", "shards", "wal_mib"}
 
 // ParseURL reads file:app.db, file:///var/lib/app.db?shards=16&readonly=true, or a plain path
@@ -165,7 +165,7 @@ func ParseURL(text string) (Config, error) {
 	return c, nil
 }
 
-// set applies the parameters of a URL and reports all problems at once.
+// set applies the parameters of a URL and reports all problems in one error.
 func (c *Config) set(values url.Values) error {
 	var problems []error
 	number := func(name string) int {
@@ -176,7 +176,8 @@ func (c *Config) set(values url.Values) error {
 		return n
 	}
 
-	// In the order of names, so that the error is the same every time.
+	// Go through the parameters in the order of their names, so that the error is the same every
+	// time.
 	names := make([]string, 0, len(values))
 	for name := range values {
 		names = append(names, name)

@@ -24,7 +24,7 @@ const (
 	modeReadOnly = "ro"
 )
 
-// Memory that one connection may use. The address space is reserved, the memory is not.
+// Memory that one connection may use. The process reserves only the address space, not the memory.
 const (
 	writerMemory = 1 << 29
 	readerMemory = 1 << 28
@@ -35,7 +35,7 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 	registerFiles()
 	// The log contains the same secrets as the file, so it gets the same mode.
 	query := url.Values{"mode": {mode}, "modeof": {cfg.Path}, "vfs": {cmp.Or(cfg.vfs, systemName)}}
-	// SQLite does not decode +.
+	// SQLite does not decode + as a space.
 	name := url.URL{Scheme: "file", Path: uriPath(cfg.Path), RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")}
 	memory := int64(readerMemory)
 	if mode == modeCreate {
@@ -47,8 +47,8 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 	}
 
 	c := &conn{db: db, stmts: map[string]*stmt{}}
-	// Plans must not depend on bound values. Otherwise SQLite compiles a statement with a range
-	// again each time one of its bounds changes, which costs more than running it.
+	// Plans must not depend on bound values. Otherwise, each time a bound of a range changes,
+	// SQLite compiles the statement again, which costs more than running it.
 	if _, err := db.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true); err != nil {
 		_ = c.close() // err says what is wrong
 		return nil, err
@@ -73,7 +73,7 @@ func uriPath(path string) string {
 // close finalises the statements and closes the connection.
 func (c *conn) close() error {
 	for _, q := range c.stmts {
-		_ = q.s.Close() // repeats the error of the last run
+		_ = q.s.Close() // Close returns the error of the last run again
 	}
 	c.stmts = nil
 	return c.db.Close()
@@ -111,7 +111,7 @@ func (c *conn) exec(sql string, args ...any) (int64, error) {
 	return c.db.Changes(), nil
 }
 
-// query calls row for each row of the result until it returns an error or errStop.
+// query calls row for each row of the result until row returns an error or errStop.
 func (c *conn) query(sql string, row func(q *stmt) error, args ...any) error {
 	q, err := c.prepare(sql)
 	if err != nil {
@@ -128,12 +128,12 @@ func (c *conn) queryOnce(sql string, row func(q *stmt) error, args ...any) error
 		return fmt.Errorf("prepare %q: %w", sql, err)
 	}
 	err = (&stmt{s: s}).bind(args...).each(row)
-	_ = s.Close() // repeats the error of the run
+	_ = s.Close() // Close returns the error of the run again
 	return err
 }
 
-// number reads the single number that a statement returns. found is false if there is no row or it
-// is null.
+// number reads the single number that a statement returns. found is false if there is no row, or if
+// the number is null.
 func (c *conn) number(sql string, args ...any) (n int64, found bool, err error) {
 	err = c.query(sql, func(q *stmt) error {
 		n, found = q.int(0), q.s.ColumnType(0) != sqlite3.NULL
@@ -173,7 +173,8 @@ func (q *stmt) setBlob(i int, v []byte) {
 	}
 }
 
-// bind binds all arguments; for statements off the hot path.
+// bind binds all arguments. It is slower than the other setters, and meant for statements that are
+// not in the hot path.
 func (q *stmt) bind(args ...any) *stmt {
 	for i, arg := range args {
 		switch v := arg.(type) {
@@ -201,8 +202,8 @@ func (q *stmt) run() error {
 	return q.s.Exec()
 }
 
-// each calls row for each row. It stops early if row returns an error, and without an error for
-// errStop.
+// each calls row for each row. If row returns an error, each stops and returns that error. For
+// errStop it stops and returns nil.
 func (q *stmt) each(row func(q *stmt) error) error {
 	if err := q.bad; err != nil {
 		q.bad = nil

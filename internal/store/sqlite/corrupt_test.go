@@ -51,7 +51,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return func() error { return second(s.LoadExecution(t.Context(), x.Shard, x.Start.Address, x.Run)) }
 	}
 
-	list := func() error { // lists rows that it cannot read, with the reason
+	list := func() error { // a list shows an unreadable row with the reason
 		page, err := s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10})
 		for i := range page.Executions {
 			if why := page.Executions[i].Blocked; why != nil && why.Code == model.WaitCorrupt {
@@ -61,8 +61,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return err
 	}
 
-	// Reads in pages return a reason in place of an unreadable row, so that one row does not hide
-	// others.
+	// Reads that return pages return a reason in place of an unreadable row, so that one such row
+	// does not hide the others.
 	damage := func(d *model.Damaged, err error) error {
 		if err != nil || d == nil {
 			return err
@@ -92,7 +92,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
-	deadTasks := func() error { // shows what it cannot read, and says so
+	deadTasks := func() error { // a list shows an unreadable row with the error
 		page, err := s.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
 		for i := range page.Rows {
 			if f := page.Rows[i].Body.Failure; f.Kind == fault.Corrupt.String() {
@@ -151,7 +151,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got[0].Damaged, err)
 	}
 
-	entities := func() error { // lists only the columns of rows that it cannot read
+	entities := func() error { // a list shows only the columns of an unreadable row
 		page, err := s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
 		if err == nil && (len(page.Entities) != 1 || page.Entities[0].Address != counter.Address) {
 			return fmt.Errorf("listed: %+v", page.Entities)
@@ -162,7 +162,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return err
 	}
 
-	flip := func(column string) string { // of the last byte
+	flip := func(column string) string { // flips a bit of the last byte
 		return fmt.Sprintf("%[1]s = cast(substr(%[1]s, 1, length(%[1]s) - 1) || case substr(%[1]s, -1) when x'00' then x'01' else x'00' end as blob)", column)
 	}
 	for _, c := range []struct {
@@ -235,8 +235,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	}
 }
 
-// A row without a valid id is skipped and named. The page is complete without it, however many such
-// rows there are.
+// Reads skip a row without a valid id, and the error names it. The page has all other rows, however
+// many bad rows there are.
 func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -294,7 +294,8 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	}
 }
 
-// filledImage creates a closed file with rows in it and returns what can be read from it.
+// filledImage creates a store with rows, closes it, and returns the bytes of the file and the
+// contents that can be read from it.
 func filledImage(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
@@ -499,7 +500,7 @@ func TestMovedFileTakesNoWrites(t *testing.T) {
 		if err := os.Rename(b.path+suffix, b.path+".moved"); err != nil {
 			t.Fatal(err)
 		}
-		// a second later
+		// pretend that a second has passed
 		onWriter(t, b.s, func(w *writer) { w.names.next = w.names.next.Add(-1e9) })
 		_, err := b.lane.Try(t.Context(), b.event(10))
 		wantClass(t, err, store.Away)

@@ -14,13 +14,13 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// cutDisk is a file system that records what a store writes and when it syncs. A test can then ask
-// what a disk may hold after the power was cut at any point of the record.
+// cutDisk is a file system that records what a store writes and when it syncs. With the record, a
+// test can compute what a disk may hold after the power was cut at any point.
 //
-// The disk keeps only what was synced. A file has its contents as of its last sync. Every sector
-// that was written since then has any of its later contents, independently of the others, and may
-// be torn. The size of a file and each name in the directory are as uncertain until they are
-// synced.
+// The disk is sure to keep only what was synced. A sector that was written since the last sync may
+// have any of its contents since then, independently of other sectors. It may also be torn, which
+// means that it has parts of two contents. The size of a file and each name in the directory are
+// equally uncertain until they are synced.
 type cutDisk struct {
 	vfs.VFSFilename
 	name string
@@ -28,8 +28,8 @@ type cutDisk struct {
 	mu     sync.Mutex
 	record []diskOp
 	inodes int
-	names  map[string]int // of files that exist, with their inode
-	first  diskImage      // what the disk held at the start
+	names  map[string]int // names of the files that exist, with their inodes
+	first  diskImage      // contents of the disk at the start
 	begin  int            // the first operation after which the test cuts the power
 }
 
@@ -41,7 +41,7 @@ type diskOp struct {
 	kind  diskOpKind
 	inode int
 	name  string
-	off   int64 // of a write; the size after a truncate
+	off   int64 // offset of a write; the size after a truncate
 	data  []byte
 }
 
@@ -174,8 +174,8 @@ func (f *cutFile) Sync(vfs.SyncFlag) error {
 // part.
 const sector = 512
 
-// cut returns what the disk may hold when the power is cut after the first n operations. It also
-// returns how many steps were acknowledged by then.
+// cut returns one possible state of the disk if the power is cut after the first n operations. It
+// also returns how many steps were acknowledged by then.
 func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	inodes := make([]cutInode, d.inodes)
 	var dir cutDirectory
@@ -208,8 +208,8 @@ func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	return left, acked
 }
 
-// luck returns how likely the newest unsynced contents survive. It differs from file to file, so
-// that one file may have everything and another nothing.
+// luck returns the probability that unsynced contents survive. It differs from file to file, so
+// that one file may keep everything and another nothing.
 func luck(rng *rand.Rand) float64 { return []float64{0, 0.05, 0.5, 0.9, 0.99, 1}[rng.IntN(6)] }
 
 // keptRows returns how many of n successive changes survive: all of them with the probability p,
@@ -224,7 +224,7 @@ func keptRows(rng *rand.Rand, p float64, n int) int {
 // cutDirectory is the names in a directory.
 type cutDirectory struct {
 	synced map[string]int
-	ops    []diskOp // since the last sync
+	ops    []diskOp // operations since the last sync
 }
 
 func (d *cutDirectory) apply(names map[string]int, op diskOp) {
@@ -272,7 +272,7 @@ func (d *cutDirectory) survivors(rng *rand.Rand) map[string]int {
 // cutInode is the contents of a file.
 type cutInode struct {
 	synced  []byte
-	pending []diskOp // since the last sync
+	pending []diskOp // operations since the last sync
 }
 
 // sync applies what is pending.
@@ -291,7 +291,7 @@ func (f *cutInode) sync() {
 	f.pending = nil
 }
 
-// survivor returns what the disk may hold of the file.
+// survivor returns one possible state of the file after a power cut.
 func (f *cutInode) survivor(rng *rand.Rand) []byte {
 	if len(f.pending) == 0 {
 		return slices.Clone(f.synced)

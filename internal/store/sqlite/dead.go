@@ -33,9 +33,9 @@ func (t *batchWriter) dead() error {
 		}
 	}
 
-	// The mark is guarded by the number of requeues: of two operators who requeue the same task,
-	// only the first changes the row. The other columns are compared too, because queries find the
-	// row by them; the + keeps SQLite from choosing their index.
+	// The number of requeues guards the mark: if two operators requeue the same task, only the
+	// first changes the row. The statement also compares the columns by which queries find the row,
+	// because they must not change. The + keeps SQLite from choosing their index.
 	for i := range t.b.DeadMarks {
 		row := &t.b.DeadMarks[i]
 		q := t.w.deadMark
@@ -82,7 +82,7 @@ func (q *stmt) setDead(key store.DeadKey, requeued int64, d *model.DeadTask, bod
 }
 
 // scanDead reads the columns deadColumns of a dead task. If the body cannot be decoded, it returns
-// an error and a row with what the columns tell.
+// an error and a row with only the values of the columns.
 func scanDead(q *stmt) (store.DeadRow, error) {
 	run, ok := q.id(0)
 	row := store.DeadRow{DeadKey: store.DeadKey{RunKey: store.RunKey{Shard: model.ShardID(q.int(1)), Run: run}, Task: q.text(2)}, Requeued: q.int(3)}
@@ -129,7 +129,7 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 // deadListing returns the statement for all pages of a query, either by fingerprint or in the order
 // of time.
 func deadListing(q *store.DeadQuery) *listing {
-	// The statement names its index. Without statistics, SQLite could choose another one and sort
+	// The statement names its index. Without statistics, SQLite could choose another index and sort
 	// all rows.
 	l := &listing{from: "perdure_dead d indexed by perdure_dead_listing"}
 	l.and("d.tenant = ?", q.Tenant)
@@ -164,7 +164,7 @@ func deadListing(q *store.DeadQuery) *listing {
 
 // deadPage returns the statement of one page.
 func (l *listing) deadPage(q *store.DeadQuery) string {
-	// One row more than the page shows whether there is another page.
+	// Read one row more than the page has, to find out whether there is another page.
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (?, ?, ?)", int64(q.After.At), q.After.Run[:], q.After.Task)
 	}
@@ -210,7 +210,7 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 
 // deadGroups returns the statement of groups. The last argument is the limit.
 func (l *listing) deadGroups() string {
-	// This index covers all columns, unless the query has other conditions.
+	// This index has all columns that the statement needs, unless the query has other conditions.
 	from := strings.Replace(l.from, "perdure_dead_listing", "perdure_dead_alike", 1)
 	return "select d.kind, d.fingerprint, count(*), min(d.at), max(d.at) from " + from + l.where.String() +
 		" group by d.fingerprint, d.kind order by 3 desc, 5 desc, 1, 2 limit ?"

@@ -1,17 +1,17 @@
-// Package sqlite stores everything in one SQLite file. It is the store of an embedded node, of
-// development, and of a production node that needs no other.
+// Package sqlite stores everything in one SQLite file. It is the store for embedded nodes, for
+// development, and for production with a single node.
 //
 // Promises:
 //
-//   - A committed batch survives a crash of the process and a power failure: write-ahead log, full
-//     sync, one fdatasync per batch. After the first failed sync the store refuses every further
-//     write until it is opened again, because pages that the kernel still has in memory may no
-//     longer reach the disk.
+//   - A committed batch survives a crash of the process and a power failure. The store uses a
+//     write-ahead log with one fdatasync per batch. After a failed sync, pages that the kernel
+//     still has in memory may never reach the disk. So after the first failed sync the store
+//     refuses every further write until it is opened again.
 //   - One process owns the file, by a lock on <path>.lock. A second process gets an error that
 //     names the first. With Config.ReadOnly a process can read at the same time as the owner.
 //   - Readers never block the writer, and the writer never blocks readers.
-//   - Bodies carry a checksum of their row. If anything but this package changes a row (a flipped
-//     bit, an editor), reading it is an error of kind fault.Corrupt, never wrong data.
+//   - Each stored body has a checksum of its row. If a flipped bit or another program changes a
+//     row, a read returns an error of kind fault.Corrupt, never wrong data.
 //
 // How it is built: one connection writes, and callers queue for it. A few connections read. One
 // more moves the write-ahead log into the file in the background. All use the low-level API of

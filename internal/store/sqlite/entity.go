@@ -64,8 +64,8 @@ func (q *stmt) setEntity(k store.EntityKey) {
 
 // mailbox removes items from mailboxes and inserts others.
 func (t *batchWriter) mailbox() error {
-	// Items go before others come: a skipped call leaves its position and gets a new one in the
-	// same batch.
+	// Remove items before inserting others, because a call that an operator skips leaves its
+	// position and gets a new one in the same batch.
 	q := t.w.take
 	for i := range t.b.Taken {
 		key := &t.b.Taken[i]
@@ -97,8 +97,9 @@ func (t *batchWriter) mailbox() error {
 func (t *batchWriter) writeEntities() error {
 	for i := range t.b.Entities {
 		row := &t.b.Entities[i]
-		// An insert, a change and a removal are different statements. The latter two have the old
-		// version in their condition, so a change by another owner refuses the batch.
+		// An insert, a change and a removal are different statements. The change and the removal
+		// have the old version in their condition. So if another owner has changed the entity, the
+		// store refuses the batch.
 		q := t.w.entity
 		switch n := &row.Entity; {
 		case row.Gone:
@@ -134,7 +135,7 @@ func flag(v bool) int64 {
 }
 
 // scanEntity reads the columns entityColumns. If the body cannot be decoded, it returns an error
-// and an entity with what the columns tell.
+// and an entity with only the values of the columns.
 func scanEntity(q *stmt) (n model.Entity, err error) {
 	key := store.EntityKey{Shard: model.ShardID(q.int(0)), Address: model.Address{Tenant: q.text(1), Type: q.text(2), Key: q.text(3)}}
 	version, changed, locked := q.int(4), model.Time(q.int(5)), q.int(6) != 0
@@ -155,8 +156,7 @@ func loadItems(c *conn, after store.MailboxKey, limit, maxBytes int) (out []mode
 	a := &key.Address
 	limit = max(1, limit)
 	err = c.query(sqlLoadMailbox, func(q *stmt) error {
-		// The first item is always returned, however large it is: otherwise its entity could never
-		// continue.
+		// Return the first item however large it is. Otherwise its entity could never continue.
 		if size += len(q.raw(2)); len(out) == limit || size > maxBytes && len(out) > 0 {
 			more = true
 			return errStop
@@ -248,8 +248,8 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (page sto
 		if q.Type != "" || q.Key == "" && q.KeyPrefix == "" {
 			return listEntities(c, &q, &page)
 		}
-		// The key of the table starts with the type. A search for a key in all types would scan it,
-		// so it runs once per type.
+		// The key of the table starts with the type. A search for a key in all types would scan the
+		// table, so search each type separately.
 		of := q
 		of.Type = q.After.Type
 
@@ -288,7 +288,7 @@ func listEntities(c *conn, q *store.EntityQuery, page *store.EntityPage) error {
 		}
 		n, err := scanEntity(row)
 		if fault.Is(err, fault.Corrupt) {
-			err = nil // it is listed with what its columns tell
+			err = nil // the list shows it with the values of its columns
 		}
 		page.Entities = append(page.Entities, n)
 		return err

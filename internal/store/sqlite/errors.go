@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// failure returns the store error for anything that went wrong before a commit began. Nothing was
-// applied.
+// failure returns the store error for an error that happened before a commit began, so that nothing
+// was applied.
 func (s *Store) failure(op string, err error) error {
 	var done *store.Error
 	var known *fault.Error
@@ -58,7 +58,7 @@ func (s *Store) judge(err error) (store.Class, fault.Kind, string) {
 		return store.Away, fault.Unavailable, "make the file and its directory writable for this process"
 	case sqlite3.IOERR:
 		return store.Away, fault.Unavailable, "look for disk errors in the log of the system"
-	default: // a bug of ours, or a table that another program has changed
+	default: // a bug of this package, or a table that another program has changed
 		return store.Away, fault.Internal, ""
 	}
 }

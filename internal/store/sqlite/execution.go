@@ -44,7 +44,7 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 		return bad("start", err)
 	}
 	state := q.int(2)
-	// A closed run has an outcome, and neither waits nor a block.
+	// A closed run has an outcome. It has no waits and is not blocked.
 	if state >= stateClosed {
 		status, at := model.Status(state), model.Time(q.int(5))
 		if body, err = unseal(outcomeColumns(nil, key, status, at), q.raw(10)); err != nil {
@@ -114,7 +114,7 @@ func loadExecution(c *conn, shard model.ShardID, a model.Address, run model.RunI
 	if !run.IsZero() {
 		return oneExecution(c, sqlRun, run[:], int(shard))
 	}
-	// An address has one current run, wherever the caller thinks it is. The shard is checked
+	// An address has at most one current run. Find it without the shard, and check the shard
 	// afterwards.
 	found, err := currentRun(c, a)
 	if found != nil && found.Shard != shard {

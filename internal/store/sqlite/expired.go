@@ -12,7 +12,8 @@ const (
 	sqlLoadLeaving = `select l.run, e.tenant, e.workflow, e.key
 		from perdure_leaving l indexed by perdure_leaving_at cross join perdure_executions e on e.run = l.run and e.shard = l.shard
 		where l.shard = ?1 and l.at < ?2 order by l.at, l.run`
-	// The case expression is needed because SQLite may evaluate both sides of an "and".
+	// The case expression is needed because SQLite may evaluate both sides of an "and", in any
+	// order.
 	sqlWalkOld = `select run, shard, case when state > 1 and max(closed, started) < ?4
 		then not exists (select 1 from perdure_leaving l where l.run = e.run and l.shard = e.shard) else 0 end, tenant, workflow, key
 		from perdure_executions e where (run, shard) > (?1, ?2) and run < ?3 order by run, shard`
@@ -27,8 +28,8 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = store.Expired{}, store.Skipped{}
-		// Runs with their own time of removal have an index, so every call finds them, wherever the
-		// walk is.
+		// There is an index of runs with their own removal time. So every call finds them, wherever
+		// the walk is.
 		for _, shard := range shards {
 			if len(out.Runs) >= r.Limit {
 				break
@@ -42,8 +43,8 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 			return nil
 		}
 
-		// All other runs are found by walking over old ids. Walked counts every run, also of other
-		// shards, so that one call reads a bounded number of rows.
+		// Find all other runs by a walk over old ids. Walked counts every run, including runs of
+		// other shards, so that one call reads a bounded number of rows.
 		err := c.query(sqlWalkOld, func(q *stmt) error {
 			run, ok := q.id(0)
 			if out.Walked >= r.Limit {

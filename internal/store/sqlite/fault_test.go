@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// bench is a store with faults and one run in it.
+// bench is a store with one run, on a file system that can inject faults.
 type bench struct {
 	*storetest.Fixture
 	s    *Store
@@ -71,7 +71,8 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 			}
 			b.fs.heal()
 
-			// The disk works again, but its contents are unknown.
+			// The disk works again, but the store does not know its contents, so it still refuses
+			// writes.
 			_, err = b.lane.Try(t.Context(), b.event(10))
 			wantClass(t, err, store.Away)
 			wantKind(t, err, fault.Unavailable, b.path, "no writes", "restart")
@@ -152,7 +153,7 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 	}
 }
 
-// A log is useless if a power cut may lose its name.
+// If a power cut may lose the name of the log, the log is useless.
 func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -164,7 +165,7 @@ func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
 	fs.heal()
 	closeTest(t, openTest(t, Config{Path: path, vfs: fs.name}))
 
-	// Closing removes the log, so the next commit creates one.
+	// Close removes the log, so the next commit creates a new log.
 	s := openTest(t, Config{Path: path, vfs: fs.name})
 	fs.on("sync", dir, syscall.EIO)
 	_, err = s.Register(t.Context(), store.NodeInfo{ID: [16]byte{1}}, 1, time.Hour)
@@ -223,8 +224,8 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	lane.Commit(event())
-	// The ballast is larger than the store. So there is room for the whole log in the file when the
-	// ballast is gone, however much of it the store has moved before.
+	// The ballast is larger than the store. So when the ballast is gone, the disk has room to move
+	// the whole log into the file, however much of it the store has moved before.
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 6<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -434,7 +435,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// fenceAll removes the nodes of processes that are gone, as the owner of the file lock may.
+// fenceAll removes the nodes of processes that are gone. The owner of the file lock may do that.
 func fenceAll(t *testing.T, s *Store) {
 	t.Helper()
 	v, err := s.Members(t.Context())

@@ -16,8 +16,8 @@ import (
 type faultFS struct {
 	vfs.VFSFilename
 	name string
-	// fault is called before each write, truncate and sync. An error that it returns happens
-	// instead.
+	// The file system calls fault before each write, truncate and sync. If fault returns an error,
+	// the operation does not happen and returns that error.
 	fault atomic.Pointer[func(op, file string) error]
 }
 
@@ -47,7 +47,7 @@ func (f *faultFS) on(op, suffix string, err error) {
 	f.fault.Store(&fault)
 }
 
-// crashAfter allows n-1 operations and none after that, as if the process had died.
+// crashAfter lets n-1 operations happen and none after them, as if the process had died.
 func (f *faultFS) crashAfter(n int) {
 	left := atomic.Int64{}
 	left.Store(int64(n))
@@ -115,7 +115,7 @@ func (f *faultFile) Sync(flags vfs.SyncFlag) error {
 	return f.File.Sync(flags)
 }
 
-// mountTest mounts a file system for a test that needs its own; only root can.
+// mountTest mounts a file system for a test that needs its own. Only root can do that.
 func mountTest(t *testing.T, options string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" || syscall.Getuid() != 0 {

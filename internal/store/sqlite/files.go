@@ -11,18 +11,18 @@ import (
 )
 
 // fileSystem wraps the file system of the driver. It reports which writes failed because of missing
-// space or permission. The driver reports both as an I/O error and loses the cause. The difference
-// decides whether a commit is known to have failed.
+// space or permission. The driver reports both as an I/O error and loses the cause. The store needs
+// the cause: after these errors it knows that a commit has failed.
 //
-// It also makes the names of new journals and logs durable. The driver tries to, but syncs the file
-// twice instead of its directory.
+// It also makes the names of new journals and logs durable. The driver tries to do this, but syncs
+// the file twice and not its directory.
 type fileSystem struct {
 	vfs.VFSFilename
 	// syncDir makes the names in a directory durable.
 	syncDir func(dir string) error
 }
 
-// systemName is the name under which SQLite finds it.
+// systemName is the name under which SQLite finds the file system.
 const systemName = "perdure"
 
 // registerFiles makes the file system known to SQLite, once.
@@ -46,12 +46,12 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	return out, flags, nil
 }
 
-// file is a file of the driver. It leaves out memory mapping on purpose.
+// file is a file of the driver. It does not support memory mapping, on purpose: see writerPragmas.
 type file struct {
 	vfs.File
-	// syncName makes the name of the file durable. The first sync of a journal or log calls it:
-	// without a durable name the file is lost in a power failure, and SQLite relies on it when it
-	// writes to the database file. It is nil if the name is durable.
+	// syncName makes the name of the file durable. The first sync of a journal or log calls it. A
+	// power failure would lose a file without a durable name, but SQLite relies on the journal or
+	// log when it writes to the database file. It is nil if the name is durable.
 	syncName func() error
 }
 

@@ -63,7 +63,7 @@ func TestLogThatGrowsIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// The next commits move the log into the file, and one of them restarts it.
+		// The next commits cause moves of the log into the file, and one of them restarts the log.
 		for n := 0; len(book.lines("level=INFO")) < episode; n++ {
 			b.lane.Commit(b.event(50_000))
 			if n > 5000 {

@@ -38,7 +38,7 @@ func anyOf[T ~string](l *listing, column string, values []T) {
 		l.and(column+" = ?", string(values[0]))
 		return
 	}
-	// One argument for all values, so that the text of the statement does not depend on their
+	// Pass all values in one argument, so that the text of the statement does not depend on their
 	// number.
 	l.and(column+" in (select value from json_each(?))", list(values))
 }
@@ -47,18 +47,18 @@ func anyOf[T ~string](l *listing, column string, values []T) {
 func list[T ~string](values []T) string {
 	text, err := json.Marshal(values)
 	if err != nil {
-		panic(err) // texts can be encoded
+		panic(err) // impossible: texts can be encoded
 	}
 	return string(text)
 }
 
-// newListing returns the statement for all pages of a query. It says which table leads, because
-// SQLite does not know how many rows there are. The leading one is the label, or the index of
-// blocked runs, or the key, and otherwise the order of starts.
+// newListing returns the statement for all pages of a query. It says which table or index to read
+// first, because SQLite does not know how many rows there are. That is a label, the index of
+// blocked runs, or the key, if the query has one of these. Otherwise it is the order of starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
-	// A label with a value selects few runs, so it leads if there is one. A negated label selects
-	// most runs and can only filter.
+	// A label with a value selects few runs, so read it first if there is one. A negated label
+	// selects most runs and can only filter.
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
 	switch {
 	case lead >= 0:
@@ -107,7 +107,8 @@ func (l *listing) filter(q *store.Query, lead int) {
 		l.and("e.key = ?", q.Key)
 	}
 
-	// A range instead of LIKE: it uses the index, and % and _ in a key are ordinary characters.
+	// Use a range instead of LIKE. A range uses the index, and % and _ in a key are ordinary
+	// characters.
 	if q.KeyPrefix != "" {
 		l.and("e.key >= ?", q.KeyPrefix)
 		if end := prefixEnd(q.KeyPrefix); end != "" {
@@ -136,7 +137,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 		l.and("e.state in (" + strings.Join(states, ", ") + ")")
 	}
 
-	// A run without a stored reason waits for its turn.
+	// A run without a stored reason is ready and waits for a worker (model.WaitTurn).
 	if len(q.Reasons) > 0 {
 		l.and("e.state < 2 and coalesce(e.reason, '"+string(model.WaitTurn)+"') in (select value from json_each(?))", list(q.Reasons))
 	}
@@ -182,8 +183,8 @@ func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
 		l.and("("+l.started+", "+l.run+") < (?, ?)", int64(q.After.Started), q.After.Run[:])
 	}
-	// An id of another length has no position in the order of pages. Recovery reports it to the
-	// owner of its shard.
+	// A run whose id has another length has no position in the order of pages. Recovery reports
+	// such a run to the owner of its shard.
 	l.and("length(" + l.run + ") = 16")
 	l.args = append(l.args, q.Limit+1)
 	return "select " + executionColumns + " from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?"
@@ -236,7 +237,7 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 }
 
 // Tally counts executions in groups. The store reads the bounded part of the list, and only the
-// columns that tell groups apart.
+// columns that the groups need.
 func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (groups []store.TallyGroup, err error) {
 	l := newListing(&q)
 	columns := "''"

@@ -12,27 +12,27 @@ import (
 
 // The store moves the write-ahead log into the file (a checkpoint) in two steps, so that a commit
 // never waits for more than a few pages. First it moves everything that is in the log, while
-// commits continue. Then it holds the writer and moves what commits have added since. After that
-// the next commit restarts the log in place. So the log neither grows nor shrinks, which also makes
-// its sync cheaper.
+// commits continue. Then it holds the writer, so that no commit runs, and moves what commits have
+// added since. After that the next commit restarts the log: it writes to the beginning of the log
+// file again. So the size of the log file stays the same, which also makes its sync cheaper.
 //
-// If commits are faster than the moves, the log grows. When it is late times as long as its limit,
-// the writer moves it itself. So the log is bounded even on a busy machine. A reader that holds an
-// old snapshot prevents the restart of the log. The log then grows until that reader ends, and is
-// truncated afterwards.
+// If commits are faster than the moves, the log grows. When its size reaches the limit times the
+// constant late, the writer moves it itself. So the log is bounded even on a busy machine. A reader
+// that holds an old snapshot prevents the restart of the log. In that case the log grows until the
+// reader ends, and is truncated afterwards.
 
-// late is how many times its limit the log may have before the writer moves it itself.
+// late is the factor by which the log may exceed its limit before the writer moves it itself.
 const late = 4
 
 // logState is what the writer knows about the log.
 type logState struct {
-	pages int // in the log after the last commit
-	limit int // at which the log is to be moved
-	next  int // when to ask for a move; above limit if asking did not help
+	pages int // pages in the log after the last commit
+	limit int // number of pages at which the log is to be moved
+	next  int // number of pages at which to ask for a move; above limit if a move did not help
 
 	tried   bool      // the writer has moved it itself since the restart
 	largest int       // its largest size while it was too large; 0 otherwise
-	commits int       // in the log since the restart
+	commits int       // commits in the log since the restart
 	since   time.Time // time of the restart
 }
 
@@ -52,8 +52,8 @@ func (l *logState) note(pages int) bool {
 	return true
 }
 
-// tooLarge reports whether the log has more pages than commits alone can cause: it keeps growing
-// although the writer has moved it. A single large commit does not count.
+// tooLarge reports whether the log has more pages than commits alone can cause. It is true if the
+// log keeps growing although the writer has moved it. A single large commit does not make it true.
 func (l *logState) tooLarge() bool { return l.tried && l.pages > (late+1)*l.limit }
 
 // updateLog updates the log state. The writer calls it after a commit.
@@ -74,7 +74,7 @@ func (s *Store) updateLog(w *writer) {
 
 	select {
 	case s.move <- struct{}{}:
-	default: // already asked
+	default: // a request is pending already
 	}
 }
 
@@ -130,7 +130,8 @@ func (s *Store) handleMove(err error) {
 		s.moves.OK()
 		return
 	}
-	// After a failed sync nothing is known about the pages of the file, so the store stops.
+	// After a failed sync the store does not know what the file contains, so it stops accepting
+	// writes.
 	if syncFailed(err) || isDamaged(err) {
 		s.breakDown(err)
 	}
@@ -147,7 +148,7 @@ func (s *Store) moveOnce(c *conn) error {
 	}
 	w, err := take(context.Background(), s, "move", s.writer)
 	if err != nil {
-		return nil // closed, which moves the log too
+		return nil // the store is closed, which moves the log too
 	}
 	defer func() { s.writer <- w }()
 	return s.moveStep(c)
@@ -155,7 +156,7 @@ func (s *Store) moveOnce(c *conn) error {
 
 // moveStep moves as much as it can without waiting for another program or for a reader.
 func (s *Store) moveStep(c *conn) error {
-	s.moving.Lock() // SQLite would answer "busy" at once to the second of two
+	s.moving.Lock() // SQLite would refuse the second of two moves as "busy"
 	defer s.moving.Unlock()
 	_, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
 	if errors.Is(err, sqlite3.BUSY) {

@@ -6,9 +6,9 @@ import (
 )
 
 // logFile is the write-ahead log as the writer sees it. SQLite writes it in pieces, with two system
-// calls per page. logFile collects the pieces of a commit and writes them at once when SQLite syncs
-// the log. That is safe: other connections look at the frames of a commit only after its sync,
-// because synchronous = full demands a sync for every commit.
+// calls per page. logFile collects the pieces of a commit and writes them in one call when SQLite
+// syncs the log. That is safe: other connections look at the frames of a commit only after its
+// sync, because synchronous = full demands a sync for every commit.
 type logFile struct {
 	*file
 	pending []byte
@@ -34,8 +34,8 @@ func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// flush writes the collected data. If that fails, the data is dropped: SQLite rolls the transaction
-// back and writes it again, if at all.
+// flush writes the collected data. If that fails, flush drops the data. SQLite rolls the
+// transaction back, and writes the data again if the transaction is repeated.
 func (f *logFile) flush() error {
 	if len(f.pending) == 0 {
 		return nil
@@ -86,7 +86,8 @@ func (f *logFile) Close() error {
 }
 
 // discardLog drops the collected data of a transaction that was rolled back. Otherwise this
-// connection would write it later over a commit of another connection. The caller holds the writer.
+// connection would write the data later, possibly over a commit of another connection. The caller
+// holds the writer.
 func (w *writer) discardLog() {
 	if f, err := w.db.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER); err == nil {
 		if l, ok := f.(*logFile); ok {

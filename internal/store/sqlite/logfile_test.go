@@ -8,9 +8,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// After a transaction that spilled into the log was rolled back, the store does not write its pages
-// later. By then that place in the log may hold a commit of another program, or of the user's own
-// connection to the same file.
+// A large transaction writes pages to the log before its commit (it spills). If it is rolled back,
+// the store must not write its remaining pages later. By then, that place in the log may hold a
+// commit of another program, or of the user's own connection to the same file.
 func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	t.Parallel()
 	sequential(t)

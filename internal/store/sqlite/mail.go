@@ -49,15 +49,15 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 		size := 0
 		for _, to := range distinct(shards) {
 			err := eachSender(c, to, func(from model.ShardID, cursor int64) error {
-				// The sender leaves no gap. If there is one anyway, the messages behind it wait,
-				// because messages take effect in order.
+				// The sender leaves no gap between positions. If there is a gap anyway, the
+				// messages behind it wait, because messages take effect in order.
 				expected := cursor + 1
 				err := c.query(sqlLoadMessages, func(q *stmt) error {
 					m := store.MessageRow{To: to, From: from, Seq: q.int(0)}
 					if m.Seq != expected {
 						return errStop
 					}
-					// The first row always fits, however large it is: otherwise it would never be
+					// The first row always fits, however large it is. Otherwise it would never be
 					// read.
 					if more = len(out) >= limit || size > 0 && size >= maxBytes; more {
 						return errStop
@@ -92,8 +92,9 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	return out, more, nil
 }
 
-// readMessage decodes the sealed body of a message. A body that cannot be decoded is returned as
-// damaged, including its checksum if that is wrong. The text names its row.
+// readMessage decodes the sealed body of a message. If the body cannot be decoded, readMessage
+// returns it as damaged. If the checksum is wrong, the damaged body includes it. row names the row
+// in the error.
 func readMessage(columns, sealed []byte, row string, args ...any) (m model.Message, d *model.Damaged) {
 	body, err := unseal(columns, sealed)
 	if err == nil {
@@ -109,7 +110,8 @@ func readMessage(columns, sealed []byte, row string, args ...any) (m model.Messa
 // hasMail reports whether messages or requests wait for the shards.
 func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	for _, shard := range distinct(shards) {
-		// A dead letter is a request that is never due, so the time excludes it.
+		// A dead letter is a request that is never due, so the bound of the time excludes dead
+		// letters.
 		_, found, err := c.number(sqlInboxDue, int(shard), int64(min(at, model.MaxTime-1)))
 		if err != nil || found {
 			return found, err
@@ -206,7 +208,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 type requestPage struct {
 	limit, maxBytes int
 	rows            []store.InboxRow
-	sizes           []int // of the bodies of rows
+	sizes           []int // sizes of the bodies of the rows
 	size            int
 	more            bool // there are rows after the page
 }
@@ -261,7 +263,8 @@ func wasRefused(c *conn, row *store.InboxRow) (is bool, err error) {
 	return is, err
 }
 
-// PutInbox stores requests that neither wait already nor have a remembered answer or refusal.
+// PutInbox stores requests that are not in the inbox yet and that have no remembered answer or
+// refusal.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const op = "put inbox"
 	enc := bodyPool.Get().(*bodies)
@@ -282,7 +285,8 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 			if err := setSeen(w.conn, &row); err != nil {
 				return err
 			}
-			// The request was served: storing it again would leave a row that only costs a read.
+			// The owner has served the request. If it were stored again, the row would only cost
+			// another read.
 			if row.Seen {
 				continue
 			}
@@ -307,8 +311,8 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	err = s.read(ctx, "load replies", func(c *conn) error {
 		for _, k := range keys {
-			// A caller waits for the answer. It must learn that the answer is damaged, so this is
-			// not an error of the read.
+			// A caller waits for this answer. It must get the answer as damaged, so a damaged
+			// answer is not an error of the read.
 			err := c.query(sqlLoadReply, func(q *stmt) error {
 				r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
 				if body, err := unseal(requestColumns(nil, k, r.At), q.raw(1)); err != nil {

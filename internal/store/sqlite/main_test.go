@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// childEnv makes the test binary act as another process: its value is the name of a part and a
-// path.
+// childEnv is an environment variable that makes the test binary act as another process. Its value
+// has the name of the part to play, and a path.
 const childEnv = "PERDURE_SQLITE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -119,7 +119,7 @@ func askChild(t *testing.T, part, path string) string {
 	for lines.Scan() {
 		said = append(said, lines.Text())
 	}
-	_ = cmd.Wait() // only its output counts
+	_ = cmd.Wait() // only the output of the process matters
 	return strings.Join(said, "\n")
 }
 
@@ -134,9 +134,9 @@ func openTest(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// sequential skips a test in short mode, which the race detector uses: nothing in the test is
-// concurrent, and SQLite is many times slower with the detector. The package also runs in full
-// without the detector; `make test` runs everything with it.
+// sequential skips a test in short mode, which is used with the race detector. Nothing in such a
+// test is concurrent, and SQLite is many times slower with the detector. The package also runs in
+// full without the detector, and `make test` runs everything with it.
 func sequential(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -16,13 +16,13 @@ import (
 )
 
 // Migrations are SQL files, numbered from 1 without a gap and never changed after a release. Each
-// one runs in one transaction together with the update of the version. So a process that is killed
-// half-way leaves the version before.
+// one runs in one transaction together with the update of the version. So if a process is killed
+// half-way, the file still has the version before.
 //
-// There is no migration library: data definition is transactional in SQLite, the file lock excludes
-// other processes, and a library would bring database/sql into a package that does not use it. The
-// version is a row of our own and not PRAGMA user_version, because the file may contain tables of
-// the user.
+// The package does not use a migration library. SQLite runs data definition in transactions, the
+// file lock excludes other processes, and a library would import database/sql, which this package
+// does not use. The version is stored in a row of our own table and not in PRAGMA user_version,
+// because the file may also belong to the user, who may use that pragma.
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -77,7 +77,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 		return st, s.openError(err)
 	}
 
-	defer func() { _ = c.close() }() // it has read only
+	defer func() { _ = c.close() }() // c was used only to read
 	if st.Version, err = schemaVersion(c); err == nil {
 		err = checkVersion(cfg.Path, st.Version, st.Known)
 	}
@@ -151,8 +151,9 @@ func migrateTo(c *conn, version int, text string, shards int) (err error) {
 	return c.db.Exec(migrationSQL(version, text, shards))
 }
 
-// migrationSQL returns a migration together with what notes its version. The values that are fixed
-// at creation belong to the first one, so that a store never exists without them.
+// migrationSQL returns the SQL of a migration together with the statement that stores its version.
+// The first migration also stores the values that are fixed at creation, so that a store never
+// exists without them.
 func migrationSQL(version int, text string, shards int) string {
 	var out strings.Builder
 	out.WriteString(strings.TrimSpace(text) + "\n")
@@ -160,7 +161,7 @@ func migrationSQL(version int, text string, shards int) string {
 		if shards == 0 {
 			shards = defaultShards
 		}
-		// The text of a cluster has only letters and digits.
+		// The id of a cluster needs no escaping, because it has only letters and digits.
 		fmt.Fprintf(&out, "insert into perdure_meta (name, value) values ('shards', %d), ('cluster', '%s'), ('epoch', 0);\n", shards, rand.Text())
 		fmt.Fprintf(&out, "insert into perdure_shards (shard, node, epoch)\n"+
 			"  with recursive n (shard) as (select 0 union all select shard + 1 from n where shard < %d) select shard, null, 0 from n;\n", shards-1)
@@ -212,8 +213,8 @@ func readInfo(c *conn, cfg *Config) (store.Info, error) {
 		return info, err
 	}
 
-	// Addresses map to shards by this number. A wrong number would send every request to the wrong
-	// shard, so it is checked twice.
+	// This number decides the shard of every address. If it were wrong, every request would go to
+	// the wrong shard. So compare it with the number of rows of shards.
 	rows, _, err := c.number("select count(*) from perdure_shards")
 	if err != nil {
 		return info, err

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes migration 12, dropWorkers the migrations from 11 on, dropBodies those from 10
-// on, dropTokens those from 8 on, and dropEntities those from 7 on.
+// dropReports undoes migration 12. dropWorkers undoes the migrations from 11 on, dropBodies from 10
+// on, dropTokens from 8 on, and dropEntities from 7 on.
 const (
 	dropReports = `drop table perdure_replay_reports;`
 	dropWorkers = dropReports + `drop table perdure_remote_workers;`
@@ -57,7 +57,8 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	f.WantTasks(lane)
 }
 
-// Earlier builds took tokens from the clock: after the upgrade, tokens start above it.
+// Earlier builds took fencing tokens from the clock. After the upgrade, tokens start above the time
+// of the clock.
 func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -75,8 +76,9 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// Older versions did not name the workers of servers. The upgrade adds one name whose home is no
-// live process. It stands for all of these workers. A new store has no names.
+// Older versions did not store the names of the remote workers of servers. The upgrade adds one
+// name for all of these workers. Its home is a process that does not exist. A new store has no
+// names.
 func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -91,7 +93,8 @@ func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	}
 }
 
-// A store of version 1 has parked and blocked runs: after the upgrade, queries find them by reason.
+// A store of version 1 has parked and blocked runs. After the upgrade, queries find them by their
+// reasons.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -155,7 +158,8 @@ func TestFilesKeepTheirPageSize(t *testing.T) {
 	}
 }
 
-// The printed SQL creates the same tables as Open, and nothing is left to do after it.
+// The SQL that Script prints creates the same tables as Open. After it has run, nothing is left to
+// do.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	sequential(t)

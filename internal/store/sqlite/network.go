@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// checkPlace refuses a place where other machines or users can damage or replace a file. That is a
-// network file system, where neither our lock nor the shared memory of the log works between
-// machines, and a file that every user of the machine may write.
+// checkPlace refuses a place where other machines or users can damage or replace a file. It refuses
+// a network file system, because our lock and the shared memory of the log do not work between
+// machines. It also refuses a file that every user of the machine may write.
 func checkPlace(cfg *Config, dir string) error {
 	look := cfg.FileSystem
 	if look == nil {
@@ -26,8 +26,8 @@ func checkPlace(cfg *Config, dir string) error {
 }
 
 // checkPrivate refuses a directory in which every user of the machine may replace the file. It also
-// refuses a file of another user, because the files that we would create next to it would lock that
-// user out.
+// refuses a file of another user. The files that this process would create next to it would lock
+// that user out.
 func checkPrivate(dir, path string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func checkPrivate(dir, path string) error {
 
 	file, err := os.Stat(path)
 	if err != nil {
-		return nil // it does not exist, or opening it says what is wrong
+		return nil // the file does not exist, or Open returns a better error
 	}
 	if owner, known := ownerOf(file); known && owner != os.Geteuid() {
 		return &fault.Error{

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// A file on a network file system, or one that every user may write, is refused before anything is
-// created. Reading such a file is allowed.
+// Open refuses a file on a network file system, and a file that every user may write, before it
+// creates anything. With ReadOnly it accepts such a file.
 func TestOpenRefusesThePlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

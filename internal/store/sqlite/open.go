@@ -19,18 +19,20 @@ import (
 )
 
 // pageSize is the page size of new files; existing files keep theirs. A commit writes whole pages,
-// and most rows of a batch are on pages of their own, so small pages write fewer bytes: a workflow
-// of three steps 7 KB, compared with 17 KB for pages of 8 KiB. Pages of 1 KiB would write 5 KB, but
-// split so often that they cost a quarter more processor time. Values of 64 KiB need more overflow
-// pages than with pages of 8 KiB, so large bodies of events have a table of their own.
+// and most rows of a batch are on different pages. So a commit writes fewer bytes if pages are
+// small. A workflow of three steps writes 7 KB, compared with 17 KB for pages of 8 KiB. With pages
+// of 1 KiB it would write 5 KB, but pages would split so often that it would take a quarter more
+// processor time. Values of 64 KiB need more overflow pages than with pages of 8 KiB, so large
+// bodies of events have a table of their own.
 const pageSize = 2048
 
 // Pragmas of the writing connection.
 //
 // The cache is small on purpose. After most page splits, SQLite walks the whole hash table of the
-// cache at commit, which costs as much as the rows of a batch at 8000 pages. The written pages are
-// at the ends of a few trees, so they fit many times. Nothing uses mmap: an I/O error or a
-// truncated file would kill the process instead of returning an error.
+// cache at commit. With a cache of 8000 pages, this costs as much as the rows of a batch. The
+// written pages are at the ends of a few trees, so even a small cache has much more room than they
+// need. No connection uses mmap, because an I/O error or a truncated file would kill the process
+// instead of returning an error.
 const writerPragmas = `
 	pragma synchronous = full;
 	pragma temp_store = memory;
@@ -65,7 +67,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 
-	// Check the path before SQLite opens it: SQLite would create files and report less.
+	// Check the path before SQLite opens it, because SQLite would create files and return less
+	// helpful errors.
 	if err := checkPath(&cfg); err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 
 	if err := s.openWriter(ctx); err != nil {
-		_ = s.lock.release() // the file was not touched, or is as good as before
+		_ = s.lock.release() // the file is unchanged or still valid
 		return nil, s.openError(err)
 	}
 
@@ -106,7 +109,7 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 
-	// The log needs this later. An error is better now than at the first commit.
+	// The log needs this later. It is better to fail now than at the first commit.
 	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
 	}
@@ -131,9 +134,9 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 
-	// Move what the previous process left in the log into the file and sync it again. If its last
-	// sync failed, the pages that the kernel shows us may not be on disk. A reader in another
-	// process may prevent this, which is not an error.
+	// Move what the previous process left in the log into the file, and sync the file. If the last
+	// sync of that process failed, pages that the kernel returns may not be on disk. A reader in
+	// another process may prevent the move, which is not an error.
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil && !errors.Is(err, sqlite3.BUSY) {
 		return err
 	}
@@ -189,11 +192,11 @@ func useLog(c *conn, size int64) error {
 	if mode != "wal" {
 		return fault.New(fault.Unavailable, "the file system allows no write-ahead log (journal mode is %s)", mode)
 	}
-	// If a reader in another process made the log grow, it is truncated when it restarts.
+	// If a reader in another process made the log grow, SQLite truncates the log when it restarts.
 	return c.db.Exec(fmt.Sprintf("pragma journal_size_limit = %d", 2*size))
 }
 
-// openReadOnly opens a reader at once, to check that there is something to read.
+// openReadOnly opens a reader immediately, to check that the file has a store.
 func (s *Store) openReadOnly(ctx context.Context) error {
 	c, err := openConn(ctx, &s.cfg, modeReadOnly, readerPragmas)
 	if err != nil {
@@ -251,7 +254,7 @@ func checkPath(cfg *Config) error {
 	}
 	cfg.Path = filepath.Join(dir, filepath.Base(cfg.Path))
 	if real, err := filepath.EvalSymlinks(cfg.Path); err == nil {
-		cfg.Path = real // the lock belongs to the file, not to one of its names
+		cfg.Path = real // two names of one file must lead to the same lock
 	}
 
 	if fi, err := os.Stat(dir); err != nil {
@@ -311,7 +314,8 @@ func checkFile(cfg *Config, size int64) error {
 	if size == 0 {
 		return checkOrphan(cfg.Path)
 	}
-	// SQLite would accept an empty file and refuse any other content only at the first statement.
+	// SQLite itself accepts an empty file, and notices that a file is not a database only at the
+	// first statement.
 	const magic = "SQLite format 3\x00"
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -244,7 +244,7 @@ func TestCheck(t *testing.T) {
 	check(fresh)
 	s := openTest(t, Config{Path: path, Shards: 20})
 	done := Status{Version: Latest(), Known: Latest(), Shards: 20, Cluster: s.Info().Cluster, Store: storeURL(path)}
-	check(done) // beside the owner
+	check(done) // while the owner has the store open
 	closeTest(t, s)
 	check(done)
 	s = openTest(t, Config{Path: path})
@@ -360,7 +360,7 @@ func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 		}
 
 		fs.heal()
-		for range 1 + n%2 { // the second time there is nothing to do
+		for range 1 + n%2 { // the second Open has nothing to migrate
 			s = openTest(t, Config{Path: path})
 			if i := s.Info(); i.Version != Latest() || i.Shards != defaultShards || i.Cluster == "" {
 				t.Fatalf("crash after %d writes: %+v", n, i)

@@ -10,14 +10,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The file lock admits only one process, so the engine registers as the sole node of the store.
-// Register removes the nodes of processes that are gone. So neither the wall clock nor /proc
-// matters here.
+// The file lock lets only one process open the store, so the engine registers as the sole node of
+// the store. Register removes the nodes of processes that are gone. So this store needs neither the
+// clock nor /proc to find out whether a node is dead.
 
-// now returns the time that judges leases.
+// now returns the time of the clock by which the store judges leases.
 func now() model.Time { return model.TimeOf(time.Now()) }
 
-// fencedError returns the error of a node that no longer owns anything.
+// fencedError returns the error for a node that has been fenced.
 func fencedError(op string, node model.NodeID, epoch int64) error {
 	return store.Errorf(store.Fenced, op, "%s is not registered under epoch %d", node, epoch)
 }
@@ -111,8 +111,8 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 		at, known := now(), false
 		err := w.query("select epoch, expires from perdure_nodes where node = ?", func(q *stmt) error {
 			known = true
-			// The death of one incarnation says nothing about the next: the epoch must match. The
-			// lease counts by the clock of this process, which is the clock of the store.
+			// If one incarnation of a node is dead, the next may be alive, so the epoch must match.
+			// The clock of this process is the clock of the store and judges the lease.
 			ended = q.int(0) == epoch && (proven || q.int(1) <= int64(at))
 			return nil
 		}, node[:])
@@ -120,7 +120,7 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			return err
 		}
 
-		// A node that is gone already cannot commit: its fences are gone too.
+		// A node that is already gone cannot commit, because its fences are gone too.
 		if !known {
 			ended = true
 		}
@@ -167,8 +167,8 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 
 		out = nil
 		for _, shard := range distinct(shards) {
-			// The shard is free, already ours (an answer was lost), or belongs to a node that is
-			// gone.
+			// Take the shard if it is free, if it belongs to a node that is gone, or if the node
+			// has it already, because an earlier answer was lost.
 			tokens, taken, err := w.number(`update perdure_shards set node = ?2, epoch = ?3 where shard = ?1 and
 				(node is null or (node = ?2 and epoch = ?3) or not exists (
 					select 1 from perdure_nodes n where n.node = perdure_shards.node and n.epoch = perdure_shards.epoch)) returning tokens`,
@@ -268,8 +268,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 		if !found {
 			return fencedError(op, node, epoch)
 		}
-		// Shards that the node could not free in order become free here, so that the next process
-		// need not wait for its lease.
+		// Free the shards that the node could not free before, so that the next process need not
+		// wait for the lease of this node.
 		if _, err := w.exec("update perdure_shards set node = null, epoch = 0 where node = ?", node[:]); err != nil {
 			return err
 		}
@@ -281,8 +281,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const op = "refence"
 	err = s.write(ctx, op, func(w *writer) (err error) {
-		// There is one writer, so an orphaned commit has either landed before this transaction or
-		// never will. The number in the fence shows which.
+		// There is one writer, so an orphaned commit (one whose result is unknown) was either
+		// applied before this transaction or never will be. The number in the fence shows which.
 		if epoch, err = nextEpoch(w.conn); err != nil {
 			return err
 		}
@@ -326,7 +326,7 @@ func loadView(c *conn) (v store.View, err error) {
 		}
 		id, ok := q.id(0)
 		if !ok {
-			return nil // no node has such an id, so none can own anything under it
+			return nil // no node has such an id, so no shard can belong to it
 		}
 		m.ID = id
 		v.Members = append(v.Members, m)

@@ -59,7 +59,7 @@ func TestHotStatementsSearch(t *testing.T) {
 	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
-	// What a statement searches, by table or index.
+	// The lines of a plan that say which table or index a statement searches.
 	const (
 		executions = "perdure_executions USING PRIMARY KEY (run=? AND shard=?)"
 		timers     = "perdure_timers USING PRIMARY KEY (run=? AND shard=?"
@@ -147,8 +147,8 @@ func dataRange(r store.DataRange) string {
 	return sql
 }
 
-// A listing reads only its page where an index has the order. Otherwise it sorts only the rows that
-// it found by a key.
+// If an index has the order of a listing, the listing reads only its page. Otherwise it sorts only
+// the rows that it found by a key.
 func TestListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -186,8 +186,8 @@ func TestListingsSearch(t *testing.T) {
 	}
 }
 
-// A page of dead tasks is read in the order of an index, and groups without reading the rows
-// themselves.
+// A page of dead tasks is read in the order of an index. Groups are read from an index, without the
+// rows.
 func TestDeadListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -270,7 +270,7 @@ func TestInlineStepWritesOneRow(t *testing.T) {
 		t.Errorf("a batch with one event changed %d rows, want 2: its fence and the event", got)
 	}
 
-	// WITHOUT ROWID: the table is its own and only tree.
+	// A table WITHOUT ROWID is stored as a single tree.
 	onWriter(t, b.s, func(w *writer) {
 		trees, _, err := w.number("select count(*) from sqlite_schema where tbl_name = 'perdure_history' and rootpage > 0")
 		if trees != 1 || err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// powerState is what a store holds after a step: the number of events, and the fence of its only
+// powerState is the state of a store after a step: the number of events, and the fence of its only
 // node.
 type powerState struct {
 	Events int
@@ -71,7 +71,7 @@ func (l *powerLoad) open() {
 	l.recordAcked(now)
 }
 
-// powerEvent returns the event at a position. Its contents follow from the position.
+// powerEvent returns the event at a position. Its contents depend only on the position.
 func powerEvent(seq int) store.EventRow {
 	e := powerRun.Event(int64(seq))
 	e.Event.Input = storetest.Text(strings.Repeat(fmt.Sprintf("%d,", seq), 1+(seq*seq*7919)%8000))
@@ -141,7 +141,7 @@ func (l *powerLoad) steps(n int) {
 			l.rollBack()
 		case k < 38:
 			l.move()
-		case k == 38: // a reader keeps part of the log from being moved
+		case k == 38: // a reader prevents that a part of the log is moved
 			err := l.s.read(l.Context(), "test", func(c *conn) error {
 				if _, _, err := c.number("select count(*) from perdure_history"); err != nil {
 					return err
@@ -210,8 +210,8 @@ func powerCuts(t *testing.T, seed uint64, cuts int) {
 	}
 }
 
-// cutPower cuts the power at some point, sometimes once more while the store is opened again, and
-// checks the remaining contents.
+// cutPower cuts the power at a random point and checks the remaining contents. Sometimes it cuts
+// the power once more while the store is opened again.
 func (l *powerLoad) cutPower(rng *rand.Rand) {
 	l.Helper()
 	at := l.disk.begin + rng.IntN(len(l.disk.record)-l.disk.begin+1)

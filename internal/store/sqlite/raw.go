@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// rawTables are the tables besides executions whose rows of a run a removal deletes.
+// rawTables are the tables, in addition to executions, from which the removal of a run deletes
+// rows.
 var rawTables = [...]string{"starts", "history", "bodies", "timers", "labels", "leaving", "task_data", "task_logs"}
 
 // Statements that find the rows of an address.
@@ -72,7 +73,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 
 // rawRow calls each with the present row of the statement.
 func (q *stmt) rawRow(table string, run model.RunID, each func(store.RawRow) error) error {
-	// The row is copied as it is, without decoding: it may be damaged, which is why it is exported.
+	// Copy the row without decoding it. Operators export rows because they are damaged.
 	columns := map[string]any{}
 	for i := range q.s.ColumnCount() {
 		switch q.s.ColumnType(i) {

@@ -13,14 +13,14 @@ import (
 const (
 	sqlRunnable = `select run, tenant, workflow, key from perdure_executions
 		where shard = ?1 and run > ?2 and state = 0 order by run`
-	// A body that is missing in perdure_bodies is null, which is no valid body.
+	// If a body is missing in perdure_bodies, the column is null, which is not a valid body.
 	sqlEvents = `select seq, at, kind, iif(length(body) > 1, body,
 		(select b.body from perdure_bodies b where b.run = ?1 and b.shard = ?2 and b.seq = perdure_history.seq))
 		from perdure_history where run = ?1 and shard = ?2 `
 	sqlLoadEvents = sqlEvents + `and seq > ?3 order by seq limit ?4`
 	sqlEventsOf   = sqlEvents + `and seq < ?3 and kind = ?4 order by seq desc limit ?5`
 	sqlLastEvent  = `select max(seq) from perdure_history where run = ?1 and shard = ?2`
-	// sqlScheduled also reports whether an event has a kind.
+	// sqlScheduled returns the last position, and whether the run has an event of a kind.
 	sqlScheduled  = `select (` + sqlLastEvent + `), exists (select 1 from perdure_history where run = ?1 and shard = ?2 and kind = ?3)`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
 		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id`
@@ -97,8 +97,8 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 // eventPage is a page of events of a run.
 type eventPage struct {
 	events []model.Event
-	size   int  // of their bodies
-	more   bool // there may be more
+	size   int  // size of their bodies
+	more   bool // there may be more events
 }
 
 // loadEvents reads a page of events.
@@ -106,8 +106,7 @@ type eventPage struct {
 //arch:parameters the connection, and the parameters of LoadEvents
 func loadEvents(c *conn, key store.RunKey, after int64, limit, maxBytes int) (p eventPage, err error) {
 	err = c.query(sqlLoadEvents, func(q *stmt) error {
-		// The first event is always returned, however large it is: otherwise the run could never
-		// be loaded.
+		// Return the first event however large it is. Otherwise the run could never be loaded.
 		n := len(q.raw(3))
 		if p.size+n > maxBytes && len(p.events) > 0 {
 			p.more = true
@@ -153,7 +152,7 @@ func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 	seq, at := q.int(0), model.Time(q.int(1))
 	kind := model.EventKind(q.int(2))
 	if q.int(2) > math.MaxUint8 || q.int(2) < 0 {
-		kind = 0 // not a kind of any build; the checksum fails too
+		kind = 0 // a kind that no build has; the checksum fails too
 	}
 	body, err := unseal(eventColumns(make([]byte, 0, 64), key, &model.Event{Seq: seq, At: at, Kind: kind}), q.raw(3))
 	if err != nil {
@@ -208,8 +207,8 @@ func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, ma
 	return runs, nil
 }
 
-// loadRest reads the events and the timers of an open run. It returns the size of what is in memory
-// now.
+// loadRest reads the events and the timers of an open run. It also returns the size of the bodies
+// that it has read.
 func loadRest(c *conn, x *store.Execution, limit, maxBytes int) (r store.Run, size int, err error) {
 	if x == nil {
 		return r, 0, nil
@@ -234,10 +233,10 @@ func loadRest(c *conn, x *store.Execution, limit, maxBytes int) (r store.Run, si
 
 // LoadTimers returns timers in the order in which they are due.
 //
-// Each shard has its own order, so it reads a portion of each shard at a time. If a shard may have
-// more timers, the ones after its last read timer are not known yet. So only timers up to the
-// earliest such point count, and the next round continues there with larger portions. This reads
-// few timers that it does not use, even if all are due at the same moment.
+// Each shard has its own order, so LoadTimers reads a portion of each shard at a time. If a shard
+// may have more timers, the store does not know the timers after the last one that it has read. So
+// it uses only timers up to the earliest such point. The next round continues at that point with
+// larger portions. So it reads few timers in excess, even if all timers are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
 	const op = "load timers"
 	all := distinct(shards)
@@ -274,13 +273,14 @@ type timerWalk struct {
 	until   model.Time
 	skipped *store.Skipped
 
-	// found is complete and in order up to mark.
+	// found has all timers up to mark, in order.
 	found []store.Timer
 	mark  store.TimerMark
 }
 
-// read reads at most portion timers of each shard after the mark. It keeps them as far as they are
-// complete, moves the mark there, and reports whether there may be more.
+// read reads at most portion timers of each shard after the mark. It keeps the timers up to the
+// point where all shards are complete, moves the mark to that point, and reports whether there may
+// be more.
 func (w *timerWalk) read(portion int) (more bool, err error) {
 	begin := len(w.found)
 	var bound *store.Timer
@@ -302,8 +302,8 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 			return false, err
 		}
 
-		// This shard may have more timers behind its last one. Timers of other shards behind that
-		// point are not in order yet.
+		// This shard may have more timers behind the last one that was read. So timers of other
+		// shards behind that point may not be the next ones.
 		if len(w.found)-from == portion {
 			if last := w.found[len(w.found)-1]; bound == nil || compareTimers(last, *bound) < 0 {
 				bound = &last

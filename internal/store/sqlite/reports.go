@@ -50,7 +50,8 @@ func (s *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.R
 	return out, nil
 }
 
-// trimReports deletes the oldest reports of the tenant of a new one until the bounds hold.
+// trimReports deletes the oldest reports of a tenant until the bounds hold. It never deletes the
+// report that was just added.
 func trimReports(c *conn, added *store.ReportRow, keep store.ReportBounds) error {
 	var gone []model.ReportID
 	rows, size := 1, added.Size()

@@ -10,8 +10,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// nameCheck detects that another program has moved or deleted the files of an open store. Later
-// commits to these files would be lost with the process. It checks at most once per second.
+// nameCheck detects that another program has moved or deleted the files of an open store. If the
+// store continued, later commits would go to files without a name, and would be lost when the
+// process ends. It checks at most once per second.
 type nameCheck struct {
 	path  string
 	files map[string]os.FileInfo
@@ -52,11 +53,11 @@ func (n *nameCheck) check() *nameError {
 	return nil
 }
 
-// nameError means that a file of an open store lost its name. It also says what happened to the
-// commits.
+// nameError means that a file of an open store no longer has its name. It also says what happened
+// to the commits.
 type nameError struct {
 	path, name string
-	free       bool // the name is unused, or an empty file has it
+	free       bool // the name is unused, or belongs to an empty file
 	// saved means that the open file has every commit.
 	saved bool
 	// problem is why the open file does not have every commit. commits is how many may be missing,
@@ -98,7 +99,7 @@ func (e *nameError) hint() string {
 	return "restart the process"
 }
 
-// errReaders means that a reader keeps part of the log from being moved.
+// errReaders means that a reader prevents that the whole log is moved.
 var errReaders = errors.New("a program that reads the file holds an old state of it")
 
 // rescue stops all writing when a file has lost its name, and saves the contents of the open log.
@@ -115,14 +116,15 @@ func (s *Store) rescue(w *writer, lost *nameError) {
 		if _, known := errors.AsType[*nameError](*before); known {
 			return
 		}
-		// A sync has failed, so the log that we see may differ from the disk.
+		// A sync has failed, so the log that the kernel returns may differ from the log on disk.
 		lost.problem = *before
 	}
 	var err error = lost
 	s.broken.Store(&err)
 }
 
-// rescueAgain is the last attempt, when the store is closed. It returns what is lost.
+// rescueAgain makes the last attempt, when the store is closed. It returns an error that says what
+// is lost.
 func (s *Store) rescueAgain(w *writer) error {
 	var lost *nameError
 	if broken := s.broken.Load(); broken == nil || !errors.As(*broken, &lost) || lost.saved {

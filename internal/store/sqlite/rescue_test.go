@@ -73,7 +73,7 @@ func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
 		b.lane.Commit(b.event(10))
 	}
 	b.removeLog()
-	// fails: it looks into the new log
+	// this read fails, because it looks into the new log
 	_, _ = b.s.LoadEvents(t.Context(), b.run.RunKey, 0, 10, 1<<20)
 	if fi, err := os.Stat(b.path + "-wal"); err != nil || fi.Size() != 0 {
 		t.Fatalf("the reader created no empty log: %v", err)
@@ -88,7 +88,8 @@ func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
 	}
 }
 
-// A file of the same name may be an older log, which SQLite would use as ours.
+// Another program replaces the log by an older log of the same name. SQLite would use it as the log
+// of this store.
 func TestReplacedLogIsSaved(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -103,7 +104,8 @@ func TestReplacedLogIsSaved(t *testing.T) {
 	wantKind(t, err, fault.Unavailable, b.path+"-wal was replaced", "saved in "+b.path, "move "+b.path+"-wal away")
 }
 
-// A reader with an old state keeps part of the log from the file. Closing tries once more.
+// A reader with an old snapshot prevents that the whole log is moved into the file. Close tries
+// once more.
 func TestDeletedLogIsSavedWhenTheReaderHasEnded(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -143,7 +145,8 @@ func TestDeletedLogIsSavedWhenTheReaderHasEnded(t *testing.T) {
 		if err := reader.close(); err != nil {
 			t.Fatal(err)
 		}
-		// The remaining contents are a complete state, no later than the one that the reader held.
+		// The remaining contents are a consistent state, and not newer than the snapshot of the
+		// reader.
 		s := openTest(t, Config{Path: b.path})
 		if n := b.events(s); n > 1 {
 			t.Errorf("%d events, want at most 1", n)
@@ -162,7 +165,7 @@ func TestDeletedLogIsSavedWhenTheReaderHasEnded(t *testing.T) {
 	}
 }
 
-// After a failed sync the pages of the log cannot be trusted, so they are not saved.
+// After a failed sync the store cannot trust the pages of the log, so it does not save them.
 func TestDeletedLogAfterAFailedSync(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -12,10 +12,11 @@ var _ store.Searcher = (*Store)(nil)
 const sqlColumns = `select t.name, c.name from sqlite_schema t join pragma_table_info(t.name) c
 	where t.type = 'table' and t.name like 'perdure\_%' escape '\' and c.type in ('BLOB', 'TEXT', 'ANY') order by 1, 2`
 
-// Search reads all columns that can hold the text, of all our tables, so it cannot miss a table
-// that is added later.
+// Search reads all columns that can hold the text, in all our tables. It finds the tables in the
+// catalog, so it does not miss a table that a later version adds.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
-	// One snapshot of all tables: a value that moves between two of them must not be missed.
+	// Read all tables from one snapshot, so that Search does not miss a value that moves between
+	// two tables.
 	return s.read(ctx, "search", func(c *conn) error {
 		var columns [][2]string
 		err := c.query(sqlColumns, func(q *stmt) error {

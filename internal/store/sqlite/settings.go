@@ -41,7 +41,8 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 	return s.set(ctx, "delete setting", key, expected, nil)
 }
 
-// set changes a setting. The function body returns what is stored. It is nil for a tombstone.
+// set changes a setting. The function body returns the stored form of its value. body is nil for a
+// tombstone.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body func(version int64, at model.Time) []byte) (version int64, err error) {
 	err = s.write(ctx, op, func(w *writer) error {
 		// There is one writer, so the version cannot change between this check and the write.
@@ -119,8 +120,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 			return err
 		}
 		whole := 0
-		// A node that has not seen the last swept tombstone can learn about that deletion only by
-		// loading all settings.
+		// If a node has not seen the last tombstone that a sweep has removed, it must load all
+		// settings to find out about that deletion.
 		if out.Whole = after <= 0 || after < swept; out.Whole {
 			after, whole = 0, 1
 		}

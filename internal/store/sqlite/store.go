@@ -19,17 +19,17 @@ type Store struct {
 	info store.Info
 	lock *fileLock // nil when read-only
 
-	// writer has the writing connection while it is not in use. A caller that takes it out may
-	// write. It is empty for a read-only store.
+	// writer has the writing connection while it is not in use. A caller that takes the connection
+	// out of the channel may write. The channel of a read-only store is empty.
 	writer chan *writer
-	// readers has the connections that are not in use. nil stands for a connection that is not open
-	// yet.
+	// readers has the reading connections that are not in use. A nil entry is a connection that is
+	// not open yet.
 	readers chan *conn
 	// broken is why the store no longer accepts writes.
 	broken atomic.Pointer[error]
 
 	moves      *episode.Source
-	move       chan struct{} // asks for a move of the log into the file; holds at most one
+	move       chan struct{} // holds at most one request to move the log into the file
 	moving     sync.Mutex    // held while the log is moved
 	done       chan struct{} // closed by Close
 	closeOnce  sync.Once
@@ -67,9 +67,9 @@ func (s *Store) Close() error {
 	return s.closeError
 }
 
-// closeConn closes a connection. With the last one, SQLite moves the log into the file. After a
-// failed sync it must not do that, because it would declare pages of the log safe that may never
-// have reached the disk.
+// closeConn closes a connection. When the last connection is closed, SQLite moves the log into the
+// file. After a failed sync it must not do that: pages of the log may never have reached the disk,
+// and SQLite would treat them as safe.
 func (s *Store) closeConn(c *conn) error {
 	if s.broken.Load() != nil {
 		if _, err := c.db.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err != nil {
@@ -92,7 +92,7 @@ func (s *Store) isClosed() bool {
 	}
 }
 
-// take waits for the writer or a reader, which other callers put back.
+// take waits for the writer or a reader. Callers put it back after use.
 func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, err error) {
 	if err := ctx.Err(); err != nil {
 		return got, s.failure(op, err)
@@ -106,7 +106,7 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 		return got, errClosed(op)
 	}
 
-	// Both may have been ready.
+	// Both channels may have been ready.
 	if s.isClosed() {
 		err = errClosed(op)
 	} else if ctx.Err() != nil {
@@ -121,8 +121,8 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 
 // write runs f in a transaction and commits it. If f fails, nothing is applied. If the commit
 // fails, the class of the error says what is known. If the context ends before the transaction
-// begins, the transaction does not begin. Later the context has no effect, so a caller that gives
-// up never causes an unknown outcome.
+// begins, the transaction does not begin. After that the context has no effect. So the end of a
+// context never makes an outcome unknown.
 func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) error {
 	if s.cfg.ReadOnly {
 		return &store.Error{Class: store.Away, Op: op, Err: &fault.Error{
@@ -185,8 +185,9 @@ func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 // commitFailed decides what a failed COMMIT means.
 func (s *Store) commitFailed(w *writer, op string, err error) error {
 	s.rollback(w)
-	// Most errors leave the commit in doubt: its pages may be in the log without being synced. Only
-	// a new process, which recovers the log, can tell.
+	// After most errors it is unknown whether the commit took effect: its pages may be in the log
+	// without being synced. Only the next recovery of the log, when the file is opened again, shows
+	// the outcome.
 	if certainlyNotApplied(err) {
 		return s.failure(op, err)
 	}
@@ -223,8 +224,8 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 		}
 	}
 
-	// A read transaction keeps one snapshot, and keeps the log from being moved into the file. So
-	// it must end when its caller gives up.
+	// A read transaction keeps one snapshot, and prevents that the whole log is moved into the
+	// file. So it must end when its caller gives up.
 	interrupt := readContext{ctx, s}
 	c.db.SetInterrupt(interrupt)
 	if _, err = c.exec("begin"); err == nil {
@@ -256,8 +257,8 @@ func sqliteError(err error) bool {
 	return errors.As(err, &code)
 }
 
-// readContext ends a read when its caller gives up or the store is closed. SQLite checks it now and
-// then.
+// readContext is a context that ends when the caller of a read gives up or the store is closed.
+// SQLite checks it from time to time.
 type readContext struct {
 	context.Context //nolint:containedctx // lives as long as one call of read
 	s               *Store

@@ -24,13 +24,13 @@ const (
 )
 
 // Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. Cursors stay: every pair of shards may be
-// used again, and when the messages of a sender are gone only the cursor tells its position.
+// deleted runs, old log lines and tombstones of settings. Cursors stay. Every pair of shards may be
+// used again, and when the messages of a sender are deleted, only the cursor has the last position.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
-		// The answers are named one by one, so they need no limit. Everything below shares one: the
-		// transaction holds the only writer, and commits wait for it.
+		// The request names these answers one by one, so they need no limit. Everything below
+		// shares one limit, because the transaction holds the only writer and commits wait for it.
 		swept = 0
 		if answered, err = sweepAnswered(w.conn, r.Answered); err != nil {
 			return err
@@ -121,7 +121,7 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	if limit <= 0 {
 		return 0, nil
 	}
-	// Read first, then delete: the index must not change under the open statement.
+	// Read first, then delete, because the index must not change while the statement reads it.
 	var keys [][4]string
 
 	err := c.query(sqlOldRequests, func(q *stmt) error {

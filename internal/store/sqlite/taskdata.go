@@ -51,7 +51,7 @@ func (t *batchWriter) writeLogs() error {
 		q.setBlob(1, row.Run[:])
 		q.setInt(2, int64(row.Shard))
 		q.setInt(3, int64(row.At))
-		// Epoch and batch number tell apart lines of two owners with the same time.
+		// Epoch and batch number distinguish lines that two owners wrote with the same time.
 		q.setInt(4, t.b.Lane.Epoch)
 		q.setInt(5, t.b.Number)
 		q.setInt(6, int64(row.N))
@@ -69,7 +69,7 @@ func (t *batchWriter) writeLogs() error {
 // sqlLoadData reads a range of the data of a task, or of all tasks of a run.
 func sqlLoadData(key store.RunKey, r *store.DataRange) (sql string, args []any) {
 	sql = `select task, name, body from perdure_task_data where run = ?1 and shard = ?2 and name >= ?3`
-	limit := -1 // none
+	limit := -1 // no limit
 	if r.Limit > 0 {
 		limit = r.Limit
 	}
@@ -123,7 +123,7 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 				err = fmt.Errorf("its numbers are out of bounds")
 			}
 			l.Text = string(text)
-			if err != nil { // the lines around it are returned nevertheless
+			if err != nil { // return the error as the text of the line
 				l.Text = corrupt(err, "task_logs, run %s, line %d of batch %d", key.Run, n, l.Batch).Error()
 			}
 			out = append(out, l)
@@ -138,7 +138,7 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 }
 
 const (
-	// Of a deleted run.
+	// These statements delete rows of a deleted run.
 	sqlSweepData = `delete from perdure_task_data where run = ?1 and shard = ?2 and (task, name) in (
 		select task, name from perdure_task_data where run = ?1 and shard = ?2 limit ?3)`
 	sqlSweepLogs = `delete from perdure_task_logs where run = ?1 and shard = ?2 and (at, epoch, batch, n) in (

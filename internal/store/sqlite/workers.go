@@ -40,8 +40,8 @@ func (s *Store) NameWorkers(ctx context.Context, n store.WorkerNames) error {
 	})
 }
 
-// WorkerHomes returns the homes of all remote workers. A home that cannot be read counts as one
-// that is gone.
+// WorkerHomes returns the homes of all remote workers. For a home that cannot be read, it returns
+// an id that no live process has.
 func (s *Store) WorkerHomes(ctx context.Context) (homes []model.NodeID, err error) {
 	err = s.read(ctx, "worker homes", func(c *conn) error {
 		homes = nil

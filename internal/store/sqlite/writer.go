@@ -3,7 +3,7 @@ package sqlite
 import "github.com/ncruces/go-sqlite3"
 
 // Statements of the hot path. Each one finds its row by a key. TestHotStatementsSearch checks that
-// with SQLite.
+// with the query plans of SQLite.
 const (
 	sqlFence = `update perdure_fences set batch = ?4 where node = ?1 and lane = ?2 and epoch = ?3 and batch = ?4 - 1`
 
@@ -29,13 +29,13 @@ const (
 
 	sqlBody = `insert into perdure_bodies (run, shard, seq, body) values (?1, ?2, ?3, ?4)`
 
-	// The first is guarded and must find its timer. The last deletes whatever a closed run has
-	// left.
+	// The first statement is guarded: it must find its timer. The last one deletes all timers that
+	// a closed run still has.
 	sqlStopTimer = `delete from perdure_timers where run = ?1 and shard = ?2 and id = ?3`
 	sqlTimer     = `insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 	sqlStopAll   = `delete from perdure_timers where run = ?1 and shard = ?2`
 
-	// A position up to the cursor counts as taken even if a sweep has deleted its row.
+	// A position up to the cursor is taken, even if a sweep has deleted its row.
 	sqlMessage = `insert into perdure_messages (to_shard, from_shard, seq, body) select ?1, ?2, ?3, ?4
 		where not exists (select 1 from perdure_cursors where to_shard = ?1 and from_shard = ?2 and seq >= ?3)`
 	sqlFirstCursor = `insert into perdure_cursors (to_shard, from_shard, seq) values (?1, ?2, ?3)`
@@ -49,7 +49,8 @@ const (
 		where substr(?5, 1, 9) <> char(31) || 'refused ' or not exists (
 			select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5)`
 
-	// max keeps a mark that is higher, and free needs the owner: both make a repetition harmless.
+	// max keeps a mark that is higher, and only the owner can free a shard. So it does no harm to
+	// repeat these statements.
 	sqlToken = `update perdure_shards set tokens = max(tokens, ?2) where shard = ?1`
 	sqlFree  = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
 )
@@ -64,7 +65,7 @@ const (
 // inlineStart is the largest body of a start that is stored in the row of its run.
 const inlineStart = 512
 
-// elsewhere stands in perdure_history for a body that is in perdure_bodies. A stored body is
+// elsewhere is the value in perdure_history if the body is in perdure_bodies. A real body is
 // longer, because it has a checksum.
 var elsewhere = []byte{0}
 
@@ -87,14 +88,14 @@ type writer struct {
 	taskDatum, dropDatum, logLine                          *stmt
 	take, mailbox, entity, entityChange, entityRemove      *stmt
 
-	walPages int // in the log after the last commit, as SQLite reports it
+	walPages int // pages in the log after the last commit, as SQLite reports them
 	pageSize int
 	log      logState
 	names    nameCheck
 }
 
-// newWriter prepares the statements of the hot path once. It limits the log: beyond logSize the
-// mover empties it into the file.
+// newWriter prepares the statements of the hot path once. logSize limits the log: when the log is
+// larger, the background connection moves it into the file.
 func newWriter(c *conn, logSize int64) (*writer, error) {
 	w := &writer{conn: c}
 	for text, into := range map[string]**stmt{

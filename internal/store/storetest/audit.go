@@ -37,7 +37,7 @@ func (x *suite) listAudit(q store.AuditQuery) []store.AuditRow {
 	}
 	rows := try(x.Store.ListAudit(x.Context(), q)).or(x)
 	for i := range rows {
-		rows[i].Body = append([]byte{}, rows[i].Body...) // an empty one may be nil
+		rows[i].Body = append([]byte{}, rows[i].Body...) // an empty body may be nil
 	}
 	return rows
 }

@@ -23,7 +23,7 @@ type scene struct {
 	*suite
 	node, other *Node
 	lane        *Lane
-	// open and parked are open runs, closed and old have ended. The next batch deletes old.
+	// open and parked are open runs. closed and old have ended. The next batch deletes old.
 	open, parked, closed, old Subject
 	// waits is a request in the inbox. The next batch defers put.
 	waits, put store.InboxRow
@@ -253,12 +253,12 @@ func testBadRows(x *suite) {
 		}
 	}
 
-	// None of the refused batches moved the fence, and the good rows alone commit.
+	// None of the refused batches moved the fence. A batch with only the good rows commits.
 	c.lane.Commit(c.batch())
 }
 
-// testRefusedLayers refuses batches that change the same things through different tables. An
-// adapter that undoes them in the wrong order leaves traces.
+// testRefusedLayers makes the store refuse batches that change the same things through different
+// tables. If an adapter undoes these changes in the wrong order, some of them stay.
 func testRefusedLayers(x *suite) {
 	c := newScene(x)
 	next := x.SubjectOf(c.open.Start.Address)
@@ -284,7 +284,7 @@ func testRefusedLayers(x *suite) {
 	before := x.Contents()
 	for range 2 {
 		b := layers()
-		b.Free = []model.ShardID{1, 4} // the last table; shard 4 belongs to another node
+		b.Free = []model.ShardID{1, 4} // refuses the batch: shard 4 is not its own
 		c.lane.Refuse(b, store.Refused)
 		if d := Diff(before, x.Contents()); d != "" {
 			x.Fatalf("something was applied (-before +after):\n%s", d)
@@ -327,7 +327,7 @@ func testTableOrder(x *suite) {
 	})
 
 	x.Want("timers after all were stopped", []store.Timer(nil), x.Contents().Timers)
-	// The close of a parked run and the start of its successor remove the mark.
+	// When a parked run is closed and its successor starts, its mark is removed.
 	next := x.SubjectOf(p.Start.Address)
 
 	l.Write(func(b *store.Batch) {

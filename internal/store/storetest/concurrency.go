@@ -39,10 +39,11 @@ type racer struct {
 	err     error
 }
 
-// run commits at most most batches. fenced is set when FenceNode has returned for the node.
+// run commits at most this many batches. The test sets fenced when FenceNode has returned for the
+// node.
 func (r *racer) run(x *suite, most int64, fenced *atomic.Bool, progress *atomic.Int64) {
 	for r.acked < most {
-		after := fenced.Load() // before the commit is sent
+		after := fenced.Load() // read before the commit is sent
 		b := r.lane.Batch()
 		b.Events = []store.EventRow{r.subject.Event(b.Number)}
 		b.Messages = []store.MessageRow{Message(r.to, r.subject.Shard, b.Number)}
@@ -267,7 +268,7 @@ func testInboxRace(x *suite) {
 		wg.Go(func() {
 			for j := range each {
 				r := s.Request(x.RunID(), fmt.Sprint(i, "/", j))
-				for said := 0; said < 2; { // twice, as after a lost answer
+				for said := 0; said < 2; { // put it twice, as after a lost answer
 					err := x.Store.PutInbox(x.Context(), []store.InboxRow{r})
 					switch {
 					case err == nil:
@@ -306,7 +307,7 @@ func testInboxRace(x *suite) {
 		}
 	}
 
-	// A row that the second put may have left is marked as served.
+	// The second put may have left a row. LoadInbox must return it with Seen set.
 	for _, r := range x.inbox(Noon, s.Shard) {
 		if !r.Seen {
 			x.Errorf("request %s waits although it was served", r.Message.RequestID)

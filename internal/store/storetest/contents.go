@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Scope names what Read cannot find by itself: the port can list neither tenants nor remembered
-// requests, nor the rows of runs that do not exist.
+// Scope names the things that Read cannot find itself, because the port cannot list them: tenants,
+// remembered requests, and the rows of runs that do not exist.
 type Scope struct {
 	Tenants  []string
 	Runs     []store.RunKey
@@ -252,7 +252,7 @@ func (r *reader) runnable() (out []store.RunHead) {
 func (r *reader) expiredRuns() []store.RunHead {
 	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
 	out := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) }).Runs
-	for q.Limit = page; ; { // runs with an own time of removal come with every page
+	for q.Limit = page; ; { // every page has the runs with their own removal time
 		p := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) })
 		out = append(out, p.Runs...)
 		if q.After = p.Next; q.After == (store.RunKey{}) {
@@ -275,8 +275,8 @@ func (r *reader) timers() (out []store.Timer) {
 	}
 }
 
-// entities lists the entities of a tenant, and demands that loading each by its address returns the
-// same.
+// entities lists the entities of a tenant. It checks that loading each entity by its address
+// returns the same row.
 func (r *reader) entities(tenant string) (out []model.Entity) {
 	q := store.EntityQuery{Tenant: tenant, Limit: page}
 	for {
@@ -296,8 +296,8 @@ func (r *reader) entities(tenant string) (out []model.Entity) {
 	}
 }
 
-// mailbox reads the mailboxes of all entities: the first items together with the entity, the others
-// after them.
+// mailbox reads the mailboxes of all entities. It reads the first items together with the entity,
+// and then the others.
 func (r *reader) mailbox() (out []store.MailboxRow) {
 	var after store.EntityKey
 	for {
@@ -344,11 +344,12 @@ func (f *Fixture) Contents() Contents {
 	return c
 }
 
-// Diff compares written with read values. Nil equals empty, and it ignores the parts of an event
-// that a message does not carry. It is empty when there is no difference.
+// Diff compares written values with read values, and returns the difference; empty when there is
+// none. It treats nil and empty as equal. It ignores the parts of an event that the stored form of
+// a message does not have.
 func Diff(want, got any) string {
 	if reflect.DeepEqual(want, got) {
-		return "" // the usual case, and a hundred times faster
+		return "" // the usual case; this check is a hundred times faster
 	}
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty(), gocmp.FilterPath(inWith, gocmp.Ignore()))
 }

@@ -59,7 +59,7 @@ func testDamagedMessage(x *suite) {
 	got[1].Damaged, got[1].Message, rows[1].Damaged = nil, model.Message{}, nil
 	x.Want("all", rows, got)
 
-	// It becomes a dead letter in the commit that passes it.
+	// The commit that moves the cursor past the message stores it as a dead letter.
 	dead := store.InboxRow{Shard: 3, ID: x.RunID(), Message: model.SetAside(model.Address{}, &model.Damaged{Raw: []byte{0xff}, Why: "no message"}), NotBefore: model.MaxTime}
 	l.Write(func(b *store.Batch) {
 		b.Cursors = []store.CursorRow{{To: 3, From: 1, Prev: 0, Next: 2}}
@@ -69,7 +69,7 @@ func testDamagedMessage(x *suite) {
 	x.Want("dead letters", []store.InboxRow{dead}, try(x.Store.LoadDeadLetters(x.Context(), model.RunID{}, 10)).or(x))
 }
 
-// testDamagedPages reads pages that end after a large row, even when it cannot be read.
+// testDamagedPages checks that a page ends after a large row, even if the row cannot be read.
 func testDamagedPages(x *suite) {
 	s := x.SubjectIn(3)
 	large := &model.Damaged{Raw: bytes.Repeat([]byte{0xff}, 10_000)}
@@ -102,7 +102,7 @@ func testNewerMessage(x *suite) {
 	}
 	x.wantDamaged("the message", got[0].Damaged, body, true, "250")
 
-	// The row moves to the inbox unchanged, and is put off there any number of times.
+	// The row moves to the inbox unchanged. There it can be deferred any number of times.
 	row := store.InboxRow{Shard: 3, ID: x.RunID(), Message: got[0].Message, Damaged: got[0].Damaged, NotBefore: Noon}
 	for range 2 {
 		l.Write(func(b *store.Batch) { b.Deferred = []store.InboxRow{row} })

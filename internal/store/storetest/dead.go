@@ -243,7 +243,7 @@ func testDeadRefused(x *suite) {
 	w := l.Batch()
 	mark, _ := Requeue(a, Noon)
 	w.Dead, w.DeadMarks, w.DeadDeletes = []store.DeadRow{c}, []store.DeadMark{mark}, []store.DeadKey{b.DeadKey}
-	w.Free = []model.ShardID{model.MaxShards - 1} // not ours
+	w.Free = []model.ShardID{model.MaxShards - 1} // the node does not own it: refuses the batch
 	l.Refuse(w, store.Refused)
 	x.Want("contents", before, x.Contents())
 	x.Want("listed", []string{"b", "a"}, x.deadTasks(store.DeadQuery{}))

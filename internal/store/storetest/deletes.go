@@ -13,7 +13,7 @@ var deleteTests = []test{
 	{name: "sweeps remove the events, page by page", run: testSweepDeleted},
 }
 
-// past writes a closed run with the given number of events.
+// past writes a run with the given number of events and closes it.
 func (x *suite) past(l *Lane, s Subject, events int64) {
 	x.Helper()
 	l.Write(func(b *store.Batch) {
@@ -33,7 +33,7 @@ func (x *suite) loadRun(s Subject) *store.Execution {
 func testDelete(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s, other := x.SubjectIn(1), x.SubjectIn(1)
-	s.Start.Input.Data = make([]byte, 4096) // large values may be stored in a separate place
+	s.Start.Input.Data = make([]byte, 4096) // an adapter may store a large value elsewhere
 	s.Start.Labels = []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
 	x.past(l, s, 3)
 	x.past(l, other, 1)
@@ -107,7 +107,7 @@ func testDeleteRefused(x *suite) {
 	x.past(l, other, 1)
 	b := l.Batch()
 	b.Deletes = []store.RunKey{s.RunKey}
-	b.Events = []store.EventRow{other.Event(1)} // taken
+	b.Events = []store.EventRow{other.Event(1)} // the position is taken: refuses the batch
 	l.Refuse(b, store.Refused)
 	x.Want("the run", s.ClosedRow(model.Completed, true), *x.loadRun(s))
 	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: x.Shards(), Limit: 100})).or(x); n != 0 {

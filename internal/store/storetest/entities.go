@@ -35,7 +35,8 @@ var entityTests = []test{
 // Counter is an entity that a test writes about. Its methods build rows.
 type Counter struct{ store.EntityKey }
 
-// Counter returns a new entity of the default tenant. Later ones have greater keys.
+// Counter returns a new entity of the default tenant. Entities that are created later have greater
+// keys.
 func (f *Fixture) Counter() Counter {
 	return f.CounterOf(model.Address{Tenant: model.DefaultTenant, Type: "entity:counter", Key: fmt.Sprintf("counter-%06d", f.ids.Add(1))})
 }
@@ -88,7 +89,7 @@ func (c Counter) Take(seq int64) store.MailboxKey {
 	return store.MailboxKey{EntityKey: c.EntityKey, Seq: seq}
 }
 
-// WantEntities demands that an upgraded store accepts entities.
+// WantEntities checks that an upgraded store accepts entities.
 func (f *Fixture) WantEntities(l *Lane) {
 	f.Helper()
 	c := f.Counter()
@@ -106,7 +107,7 @@ func (x *suite) entity(c Counter, limit, maxBytes int) store.LoadedEntity {
 	return try(x.Store.LoadEntity(x.Context(), c.EntityKey, limit, maxBytes)).or(x)
 }
 
-// wantEntity demands a row, or no row when want is nil.
+// wantEntity checks the row of an entity. If want is nil, the entity must have no row.
 func (x *suite) wantEntity(what string, c Counter, want *model.Entity) {
 	x.Helper()
 	x.Want(what, want, x.entity(c, 1, 1).Entity)
@@ -400,7 +401,7 @@ func testEntityRefused(x *suite) {
 	w := l.Batch()
 	w.Taken, w.Mailbox = []store.MailboxKey{a.Take(1), b.Take(1)}, []store.MailboxRow{a.Mail(1), c.Mail(1)}
 	w.Entities = []store.EntityRow{a.Lock(2, "s"), b.Remove(1), c.Set(1, "1")}
-	w.Free = []model.ShardID{model.MaxShards - 1} // not ours
+	w.Free = []model.ShardID{model.MaxShards - 1} // the node does not own it: refuses the batch
 	l.Refuse(w, store.Refused)
 	x.Want("contents", before, x.Contents())
 	w.Free = nil
@@ -409,7 +410,7 @@ func testEntityRefused(x *suite) {
 	x.Want("locked ones", []model.Address{a.Address}, x.addresses(store.EntityQuery{Tenant: model.DefaultTenant, Locked: true}))
 }
 
-// some writes entities of the types and keys, every other one locked, and returns their addresses
+// some writes entities of the types and keys, and locks every other one. It returns their addresses
 // in order.
 func (x *suite) some(l *Lane, tenant string, types, keys []string) (all, locked []model.Address) {
 	x.Helper()
@@ -555,7 +556,7 @@ func testEntityTenants(x *suite) {
 	b := l.Batch()
 	for i, tenant := range []string{"a", "a ", "b", "A"} {
 		c := x.CounterOf(model.Address{Tenant: tenant, Type: "entity:counter", Key: "same"})
-		c.Shard = 2 // as if their addresses belonged to one shard
+		c.Shard = 2 // pretend that all addresses belong to one shard
 		counters = append(counters, c)
 		b.Entities, b.Mailbox = append(b.Entities, c.Set(1, fmt.Sprint(i))), append(b.Mailbox, c.Mail(int64(i+1)))
 	}

@@ -51,7 +51,7 @@ func testEventRoundTrip(x *suite) {
 		}
 	})
 
-	// Every kind at least once, whatever the generator chose.
+	// Write every kind at least once, whatever the generator chose.
 	s := x.Subject()
 	b := l.Batch()
 
@@ -147,7 +147,7 @@ func testEventPages(x *suite) {
 
 	l.Write(func(b *store.Batch) {
 		for seq := range int64(n) {
-			b.Events = append(b.Events, a.Event(seq+3)) // as if the start carried two
+			b.Events = append(b.Events, a.Event(seq+3)) // as if the start carried two events
 		}
 	})
 
@@ -200,8 +200,8 @@ func testEventBytes(x *suite) {
 			if len(p) == 0 {
 				break
 			}
-			// The bound is approximate: one event more than fits is fine, but a page must not
-			// ignore it.
+			// The bound is approximate: a page may have one event more than fits, but it must not
+			// ignore the bound.
 			if len(p) > most/size+1 {
 				x.Fatalf("%d events of %d bytes in a page of %d bytes", len(p), size, most)
 			}
@@ -328,7 +328,7 @@ func testLoadRuns(x *suite) {
 	}
 	many, closed, bare, timed, continued := all[0], all[1], all[2], all[3], all[4]
 	next := x.SubjectOf(continued.Start.Address)
-	keys[5] = store.AddressKey{Shard: many.Shard, Address: x.Address()} // nobody
+	keys[5] = store.AddressKey{Shard: many.Shard, Address: x.Address()} // has no run
 
 	var events []model.Event
 	l.Write(func(b *store.Batch) {
@@ -362,13 +362,13 @@ func testLoadRuns(x *suite) {
 	x.Want("all", whole, load(keys, 100, 1<<20))
 	x.Want("none", 0, len(load(nil, 100, 1<<20)))
 
-	// The limit holds for each run alone.
+	// The limit applies to each run separately.
 	short := load(keys, n-1, 1<<20)
 	x.Want("the first events", events[:n-1], short[0].Events)
 	x.Want("more", true, short[0].More)
 	x.Want("the others", whole[1:], short[1:])
 
-	// The bytes hold for all together, and each page continues behind the last one.
+	// The bound of bytes applies to all runs together, and each page continues behind the last one.
 	pages := 0
 	for left := keys; len(left) > 0; pages++ {
 		page := load(left, 100, 1)

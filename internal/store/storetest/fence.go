@@ -86,7 +86,7 @@ func testFenceAfterRefusal(x *suite) {
 	c.lane.Refuse(c.badBatch(), store.Refused)
 	skipped := c.batch()
 	skipped.Number++
-	c.lane.Refuse(skipped, store.Fenced) // the refused batch does not count
+	c.lane.Refuse(skipped, store.Fenced) // a refused batch does not move the fence
 	c.lane.Refuse(c.badBatch(), store.Refused)
 	c.lane.Commit(c.batch())
 	_, landed, err := x.Store.Refence(x.Context(), c.lane.Ref)
@@ -165,7 +165,8 @@ func testRefence(x *suite) {
 		x.Fatalf("refence: epoch %d, landed %d, %v; want a later epoch than %d and batch 2", epoch, landed, err, was.Epoch)
 	}
 
-	// Every batch of the old epoch is excluded: the one that would have been next, and all others.
+	// The store refuses every batch of the old epoch: the one that would have been next, and all
+	// others.
 	for number := range int64(5) {
 		b := l.Batch()
 		b.Number, b.Events = number, []store.EventRow{a.Event(number + 2)}
@@ -204,7 +205,7 @@ func testRefenceFenced(x *suite) {
 		}
 	}
 
-	n.Lanes[0].Write(func(*store.Batch) {}) // none of these moved it
+	n.Lanes[0].Write(func(*store.Batch) {}) // none of these calls moved the fence
 	n.Fence()
 	if _, _, err := x.Store.Refence(x.Context(), ref); !errors.Is(err, store.ErrFenced) {
 		x.Errorf("refence of a fenced node: %v, want fenced", err)

@@ -42,7 +42,7 @@ func (f *Fixture) RunID() model.RunID {
 // NodeID returns a new node id.
 func (f *Fixture) NodeID() model.NodeID {
 	id := f.RunID()
-	id[15], id[0] = id[0], id[15] // not in the order of creation: no test may rely on that
+	id[15], id[0] = id[0], id[15] // so that node ids are not in the order of creation
 	return model.NodeID(id)
 }
 
@@ -131,7 +131,8 @@ func (l *Lane) Batch() *store.Batch {
 	return &store.Batch{Lane: l.Ref, Number: l.Landed + 1, At: Noon + model.Time(l.Landed)}
 }
 
-// Try commits a batch and returns the result of the store. The lane advances when the batch landed.
+// Try commits a batch and returns the result of the store. If the batch was applied, the lane
+// advances.
 func (l *Lane) Try(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	l.f.Note(b)
 	c, err := l.f.Store.Commit(ctx, b)
@@ -166,7 +167,7 @@ func (l *Lane) Refuse(b *store.Batch, want store.Class) {
 	l.f.WantClass(err, want)
 }
 
-// WantClass fails the test at once unless err is an error of the class.
+// WantClass ends the test if err is not an error of the class.
 func (f *Fixture) WantClass(err error, want store.Class) {
 	f.Helper()
 	switch {

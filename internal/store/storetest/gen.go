@@ -9,13 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Longest texts that an adapter must accept in columns, which may be part of an index.
+// Bytes of the longest texts that an adapter must accept in columns. These columns may be part of
+// an index.
 const (
 	MaxName = 256  // tenants, workflows, request ids
 	MaxKey  = 1024 // keys and the ids of timers
 )
 
-// Times generates points in time that a row may carry, including the zero time and the last one.
+// Times generates points in time that a row may have, including the zero time and the last one.
 func Times() *rapid.Generator[model.Time] {
 	return rapid.OneOf(
 		rapid.Just(model.Time(0)), rapid.Just(model.MaxTime), rapid.Just(model.Time(1)),

@@ -50,7 +50,7 @@ func testEmpty(x *suite) {
 		x.Errorf("count is %d", n)
 	}
 
-	// No shards, no rows: an empty list is not a request for everything.
+	// An empty list of shards selects no rows. It does not mean all shards.
 	l := x.Join(1).Lanes[0]
 	a := x.Subject()
 
@@ -156,7 +156,7 @@ func testClose(x *suite) {
 			x.Errorf("%s succeeded after close", method)
 		}
 	}
-	_ = x.Store.Close() // again: harmless
+	_ = x.Store.Close() // a second Close does no harm
 }
 
 func testCancelled(x *suite) {

@@ -155,7 +155,7 @@ func testPutAgain(x *suite) {
 	x.put(a, b)
 	x.Want("inbox", []store.InboxRow{a, b}, x.inbox(Noon, s.Shard))
 
-	// It does not bring a deferred request forward either.
+	// To put a deferred request again does not change its time either.
 	l := x.Join(1).Lanes[0]
 	later := a
 	later.NotBefore = Noon + 100
@@ -191,7 +191,7 @@ func testSeen(x *suite) {
 	s, other := x.SubjectIn(4), x.SubjectIn(4)
 	a, b, c := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b"), other.Request(x.RunID(), "a")
 	x.put(a, b, c)
-	// The request was served without the inbox: its row is still there.
+	// The owner got the request in another way and served it. The row in the inbox is still there.
 	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{s.Reply("a", Noon)} })
 	seen := a
 	seen.Seen = true
@@ -220,7 +220,7 @@ func testRefusedAgain(x *suite) {
 	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{second} })
 	x.Want("what is remembered", []store.Reply{first}, try(x.Store.LoadReplies(x.Context(), []store.RequestKey{first.RequestKey})).or(x))
 
-	// Any other id refuses the batch.
+	// For any other remembered id, the store refuses the batch.
 	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{s.Reply("a", Noon)} })
 	b := l.Batch()
 	b.Requests = []store.Reply{s.Reply("a", Noon)}
@@ -252,7 +252,8 @@ func testForgets(x *suite) {
 	l.Refuse(refused, store.Refused)
 	left("after a refused batch", b, d)
 
-	// A sweep does the same, without a lane and without a limit. The id may be used again.
+	// A sweep also forgets named answers, without a lane and without a limit. After that, the id
+	// may be used again.
 	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Answered: []store.RequestKey{b.RequestKey, missing}})).or(x); n != 1 {
 		x.Errorf("swept %d rows, want one answer", n)
 	}

@@ -18,7 +18,7 @@ var labelTests = []test{
 	{name: "labels survive", run: testDurableLabels, needs: durable},
 }
 
-// labels returns labels from name, value, name, value, …
+// labels returns labels. The arguments are name, value, name, value, …
 func labels(pairs ...string) (out []model.Label) {
 	for i := 0; i < len(pairs); i += 2 {
 		out = model.SetLabel(out, pairs[i], pairs[i+1])
@@ -33,7 +33,7 @@ func (x *suite) labeledRun(key string, pairs ...string) Subject {
 	return s
 }
 
-// by returns a query by labels, from name, value, name, value, …
+// by returns a query by labels. The arguments are name, value, name, value, …
 func by(pairs ...string) store.Query {
 	q := store.Query{Tenant: "t"}
 	for _, l := range labels(pairs...) {
@@ -116,7 +116,7 @@ func testLabelChanges(x *suite) {
 	row := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, a.Run)).or(x)
 	x.Want("what it was started with", a.Start, row.Start)
 
-	// The last change comes with the close, and stays.
+	// The last change is in the batch that closes the run. It stays.
 	l.Write(func(w *store.Batch) {
 		w.Closes = []store.CloseRow{a.Close(model.Completed)}
 		w.Labels = []store.LabelRow{a.Label("change", "3")}
@@ -153,7 +153,7 @@ func testRefusedLabels(x *suite) {
 	w := l.Batch()
 	w.Starts = []store.StartRow{b.StartRow()}
 	w.Labels = []store.LabelRow{a.Label("n", "2"), a.Label("m", ""), a.Label("o", "1")}
-	w.Free = []model.ShardID{model.MaxShards - 1} // not ours
+	w.Free = []model.ShardID{model.MaxShards - 1} // the node does not own it: refuses the batch
 	l.Refuse(w, store.Refused)
 	x.Want("contents", before, x.Contents())
 }
@@ -179,7 +179,7 @@ func testLabelPages(x *suite) {
 	for i := range 30 {
 		value := []string{"eu", "us", "us"}[i%3]
 		s := x.labeledRun(string(rune('A'+i)), "region", value)
-		s.Start.At = Noon + model.Time(i/4) // some share a time
+		s.Start.At = Noon + model.Time(i/4) // four runs have the same time
 		l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{s.StartRow()} })
 		for _, v := range []string{value, "both"} {
 			want[v] = append([]string{s.Start.Address.Key}, want[v]...)

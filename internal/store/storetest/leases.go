@@ -146,7 +146,7 @@ func testRenew(x *suite) {
 		x.Errorf("the view does not show the renewed lease: %+v", v.Members)
 	}
 
-	// A renewal counts from now, whatever the lease was before.
+	// A renewed lease lasts ttl from now on, whatever the lease was before.
 	short := x.JoinFor(1, brief)
 	for range 5 {
 		short.Renew(time.Hour)
@@ -168,7 +168,7 @@ func testRenewExpired(x *suite) {
 	if got := other.Acquire(3); len(got) != 0 {
 		x.Errorf("acquired %v from a node that is not fenced", got)
 	}
-	n.Lanes[0].Write(func(*store.Batch) {}) // the fence still stands
+	n.Lanes[0].Write(func(*store.Batch) {}) // the fence is unchanged
 	n.Renew(time.Hour)
 	if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); ok || err != nil {
 		x.Errorf("fenced after the renewal: %v, %v", ok, err)
@@ -206,7 +206,7 @@ func testFenceLive(x *suite) {
 		}
 	}
 
-	// A proof is about one incarnation.
+	// A proof of death applies to only one incarnation.
 	for name, epoch := range map[string]int64{"an older epoch": n.Epoch - 1, "a newer epoch": n.Epoch + 1} {
 		if ok, err := x.Store.FenceNode(x.Context(), n.ID, epoch, true); ok || err != nil {
 			x.Errorf("fencing %s with a proof: %v, %v", name, ok, err)
@@ -227,7 +227,7 @@ func testFenceExpired(x *suite) {
 	n.Acquire(3, 4)
 	x.expire(n)
 
-	for range 2 { // idempotent
+	for range 2 { // the second call changes nothing
 		if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
 			x.Fatalf("fencing an expired node: %v, %v", ok, err)
 		}
@@ -261,7 +261,7 @@ func testFenceProven(x *suite) {
 		x.Errorf("events of a fenced node: %v", e)
 	}
 
-	// A node that never existed counts as gone too.
+	// FenceNode treats a node that never existed like a node that is gone.
 	if ok, err := x.Store.FenceNode(x.Context(), x.NodeID(), 1, false); !ok || err != nil {
 		x.Errorf("fencing an unknown node: %v, %v", ok, err)
 	}
@@ -272,7 +272,7 @@ func testRegisterAgain(x *suite) {
 	n.Acquire(3)
 	n.Lanes[0].Write(func(*store.Batch) {})
 
-	// As after a lost answer: the node does not know its epoch.
+	// The node registers again, as after a lost answer: it does not know its epoch.
 	r := try(x.Store.Register(x.Context(), n.Info, 1, time.Hour)).or(x)
 	if r.Epoch <= n.Epoch {
 		x.Fatalf("epoch %d after epoch %d", r.Epoch, n.Epoch)
@@ -338,7 +338,7 @@ func testSetDrained(x *suite) {
 		x.Fatalf("drain: found %v, %v", found, err)
 	}
 
-	// Everyone sees the order, and renewals of the node do not change it.
+	// All views show the order, and renewals of the node do not change it.
 	for range 2 {
 		v := n.Renew(time.Hour)
 		for _, m := range v.Members {
@@ -351,7 +351,7 @@ func testSetDrained(x *suite) {
 		x.Error("members do not show the order")
 	}
 
-	// It may be repeated and withdrawn.
+	// The order may be repeated and withdrawn.
 	for _, drained := range []bool{true, false, false} {
 		if found, err := x.Store.SetDrained(x.Context(), n.ID, drained); err != nil || !found {
 			x.Errorf("drained %v: found %v, %v", drained, found, err)

@@ -56,7 +56,7 @@ func testListOrder(x *suite) {
 	}{{"b", Noon + 2}, {"e", Noon}, {"c", Noon + 1}, {"a", Noon + 5}, {"d1", Noon + 1}, {"d2", Noon + 1}} {
 		x.begin(l, "t", "w", c.key, c.at)
 	}
-	// Equal times: later runs first.
+	// If start times are equal, the run with the later id comes first.
 	x.Want("order", []string{"a", "b", "d2", "d1", "c", "e"}, x.list(store.Query{Tenant: "t"}))
 }
 
@@ -182,7 +182,7 @@ func testListPages(x *suite) {
 			last := p.Executions[len(p.Executions)-1].Start
 			q.After = store.PageMark{Started: last.At, Run: last.Run}
 
-			// Newer runs, and older ones that do not match, start all the time.
+			// While the test reads pages, newer runs start, and older runs that do not match.
 			x.begin(l, "t", "w", fmt.Sprint("k-new-", limit, "-", len(got)), Noon+10_000)
 			x.begin(l, "t", "w", fmt.Sprint("old-", limit, "-", len(got)), Noon)
 		}

@@ -54,7 +54,7 @@ func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	return got
 }
 
-// rows returns the messages first to last of a pair.
+// rows returns the messages of a pair with the positions first to last.
 func rows(to, from model.ShardID, first, last int64) (out []store.MessageRow) {
 	for seq := first; seq <= last; seq++ {
 		out = append(out, Message(to, from, seq))
@@ -84,7 +84,7 @@ func testMessages(x *suite) {
 
 func testMessageGaps(x *suite) {
 	l := x.Join(1).Lanes[0]
-	// The sender promises not to leave a gap; the reader does not rely on it.
+	// The sender promises not to leave a gap, but the reader does not rely on that promise.
 	l.Write(func(b *store.Batch) {
 		b.Messages = slices.Concat(rows(1, 2, 1, 2), rows(1, 2, 4, 6), rows(1, 3, 2, 3), rows(1, 4, 1, 1))
 	})
@@ -227,7 +227,7 @@ func testMessageRoundTrip(x *suite) {
 	rapid.Check(x.t, func(t *rapid.T) {
 		row := store.MessageRow{To: 1, From: 2, Seq: seq + 1, Message: Messages().Draw(t, "message")}
 		request := store.InboxRow{Shard: 3, ID: x.RunID(), Message: Messages().Draw(t, "request"), NotBefore: min(Times().Draw(t, "not before"), model.MaxTime-1)}
-		// columns in some adapters
+		// in some adapters these are columns
 		request.Message.To.Tenant, request.Message.To.Type = "tenant", "type"
 		request.Message.To.Key, request.Message.RequestID = "key", fmt.Sprint("request ", seq)
 
@@ -252,7 +252,7 @@ func testMessageRoundTrip(x *suite) {
 	})
 }
 
-// movedState returns the state that came with a shard, without pairs at zero.
+// movedState returns the state that came with a shard. It leaves out positions that are zero.
 func movedState(a store.AcquiredShard) store.AcquiredShard {
 	for _, m := range []map[model.ShardID]int64{a.Received, a.Sent} {
 		for shard, position := range m {
@@ -318,7 +318,7 @@ func testSweepMessages(x *suite) {
 	}
 	check("after a second sweep")
 
-	// Both sides continue at their positions.
+	// Sender and receiver continue at their positions.
 	l.Write(func(b *store.Batch) {
 		b.Messages = rows(1, 1, 5, 5)
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 6, Next: 10}}

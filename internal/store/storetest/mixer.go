@@ -18,7 +18,7 @@ type mixer struct {
 	sent, received map[[2]model.ShardID]int64
 }
 
-// seldom returns true for the few rows that need not be valid.
+// seldom returns true now and then. In that case the batch may get a row that is not valid.
 func (m *mixer) seldom() bool { return m.rng.IntN(10) == 0 }
 
 func (m *mixer) add() {
@@ -57,7 +57,7 @@ func (m *mixer) start() {
 	case old == nil || m.seldom():
 		m.b.Starts = append(m.b.Starts, s.StartRow())
 	case m.rng.IntN(2) == 0:
-		// The result for a run that the same batch changes is not defined.
+		// The port does not define the result for a run that the same batch changes.
 		if !m.hasTouched(store.RunKey{Shard: s.Shard, Run: old.Start.Run}) {
 			m.b.Starts = append(m.b.Starts, s.StartIfAbsent())
 		}
@@ -95,7 +95,7 @@ func (m *mixer) end() {
 	}
 }
 
-// remove deletes a closed run, seldom an open one or one that is gone.
+// remove deletes a closed run. Now and then it deletes an open run, or a run that is gone.
 func (m *mixer) remove() {
 	for range 20 {
 		s := m.run()
@@ -191,7 +191,7 @@ func (m *mixer) message() {
 	pair := m.pair()
 	next := max(m.sent[pair], m.duel.sent[pair]) + 1
 	if next > m.duel.received[pair]+1 && m.seldom() {
-		next-- // taken, and not swept
+		next-- // a position that is taken and not swept
 	}
 	m.sent[pair] = next
 	m.b.Messages = append(m.b.Messages, Message(pair[0], pair[1], next))
@@ -276,12 +276,12 @@ func (m *mixer) counter() Counter {
 	return Counter{store.EntityKey{Shard: a.Shard(m.Store.Info().Shards), Address: a}}
 }
 
-// loadEntity returns what the oracle has of an entity.
+// loadEntity returns the stored state of an entity in the oracle.
 func (m *mixer) loadEntity(c Counter) store.LoadedEntity {
 	return try(m.stores[1].s.LoadEntity(m.Context(), c.EntityKey, 1000, 1<<30)).or(m)
 }
 
-// entity inserts, changes, locks or removes an entity, seldom with a wrong version.
+// entity inserts, changes, locks or removes an entity, now and then with a wrong version.
 func (m *mixer) entity() {
 	c := m.counter()
 	if slices.ContainsFunc(m.b.Entities, func(r store.EntityRow) bool { return r.Key() == c.EntityKey }) {
@@ -306,7 +306,7 @@ func (m *mixer) entity() {
 	m.b.Entities = append(m.b.Entities, row)
 }
 
-// call adds a call to the mailbox of an entity, seldom at a position that may be taken.
+// call adds a call to the mailbox of an entity, now and then at a position that may be taken.
 func (m *mixer) call() {
 	c := m.counter()
 	last := int64(0)
@@ -329,7 +329,7 @@ func (m *mixer) call() {
 	}
 }
 
-// take removes an item from a mailbox, seldom one that does not exist.
+// take removes an item from a mailbox, now and then an item that does not exist.
 func (m *mixer) take() {
 	c := m.counter()
 	key := c.Take(77)

@@ -39,10 +39,10 @@ func testPeerMail(x *suite) {
 	first.Re = model.RunID{}
 	x.post()
 	x.post(second, other)
-	x.post(first, second) // again
+	x.post(first, second) // put the same notes again
 	got := x.takePeerMail(b, 10, 1<<20)
 	for i := range got {
-		got[i].Body = append([]byte{}, got[i].Body...) // an empty one may be nil
+		got[i].Body = append([]byte{}, got[i].Body...) // an empty body may be nil
 	}
 	x.Want("the messages for b", []store.PeerMail{first, second}, got)
 	x.Want("once more", 0, len(x.takePeerMail(b, 10, 1<<20)))

@@ -73,7 +73,7 @@ func testClosedTimes(x *suite) {
 	x.Want("both", []string{"k2", "k1"}, x.list(store.Query{Tenant: "t", ClosedFrom: Noon + 1, ClosedTo: Noon + 21}))
 }
 
-// one is a run of the random listing, as the test knows it.
+// one is a run with the properties that queries select by.
 type one struct {
 	row    store.Execution
 	labels []model.Label
@@ -267,7 +267,7 @@ func testRandomQueries(x *suite) {
 	})
 }
 
-// wantTally compares a tally of the newest executions that a query selects with a naive one.
+// wantTally compares a tally of the newest executions that a query selects with a naive count.
 func (x *suite) wantTally(t *rapid.T, q store.Query, all []*one) {
 	by := store.TallyBy{Workflow: rapid.Bool().Draw(t, "by workflow"), Status: rapid.Bool().Draw(t, "by status"), Reason: rapid.Bool().Draw(t, "by reason")}
 	want := map[store.TallyGroup]int64{}
@@ -309,9 +309,9 @@ func (x *suite) wantTally(t *rapid.T, q store.Query, all []*one) {
 	}
 }
 
-// ReasonsOf returns runs with marks of all kinds, and the reason that finds each of them. An
-// adapter that learned to find runs by reason in a later schema version writes them, goes back to
-// the version before, and opens the store again.
+// ReasonsOf returns runs with marks of all kinds, and how many runs each reason must find. It is
+// for adapters that find runs by reason only since a later version of their schema. The test of
+// such an adapter writes these runs, undoes that version of the schema, and opens the store again.
 func ReasonsOf(f *Fixture) (marks []store.MarkRow, starts []store.StartRow, want map[model.ReasonCode]int64) {
 	many := make([]model.Reason, 30)
 	for i := range many {

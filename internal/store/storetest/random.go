@@ -19,14 +19,14 @@ var randomTests = []test{
 }
 
 // duel makes the same random calls on two stores, and compares their answers and their contents.
-// Most rows are valid, some are not: the second store decides which.
+// Most rows are valid. The second store decides which rows are not.
 type duel struct {
 	*suite
 	rng *rand.Rand
 	// stores are the store under test and the store to compare it with.
 	stores [2]*contender
 	shards []model.ShardID
-	// addresses and runs are what the rows are about.
+	// The rows of the batches belong to these addresses and runs.
 	addresses []model.Address
 	runs      []Subject
 	nodes     []model.NodeID
@@ -36,7 +36,8 @@ type duel struct {
 	refused        int
 }
 
-// contender is one of the stores, with its epochs: their numbers may differ.
+// contender is one of the two stores, with its epochs. The numbers of epochs may differ between the
+// stores.
 type contender struct {
 	s     store.Store
 	nodes map[model.NodeID]int64
@@ -143,8 +144,8 @@ func (d *duel) join() {
 	}
 }
 
-// replace removes a node, in one way or another, and adds a new one. The old node remains as a
-// zombie.
+// replace removes a node, in a random way, and adds a new one. The old node continues to send
+// batches, as a zombie.
 func (d *duel) replace() {
 	id := d.nodes[len(d.nodes)-1-d.rng.IntN(2)]
 	if d.rng.IntN(2) == 0 {
@@ -152,7 +153,7 @@ func (d *duel) replace() {
 			return c.s.FenceNode(ctx, id, c.nodes[id], true)
 		})
 	} else {
-		for _, c := range d.stores { // the error for a node that is gone is up to the adapter
+		for _, c := range d.stores { // adapters may return different errors for a node that is gone
 			if err := c.s.Unregister(d.Context(), id, c.nodes[id]); err != nil {
 				d.WantClass(err, store.Fenced)
 			}
@@ -224,7 +225,7 @@ func (d *duel) run() Subject {
 	return d.runs[max(0, len(d.runs)-12)+d.rng.IntN(min(12, len(d.runs)))]
 }
 
-// commit sends a random batch to both.
+// commit sends a random batch to both stores.
 func (d *duel) commit(landed map[laneKey]int64) {
 	key := d.lane()
 	b := &store.Batch{Number: landed[key] + 1, At: Noon}

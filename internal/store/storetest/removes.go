@@ -53,7 +53,7 @@ func testRemoves(x *suite) {
 	if len(heads) != 1 || heads[0].Run != other.Run {
 		x.Errorf("runnable: %+v", heads)
 	}
-	// the key is free
+	// the key is free again
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{x.SubjectOf(open.Start.Address).StartRow()} })
 }
 
@@ -80,7 +80,7 @@ func testEntityRemoves(x *suite) {
 	before := x.Contents()
 	refused := l.Batch()
 	remove(refused)
-	refused.Taken = []store.MailboxKey{gone.Take(1)} // is gone by then
+	refused.Taken = []store.MailboxKey{gone.Take(1)} // the batch has removed it before
 	l.Refuse(refused, store.Refused)
 	x.Want("contents after a refusal", before, x.Contents())
 

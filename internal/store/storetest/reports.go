@@ -58,13 +58,14 @@ func (x *suite) loadReport(tenant string, id model.ReportID) *store.ReportRow {
 	return got
 }
 
-// readable returns a report whose head and body are not nil: an empty one may be.
+// readable replaces a nil head or body of a report by an empty one, because a store may return
+// either.
 func readable(r store.ReportRow) store.ReportRow {
 	r.Head, r.Body = append([]byte{}, r.Head...), append([]byte{}, r.Body...)
 	return r
 }
 
-// heads returns what lists show of reports.
+// heads returns the reports as lists show them, without their bodies.
 func heads(rows ...store.ReportRow) []store.ReportRow {
 	out := make([]store.ReportRow, len(rows))
 	for i, r := range rows {
@@ -90,8 +91,9 @@ func testReports(x *suite) {
 	x.Want("one that does not exist", (*store.ReportRow)(nil), x.loadReport("a", model.ReportID(x.RunID())))
 }
 
-// A repeated request changes nothing and finds what it has added, also if other bounds would remove
-// reports. The same request in another tenant is another request.
+// A repeated request changes nothing and returns the report that it has added, even if it has
+// bounds that would remove reports. A request with the same id in another tenant is another
+// request.
 func testReportRequest(x *suite) {
 	first, again, other := x.reportRow("a", "first", "body"), x.reportRow("a", "again", "other"), x.reportRow("b", "b", "b")
 	again.Request, other.Request = first.Request, first.Request
@@ -146,8 +148,9 @@ func testReportBytes(x *suite) {
 	x.Want("the body of one that went", (*store.ReportRow)(nil), x.loadReport("a", first.ID))
 }
 
-// Many callers add reports at the same time. Every report is complete, the next one trims what they
-// have left, and a request that two callers send at once adds one report.
+// Many callers add reports at the same time. Every report is complete. The next call removes the
+// reports that they have left beyond the bounds. If two callers send the same request at the same
+// time, the tenant gets one report.
 func testReportsTogether(x *suite) {
 	keep := store.ReportBounds{Rows: 4, Bytes: 1 << 20}
 	rows := make([]store.ReportRow, 16)

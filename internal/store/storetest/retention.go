@@ -30,8 +30,9 @@ func (x *suite) expiredRuns(closed, now model.Time, limit int, shards ...model.S
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
 }
 
-// walk makes a whole round over runs without an own time of removal. It returns the runs of each
-// shard in the order in which the store returned them, and the number of runs that it looked at.
+// walk makes a whole round over runs without their own removal time. It returns the runs of each
+// shard in the order in which the store returned them, and the number of runs that the store looked
+// at.
 func (x *suite) walk(closed model.Time, limit int, shards ...model.ShardID) (out []store.RunHead, walked int) {
 	x.Helper()
 	r := store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Limit: limit}
@@ -77,7 +78,7 @@ func testExpiredPages(x *suite) {
 	shards := []model.ShardID{2, 6, 11}
 	var all, late []Subject
 
-	for i := range 6 { // side by side, whatever the order of the table
+	for i := range 6 { // in turn, so that ids of the shards are mixed
 		for _, shard := range shards {
 			s := x.SubjectIn(shard)
 			byShard[shard] = append(byShard[shard], s)
@@ -143,12 +144,12 @@ func testExpiredOpen(x *suite) {
 	next := x.SubjectOf(old.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{old.StartRow()} })
 
-	l.Write(func(b *store.Batch) { // continues as new
+	l.Write(func(b *store.Batch) { // the run continues as new
 		b.Starts = []store.StartRow{next.Replace(old.Run)}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}
 	})
 
-	for range 2 { // one round, and the next
+	for range 2 { // the second round gives the same result
 		got, walked := x.walk(model.MaxTime, limit, 0, 1)
 		x.Want("the run before the current one", headsOf(old), got)
 		if walked != open+2 {
@@ -161,7 +162,7 @@ func testExpiredOpen(x *suite) {
 	}
 }
 
-// idAt returns a new id with the given time.
+// idAt returns a new id whose UUIDv7 has the given time.
 func (x *suite) idAt(at model.Time) model.RunID {
 	id, old := x.RunID(), store.OldestID(at)
 	copy(id[:6], old[:6])
@@ -211,10 +212,10 @@ func testExpiredWalk(x *suite) {
 
 	r := store.ExpiredRequest{Shards: []model.ShardID{0, 1, 2}, ClosedBefore: model.MaxTime, Limit: 3}
 	found := 0
-	for round := 0; ; round++ { // as retention does it: a page, a commit, the next page
+	for round := 0; ; round++ { // as retention does: read a page, commit, read the next page
 		p := try(x.Store.LoadExpired(x.Context(), r)).or(x)
 		found += len(p.Runs)
-		if len(p.Runs) > 0 { // the run where the walk stopped among them
+		if len(p.Runs) > 0 { // the run at which the walk stopped may be among them
 			l.Write(func(b *store.Batch) {
 				for _, h := range p.Runs {
 					b.Deletes = append(b.Deletes, h.RunKey)
@@ -291,8 +292,8 @@ func testExpiredOwn(x *suite) {
 
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{short.RunKey, forever.RunKey} })
 	x.Want("the others", headsOf(long, plain), x.expiredRuns(model.MaxTime, model.MaxTime, 100, 1).Runs)
-	// The id of a run may be used again, by an import of what was exported: nothing of the old one
-	// counts for it.
+	// The id of a run may be used again, when an exported run is imported. The new run has nothing
+	// of the old run.
 	x.closedAt(l, short, Noon+5000, 0)
 	x.Want("without a time of its own", headsOf(plain, short), x.expiredRuns(model.MaxTime, Noon, 100, 1).Runs)
 }
@@ -326,7 +327,7 @@ func testExpiredImported(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.SubjectIn(1)
 	s.Start.At = Noon + day
-	x.closedAt(l, s, 1, 0) // long before it came here
+	x.closedAt(l, s, 1, 0) // closed long before it was imported
 	if got := x.expiredRuns(s.Start.At, 0, 10, 1); len(got.Runs) != 0 || got.Walked != 1 {
 		x.Errorf("it expires before its time: %v", got)
 	}
@@ -346,7 +347,7 @@ func testExpiredDeleted(x *suite) {
 		all = append(all, s)
 	}
 
-	for len(all) > 0 { // each time from the start: removed runs are not in the way
+	for len(all) > 0 { // start from the beginning each time: removed runs do not slow it down
 		page := x.expiredRuns(model.MaxTime, model.MaxTime, 2, 1)
 		here := all[:min(2, len(all))]
 		x.Want("page", headsOf(here...), page.Runs)
@@ -373,7 +374,7 @@ func testExpiredRefused(x *suite) {
 	end := open.Close(model.Completed)
 	end.Outcome.Leaves = Noon + 2
 	b.Deletes, b.Closes = []store.RunKey{closed.RunKey, own.RunKey}, []store.CloseRow{end}
-	b.Events = []store.EventRow{closed.Event(1)} // taken
+	b.Events = []store.EventRow{closed.Event(1)} // the position is taken: refuses the batch
 	l.Refuse(b, store.Refused)
 	x.Want("what expires", headsOf(own, closed), x.expiredRuns(model.MaxTime, model.MaxTime, 10, 1).Runs)
 }

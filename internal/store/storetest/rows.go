@@ -14,7 +14,8 @@ type Subject struct {
 	Start model.Start
 }
 
-// StartRow starts the run; it refuses the batch when the address is taken.
+// StartRow returns the row that starts the run. If the address is taken, the store refuses the
+// batch.
 func (s Subject) StartRow() store.StartRow { return store.StartRow{Shard: s.Shard, Start: s.Start} }
 
 // StartIfAbsent starts the run unless the address is taken.

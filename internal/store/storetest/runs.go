@@ -80,7 +80,8 @@ func testRunnablePages(x *suite) {
 		x.Want("pages", want, got)
 	}
 
-	// The mark is a position, not a row: it may have been parked or closed since.
+	// The mark is a position and not a row. The run at the mark may have been parked or closed
+	// since.
 	mark := want[10].RunKey
 	l.Write(func(b *store.Batch) {
 		b.Closes = []store.CloseRow{subjects[mark].Close(model.Completed)}
@@ -89,8 +90,8 @@ func testRunnablePages(x *suite) {
 
 	got := try(x.Store.LoadRunnable(x.Context(), shards, mark, 5)).or(x)
 	x.Want("behind a mark that is gone", want[12:17], got)
-	// A mark in a shard that is not asked for returns everything behind it in the order of (shard,
-	// run).
+	// If the mark is in a shard that the request does not name, the page has everything behind the
+	// mark in the order of (shard, run).
 	between := store.RunKey{Shard: 4}
 	got = try(x.Store.LoadRunnable(x.Context(), shards, between, 1000)).or(x)
 	first := slices.IndexFunc(want, func(h store.RunHead) bool { return h.Shard > 4 })
@@ -118,7 +119,7 @@ func testMarks(x *suite) {
 		x.Want("marked run", &want, x.row(s))
 	}
 
-	// Marks of many runs at once do not mix.
+	// One batch marks many runs, and each run gets its own mark.
 	var subjects []Subject
 	for range 10 {
 		subjects = append(subjects, x.Subject())
@@ -170,7 +171,7 @@ func testOutcomes(x *suite) {
 	}
 }
 
-// testDetails compares what one read returns with what the single reads return.
+// testDetails compares the result of LoadDetails with the results of the single reads.
 func testDetails(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a, other := x.labeledRun("a", "region", "eu", "tier", "1"), x.labeledRun("b", "region", "us")

@@ -101,7 +101,7 @@ func testTravel(x *suite) {
 		x.Want("state", w, x.state(w.Shard))
 	}
 
-	// Acquiring all at once is the same as one by one.
+	// To acquire all shards in one call is the same as to acquire them one by one.
 	other := x.Join(1)
 	got := other.Acquire(1, 2, 9, 5)
 	slices.SortFunc(got, func(a, b store.AcquiredShard) int { return int(a.Shard) - int(b.Shard) })
@@ -135,7 +135,7 @@ func testFree(x *suite) {
 	again.Free = []model.ShardID{2, 1}
 	a.Lanes[1].Refuse(again, store.Refused)
 
-	// After a refence the lane has another epoch than the node; its shards are still its own.
+	// After a refence the lane has another epoch than the node. The node still owns its shards.
 	epoch, _, err := x.Store.Refence(x.Context(), a.Lanes[0].Ref)
 	if err != nil {
 		x.Fatalf("refence: %v", err)
@@ -154,7 +154,8 @@ func testTokens(x *suite) {
 	a.Lanes[0].Write(func(b *store.Batch) { b.Tokens = []store.TokenMark{{Shard: 2, Mark: mark - 1}} })
 	x.Want("a lower mark changes nothing", int64(mark), a.Acquire(2)[0].Tokens)
 
-	// A refused batch raises no mark, nor does a batch for a shard that does not exist.
+	// A refused batch does not raise a mark. The store refuses a batch for a shard that does not
+	// exist.
 	w := a.Lanes[0].Batch()
 	w.Tokens, w.Free = []store.TokenMark{{Shard: 2, Mark: mark + 5}}, []model.ShardID{model.MaxShards - 1}
 	a.Lanes[0].Refuse(w, store.Refused)
@@ -198,7 +199,7 @@ func testAcquireRace(x *suite) {
 		wg.Go(func() {
 			ask := slices.Clone(all)
 			if i%2 == 1 {
-				slices.Reverse(ask) // and not in the same order
+				slices.Reverse(ask) // each node asks in another order
 			}
 			for part := range slices.Chunk(ask, 5) {
 				acquired, err := handles[i%len(handles)].Acquire(x.Context(), n.ID, n.Epoch, part)

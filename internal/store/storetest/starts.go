@@ -66,7 +66,7 @@ func testIfAbsent(x *suite) {
 	}
 	was = open.Execution()
 	x.Want("current run", &was, x.current(open))
-	// The same start once more finds its own run.
+	// If the same start is sent again, it finds its own run.
 	got = l.Write(func(batch *store.Batch) { batch.Starts = []store.StartRow{open.StartIfAbsent()} })
 	x.Want("the same start again", store.Committed{Existing: []store.ExistingStart{{Execution: open.Execution()}}}, got)
 }
@@ -85,8 +85,7 @@ func testContinue(x *suite) {
 		next := x.SubjectOf(first.Start.Address)
 		next.Start.First, next.Start.Previous = first.Run, old.Run
 		next.Start.Carried = []model.Event{{Seq: 1, At: 9, Kind: model.EventSignalReceived, Name: "kept", Input: Text("signal")}}
-		// Another run cannot replace it without a close, and the old run cannot lose its address
-		// without ending.
+		// Another run can replace the open run only if the same batch closes it.
 		b := l.Batch()
 		b.Starts = []store.StartRow{next.StartRow()}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}

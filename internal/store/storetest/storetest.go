@@ -1,6 +1,6 @@
-// Package storetest is the conformance suite of the store port: it tests what the documentation of
-// internal/store promises, and every adapter passes it. It also has the fixtures to write such
-// tests.
+// Package storetest is the conformance suite of the store port. It tests what the documentation of
+// internal/store promises, and every adapter must pass it. It also has fixtures with which other
+// packages write tests of stores.
 //
 // An adapter runs it from an external test package:
 //
@@ -12,19 +12,19 @@
 // cheap. The suite uses only the port. It waits for leases to expire by watching the store's own
 // clock; it never sleeps for a fixed time.
 //
-// The suite also settles these points, which the text of the port leaves open. An adapter that
-// differs fails:
+// The suite also tests these points, which the documentation of the port leaves open:
 //
 //   - A close clears Parked, Waits and Blocked, because they describe open runs.
 //   - Register with the id of a registered node replaces it with a new epoch, so that a node may
 //     repeat the call when its answer was lost.
-//   - Unregister of a node that is gone frees nothing. It returns nil or an error of class Fenced.
+//   - Unregister of a node that is gone frees no shards. It returns nil or an error of class
+//     Fenced.
 //   - A request is remembered under (shard, Message.To, Message.RequestID). Seen and PutInbox use
 //     this key.
 //   - Texts are compared and ordered by their bytes, whatever the collation of the database. A
 //     KeyPrefix is not a pattern.
-//   - The removal of an entity names the version that it removes. Gone with Prev 0 refuses the
-//     batch.
+//   - The removal of an entity names the version that it removes. If Gone is set and Prev is 0, the
+//     store refuses the batch.
 //   - The events in Message.With are signals: their Seq, At and Kind need not be stored.
 package storetest
 
@@ -41,13 +41,13 @@ type Options struct {
 	// Open opens a new, empty store with at least 16 shards. The suite closes it; closing it again
 	// must be harmless.
 	Open func(t *testing.T) store.Store
-	// Reopen closes a store and opens its data again. Nil when the adapter keeps no data.
+	// Reopen closes a store and opens its data again. It is nil if the adapter keeps no data.
 	Reopen func(t *testing.T, s store.Store) store.Store
-	// Second opens another handle on the data of an open store, as another process would. Nil
-	// unless the adapter is shared.
+	// Second opens another handle on the data of an open store, as another process would. It is nil
+	// if only one process can open the store.
 	Second func(t *testing.T, s store.Store) store.Store
-	// Advance moves the clock of the store. Nil for a store in real time: the suite then uses
-	// leases of milliseconds and waits for them.
+	// Advance moves the clock of the store. It is nil for a store that uses real time. For such a
+	// store, the suite uses leases of milliseconds and waits for them.
 	Advance func(s store.Store, d time.Duration)
 	// Only are the groups of tests to run; nil runs all.
 	Only []string
@@ -56,8 +56,9 @@ type Options struct {
 }
 
 // Overlapping returns the groups of tests in which calls overlap, and the groups about the rules
-// that overlapping calls rely on: fences, leases and the life of a handle. With the race detector
-// an adapter may run only these; in the other groups one goroutine calls the store.
+// that overlapping calls rely on: fences, leases and the life of a handle. With the race detector,
+// an adapter may run only these groups, because in the other groups only one goroutine calls the
+// store.
 func Overlapping() []string {
 	return []string{"handle", "commit", "fence", "leases", "shards", "concurrency", "durability", "shared", "random"}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// TestGeneratedValuesSurviveTheStoredForm separates mistakes of the codec from mistakes of an
-// adapter: the stored form must be able to hold every value that the suite demands of adapters.
+// TestGeneratedValuesSurviveTheStoredForm checks that the stored form can hold every value that the
+// suite writes. If it fails, the mistake is in the codec and not in an adapter.
 func TestGeneratedValuesSurviveTheStoredForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

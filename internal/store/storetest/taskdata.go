@@ -33,7 +33,7 @@ func (s Subject) Line(task string, at model.Time, n int32, text string) store.Lo
 	return store.LogRow{RunKey: s.RunKey, Task: task, At: at, N: n, Level: 4, Text: text}
 }
 
-// WantTasks demands that an upgraded store accepts data of tasks, and settings.
+// WantTasks checks that an upgraded store accepts data of tasks, and settings.
 func (f *Fixture) WantTasks(l *Lane) {
 	f.Helper()
 	s := f.Subject()
@@ -101,7 +101,8 @@ func testTaskData(x *suite) {
 	x.Want("of an unknown run", []store.TaskDatum(nil), try(x.Store.LoadTaskData(x.Context(), x.Subject().RunKey, store.DataRange{})).or(x))
 }
 
-// testTaskRanges compares the ranges in use with all data: every name is in one of them.
+// testTaskRanges compares the ranges that the engine uses with all data. Every name must be in one
+// of the ranges.
 func testTaskRanges(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.Subject()
@@ -191,7 +192,7 @@ func testLogOrder(x *suite) {
 	l.Write(func(b *store.Batch) {
 		b.Logs = []store.LogRow{s.Line("a", Noon, 0, "1"), s.Line("b", Noon, 1, "2"), other.Line("a", Noon, 2, "x"), s.Line("a", Noon, 3, "3")}
 	})
-	l.Write(func(b *store.Batch) { // in the same moment
+	l.Write(func(b *store.Batch) { // lines of the same moment
 		b.Logs = []store.LogRow{s.Line("a", Noon, 1, "5"), s.Line("a", Noon, 0, "4"), s.Line("b", Noon+1, 2, "6")}
 	})
 	l.Write(func(b *store.Batch) { b.Logs = []store.LogRow{s.Line("a", Noon-1, 0, "0")} })
@@ -249,7 +250,7 @@ func testTaskDataRefused(x *suite) {
 	gone.Deleted = true
 	b.TaskData = []store.TaskDatum{s.Datum("a", "x", "2"), gone, s.Datum("a", "z", "2")}
 	b.Logs = []store.LogRow{s.Line("a", Noon, 0, "2")}
-	b.Free = []model.ShardID{model.MaxShards - 1} // not ours
+	b.Free = []model.ShardID{model.MaxShards - 1} // the node does not own it: refuses the batch
 	l.Refuse(b, store.Refused)
 	x.Want("contents", before, x.Contents())
 }

@@ -84,7 +84,7 @@ func (x *suite) checkNamed(l *Lane, s Subject, id, request string, fail func(for
 		fail("the address was not found taken")
 	}
 
-	// Make room for the next one, which may have the same address.
+	// Remove the rows, because the next subject may have the same address.
 	l.Write(func(b *store.Batch) {
 		b.Closes = []store.CloseRow{s.Close(model.Completed)}
 		b.Taken, b.Entities = []store.MailboxKey{counter.Take(1)}, []store.EntityRow{counter.Remove(1)}
@@ -108,7 +108,7 @@ func testNames(x *suite) {
 
 func testLongest(x *suite) {
 	l := x.Join(1).Lanes[0]
-	// Not compressible: an index entry must have room for all of it.
+	// The text cannot be compressed, so an index entry must have room for all of it.
 	text := func(n int, seed uint32) string {
 		var b strings.Builder
 		for b.Len() < n {

@@ -34,7 +34,7 @@ func testTimerPages(x *suite) {
 	for i := range 12 {
 		s := x.SubjectIn(shards[i%3])
 		for j := range 4 {
-			// many share a due time
+			// many timers have the same due time
 			r := s.Timer(fmt.Sprint("t", j), Noon+model.Time(j%2)*10+model.Time(i%4))
 			rows, want = append(rows, r), append(want, r)
 		}
@@ -120,7 +120,7 @@ func testTimerBounds(x *suite) {
 		{0, Noon, dues[:3]},
 		{0, Noon - 1, dues[:2]},
 		{0, 0, nil},
-		// a mark without run and id stands before all timers of its time
+		// a mark without run and id is before all timers of its time
 		{Noon, model.MaxTime, dues[2:]},
 		{Noon + 1, Noon, nil},
 	} {
@@ -174,7 +174,7 @@ func testStopTimers(x *suite) {
 		a.Timer("1", Noon), a.Timer("3", Noon), c.Timer("2", Noon), c.Timer("3", Noon),
 	}, x.timers(Noon, 5, 6))
 
-	// A stopped id may be used again.
+	// The id of a stopped timer may be used again.
 	l.Write(func(w *store.Batch) { w.Timers = []store.Timer{b.Timer("2", Noon+3)} })
 	x.Want("used again", []store.Timer{b.Timer("2", Noon+3)}, try(x.Store.LoadRunTimers(x.Context(), b.RunKey)).or(x))
 }

@@ -38,7 +38,7 @@ func testWorkerNames(x *suite) {
 	x.nameWorkers(store.WorkerNames{Add: []store.WorkerName{{Name: "one", Home: a}, {Name: "two", Home: a}, {Name: "three", Home: b}}})
 	x.wantHomes("of three workers", a, b)
 
-	x.nameWorkers(store.WorkerNames{Add: []store.WorkerName{{Name: "one", Home: c}}}) // it is stored already
+	x.nameWorkers(store.WorkerNames{Add: []store.WorkerName{{Name: "one", Home: c}}}) // the name is stored already
 	x.nameWorkers(store.WorkerNames{Remove: []string{"two", "never seen"}})
 	x.wantHomes("after one has left", a, b)
 	x.nameWorkers(store.WorkerNames{Add: []store.WorkerName{{Name: "four", Home: c}}, Remove: []string{"one", "four"}})
