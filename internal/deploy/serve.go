@@ -16,8 +16,8 @@ import (
 // Env is the environment variable that tells a program that it was started to replay histories.
 const Env = "PERDURE_DEPLOY_CHECK"
 
-// IsReplayProcess reports whether this process was started to replay histories. Then it must not
-// open a store.
+// IsReplayProcess reports whether this process was started to replay histories. Such a process must
+// not open a store.
 func IsReplayProcess() bool { return os.Getenv(Env) != "" }
 
 // greeting is the first line of the answers. Its number grows when the protocol changes.
@@ -30,8 +30,8 @@ const MaxHistory = 256 << 20
 type Verdict struct {
 	Kind string `json:"kind,omitempty"` // of the error; empty if the code fits
 	Text string `json:"text,omitempty"`
-	// Event is the position of the event that does not fit; 0 if there is none. Programs that were
-	// built before it do not send it.
+	// Event is the position of the event that does not fit; 0 if there is none. Programs of older
+	// builds do not send it.
 	Event int64 `json:"event,omitempty"`
 }
 

@@ -53,7 +53,8 @@ func (w *World) Judge(r *Run) []model.Reason {
 	return append([]model.Reason{why}, rest...)
 }
 
-// addServed adds to the reason of a task that waits for a worker whether any process has one.
+// addServed completes the reason of a task that waits for a worker: it adds whether any process has
+// such a worker.
 func (w *World) addServed(r *Run, why model.Reason) model.Reason {
 	if why.Code != model.WaitWorker {
 		return why

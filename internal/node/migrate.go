@@ -58,7 +58,7 @@ func noSchema(cfg Config) error {
 	return fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
 }
 
-// names returns the names of migrations, whose stores may call them by their files.
+// names returns the names of migrations. Some stores report the name of the file instead.
 func names(pending []string) []string {
 	all := make([]string, len(pending))
 	for i, name := range pending {

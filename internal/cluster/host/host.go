@@ -19,7 +19,7 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 	here := system()
 	n := store.NodeInfo{ID: id, Host: here.name, PID: os.Getpid(), Version: version, BootID: here.boot, Namespace: here.namespace}
 	if p, err := here.stat(n.PID); err == nil {
-		n.PIDStart = p.start // without it others cannot prove our death, and wait for the lease
+		n.PIDStart = p.start // without it, other processes cannot prove that this one is gone, and wait for its lease
 	}
 	return n
 }
@@ -45,14 +45,14 @@ type process struct {
 	threads int
 }
 
-// hasEnded reports whether a process has ended and waits for its parent. A leader that has ended
-// while other threads run looks the same, except for the number of threads.
+// hasEnded reports whether a process has ended and waits for its parent. A process whose first
+// thread has ended while other threads run looks the same, except for the number of threads.
 func (p process) hasEnded() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // errNoProcess is the error of probe when no process has the id.
 var errNoProcess = errors.New("no such process")
 
-// isGone judges a process by what is known about it:
+// isGone reports whether a process is provably gone. All of these rules apply:
 //
 //   - It ran on this boot of this machine, in our namespace. Nothing is known about any other
 //     process. The name of the machine counts too, because clones of one running machine share the
