@@ -2,8 +2,8 @@ package grpcapi
 
 import "sync"
 
-// background counts goroutines. Unlike with a sync.WaitGroup, a goroutine may start while another
-// one waits until none is running.
+// background counts goroutines. Unlike with a sync.WaitGroup, a goroutine may start while a caller
+// waits for Idle.
 type background struct {
 	mu   sync.Mutex
 	n    int

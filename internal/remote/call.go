@@ -26,11 +26,12 @@ const (
 	// Pauses between attempts of a call that did not reach a server, before jitter.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 2 * time.Second
-	// If an attempt reached a server and lasted this long, a server served it. An outage after that
-	// is a new one.
+	// If an attempt reached a server and lasted this long, the client assumes that a server was
+	// serving it. If it breaks after that time, a new outage starts.
 	lived = 10 * time.Second
-	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms the
-	// server says what the call was waiting for.
+	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms
+	// after that deadline, the server answers with an error that says what the call was waiting
+	// for.
 	grace = 400 * time.Millisecond
 )
 
@@ -53,7 +54,7 @@ type doneFunc[M any] = callFunc[M, pb.Done]
 type verb[M, R, Out any] struct {
 	call callFunc[M, R]
 	read func(tenant string, r *R) (Out, error)
-	once bool // do not repeat what may have reached the server
+	once bool // do not repeat a call that may have reached the server
 }
 
 // ask is a verb that may be repeated: it reads, or its request has an id.
@@ -104,7 +105,7 @@ func readReply[R, Out any](b *Backend, r *R, read func(string, *R) (Out, error))
 	return out, nil
 }
 
-// unsendable explains why a request could not be sent at all: protobuf takes texts in UTF-8 only.
+// unsendable explains why protobuf could not encode a request: it accepts only texts in UTF-8.
 func unsendable(m any, err error) error {
 	if status.Code(err) != codes.Internal {
 		return err
@@ -122,8 +123,8 @@ func unsendable(m any, err error) error {
 	return err
 }
 
-// attempt makes a call, and repeats it while no server answers: until the caller's deadline, or
-// within the patience of the backend.
+// attempt makes a call, and repeats it while no server answers. It gives up at the caller's
+// deadline, or after the patience of the backend if there is no deadline.
 func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Context, ...grpc.CallOption) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.New(fault.KindOf(err), "%w", context.Cause(ctx))
@@ -188,8 +189,8 @@ func outgoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return metadata.AppendToOutgoingContext(later, wire.TimeoutHeader, strconv.FormatInt(int64(left), 10)), func() { stop(); cancel() }
 }
 
-// unreachable reports whether an error says that no server has answered. An answer of the server
-// has a detail, whatever its code.
+// unreachable reports whether an error says that no server has answered. An error that a server
+// returns always has a detail, regardless of its code.
 func unreachable(err error) bool {
 	st, ok := status.FromError(err)
 	if !ok || st.Code() != codes.Unavailable {
@@ -225,8 +226,8 @@ func explain(ctx context.Context, err error) error {
 	return fault.New(fault.KindOf(ended), "the server has not answered: %w", cause)
 }
 
-// endOf returns how a context has ended, and why; nil when it has not. A deadline that has passed
-// counts, even if the timer of the context is late.
+// endOf returns the error and the cause of a context that has ended, or nil. A context whose
+// deadline has passed has ended, even if its timer is late.
 func endOf(ctx context.Context) (ended, cause error) {
 	if err := ctx.Err(); err != nil {
 		return err, context.Cause(ctx)
@@ -248,7 +249,7 @@ func unanswered(err error) bool {
 }
 
 // withCause makes the end of the caller's context the cause of an error that the server returned
-// because of it, as it is in process.
+// because that context ended. The error then is as it would be in process.
 func withCause(err, ended error) error {
 	var e *fault.Error
 	if ended == nil || !errors.As(err, &e) || e.Cause != nil || e.Kind != fault.KindOf(ended) {

@@ -40,10 +40,11 @@ type world struct {
 	policies *policy.Policies
 	client   *http.Client
 	url      string
-	token    string // what calls present; none when it is empty
+	token    string // the credential of calls; none if it is empty
 }
 
-// newWorld opens a server on a store in memory. The function changes its REST API.
+// newWorld opens a server on a store in memory. change may change the configuration of its REST
+// API.
 func newWorld(t testing.TB, change func(*restapi.Config)) *world {
 	t.Helper()
 	return newWorldOn(t, "memory:", change)
@@ -92,7 +93,7 @@ func newWorldOn(t testing.TB, url string, change func(*restapi.Config)) *world {
 	return w
 }
 
-// answer is what the server has answered.
+// answer is a reply of the server.
 type answer struct {
 	status int
 	header http.Header

@@ -78,9 +78,9 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	}
 }
 
-// A dead task is requeued twice, and the second requeue is undone. After that, a repetition of the
-// second requeue cannot return a run. The service refuses it, and says so in a dry run too. A
-// requeue of its own is possible.
+// A dead task is requeued twice, and the second requeue is undone. A requeue without Again returns
+// the run of the last requeue. That run no longer exists, so the service refuses such a request,
+// also as a dry run. With Again, the service requeues the task.
 func TestRequeueOfWhatWasUndone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

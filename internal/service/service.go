@@ -120,7 +120,7 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	if err != nil {
 		return api.Result{}, err
 	}
-	done(false) // the tenant has no limit of open executions to count for
+	done(false) // open executions of this tenant are not limited, so nothing is counted
 
 	ctx, span := s.tracer.Run(ctx, m)
 	end, err := s.engine.Execute(ctx, m)

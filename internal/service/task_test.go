@@ -250,7 +250,7 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
 	wantKind(t, "requeue", err, fault.NotFound)
 	wantKind(t, "undo", s.UndoRequeue(ctx, api.UndoRequest{ID: id}), fault.NotFound)
-	if err := s.PurgeDead(ctx, id); err != nil { // as for a missing one
+	if err := s.PurgeDead(ctx, id); err != nil { // no error, as for a task that does not exist
 		t.Error(err)
 	}
 	id.Tenant = "acme"
@@ -291,7 +291,7 @@ func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
 
 		theirs := id
 		theirs.Tenant = model.DefaultTenant
-		if err := s.PurgeDead(ctx, theirs); err != nil { // as for a missing one
+		if err := s.PurgeDead(ctx, theirs); err != nil { // no error, as for a task that does not exist
 			t.Error(err)
 		}
 		left := func() int {

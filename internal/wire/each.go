@@ -39,7 +39,7 @@ func readRuns(in [][]byte) ([]model.RunID, error) {
 	return readEach("", in, func(_ string, b []byte) (model.RunID, error) { return ReadRun(b) })
 }
 
-// readNode reads the id of a node; no bytes are the zero id.
+// readNode reads the id of a node. It returns the zero id if there are no bytes.
 func readNode(b []byte) (id model.NodeID, err error) {
 	if len(b) == 0 {
 		return id, nil
@@ -51,7 +51,7 @@ func readNode(b []byte) (id model.NodeID, err error) {
 	return id, nil
 }
 
-// node is the bytes of an id; none for the zero id.
+// node returns the bytes of an id. It returns nil for the zero id.
 func node(id model.NodeID) []byte {
 	if id.IsZero() {
 		return nil
