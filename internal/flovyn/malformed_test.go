@@ -18,7 +18,8 @@ import (
 var malformedRounds = flag.Int("rounds", 20, "rounds of malformed calls of every method")
 
 // TestMalformedCalls calls every method with bytes that are no message and with messages of
-// nonsense. Some messages name things that exist. The server never fails, and continues to serve.
+// nonsense. Some messages name things that exist. No error is the fault of the server, and the
+// server continues to serve.
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "memory:")
