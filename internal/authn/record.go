@@ -29,19 +29,19 @@ type Tenant struct {
 
 // Key is what is stored about a key.
 type Key struct {
-	// ID finds the key. It is part of what the caller presents, and no secret.
+	// ID identifies the key. It is part of what the caller presents, and is not secret.
 	ID string `json:"-"`
-	// Tenant that the key belongs to; empty for an admin key.
+	// Tenant is the tenant that the key belongs to; empty for an admin key.
 	Tenant string `json:"-"`
 	// Sum is the SHA-256 digest of what the caller presents. A slow hash such as bcrypt protects
-	// passwords, which can be guessed. A key has 260 random bits, which cannot, and a slow hash
-	// would cost every call many milliseconds.
+	// passwords, which can be guessed. A key has 260 random bits, which cannot be guessed, so it
+	// needs no slow hash, which would cost every call many milliseconds.
 	Sum     []byte     `json:"sum"`
 	Note    string     `json:"note,omitempty"`
 	Created model.Time `json:"created,omitempty"`
-	// Roles say what the key may do; none for everything in its tenant.
+	// Roles say what the key may do. A key without roles may do everything in its tenant.
 	Roles []string `json:"roles,omitempty"`
-	// Expires is when the key ends by itself; zero for never.
+	// Expires is when the key expires; zero for never.
 	Expires model.Time `json:"expires,omitempty"`
 }
 
@@ -100,7 +100,7 @@ type KeyUse struct {
 	At model.Time `json:"at"`
 }
 
-// ReadKeyUse reads when a key was last used; zero when that cannot be read.
+// ReadKeyUse reads when a key was last used. It returns zero if that cannot be read.
 func ReadKeyUse(body []byte) model.Time {
 	u := KeyUse{}
 	if json.Unmarshal(body, &u) != nil {

@@ -23,8 +23,8 @@ type Org struct {
 	Older bool
 }
 
-// TenantOf returns the tenant of an organization: its slug, or its id if the slug cannot be the
-// name of a tenant.
+// TenantOf returns the tenant of an organization: its slug, or "org-" and its id if the slug cannot
+// be the name of a tenant.
 func TenantOf(slug, id string) string {
 	if model.ValidTenant(slug) {
 		return slug
