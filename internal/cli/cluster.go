@@ -141,7 +141,7 @@ func (o *options) printShards(nodes []api.NodeInfo, shards []api.ShardInfo) erro
 		switch {
 		case id.IsZero():
 			return "-"
-		case i < 0: // the node has joined since the nodes were listed
+		case i < 0: // the node has joined after the nodes were listed
 			return id.String()
 		}
 		return nodes[i].Host

@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// elsewhere explains what a process that executes no tasks can show about a limit.
+// elsewhere is a help text. It explains what a process that executes no tasks can show about a
+// limit.
 const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file only the process that has it open knows that."
 
 // flowVerb makes a command that does something to one named limit, breaker or queue.

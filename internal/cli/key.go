@@ -30,7 +30,7 @@ type keyShape struct {
 	Admin   bool   `json:"admin"`
 	Note    string `json:"note,omitempty"`
 	Created string `json:"created,omitempty"`
-	// Roles that the key names.
+	// Roles are the roles that the key names.
 	Roles   []string `json:"roles,omitempty"`
 	Expires string   `json:"expires,omitempty"`
 	Used    string   `json:"used,omitempty"`
@@ -90,7 +90,7 @@ func keyRoles(k *api.KeyInfo) string {
 	return strings.Join(k.Roles, ", ")
 }
 
-// keyOwner says to whom a key belongs.
+// keyOwner says which tenant a key belongs to, or that it is an admin key.
 func keyOwner(k *api.KeyInfo) string {
 	if k.Admin {
 		return "admins"
