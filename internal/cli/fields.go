@@ -48,8 +48,8 @@ func (o *options) chooseFields(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// field is a field that the user wants. fields are the fields inside it that the user wants; none
-// means all.
+// field is a field that the user wants. in has the fields inside it that the user wants; none means
+// all.
 type field struct {
 	name string
 	in   []field

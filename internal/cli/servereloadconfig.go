@@ -24,7 +24,7 @@ type configurationFile struct {
 	trouble
 
 	file    string
-	command *cobra.Command // of the server; its flags have the values in use
+	command *cobra.Command // the command of the server; its flags have the values in use
 	from    origins
 	level   *slog.LevelVar
 	log     *slog.Logger
@@ -53,12 +53,12 @@ func (c *configurationFile) reload(_ context.Context, r reloading) {
 		case c.from[key] == flagOrigin: // a flag wins over the file
 		case value == now[key].Value.String():
 		case key == verboseSetting || key == accessLogSetting:
-			if err := now[key].Value.Set(value); err != nil { // the value comes from such a flag
+			if err := now[key].Value.Set(value); err != nil { // cannot happen: the value comes from a flag of the same type
 				c.log.Error("a setting cannot be changed", "setting", key, "error", err)
 				continue
 			}
 			c.log.Info("a setting has changed", "setting", key, "value", value)
-		case c.from[key] != "" || from[key] != "": // otherwise neither version of the file has it
+		case c.from[key] != "" || from[key] != "": // the old or the new version of the file has the setting
 			late = append(late, key)
 		}
 	}

@@ -67,7 +67,7 @@ func (m *Meter) Families() []Family {
 // counted is a family with its numbers.
 type counted struct {
 	of   *Family
-	most int // series
+	most int // the maximum number of series
 
 	mu     sync.RWMutex
 	series map[labels]*series
