@@ -146,13 +146,13 @@ func newIndex(table []Rule) index {
 	return x
 }
 
-// ByMethod returns the row of a method of gRPC; nil when there is none.
+// ByMethod returns the row of a method of gRPC, or nil if there is none.
 func ByMethod(full string) *Rule { return rows.methods[full] }
 
-// ByOperation returns the row of an operation of the REST API; nil when there is none.
+// ByOperation returns the row of an operation of the REST API, or nil if there is none.
 func ByOperation(id string) *Rule { return rows.operations[id] }
 
-// ByAction returns the row of an action; nil when there is none.
+// ByAction returns the row of an action, or nil if there is none.
 func ByAction(a Action) *Rule { return rows.actions[a] }
 
 // Table returns all rows, in the order of the table.

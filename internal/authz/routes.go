@@ -46,7 +46,7 @@ var routes = map[string]Action{
 	"GET orgs/{slug}/task-executions/{task}/stream":                  "task:read",
 }
 
-// ByRoute returns the row of a request of the Flovyn contract; nil when there is none.
+// ByRoute returns the row of a request of the Flovyn contract, or nil if there is none.
 func ByRoute(name string) *Rule { return rows.actions[routes[name]] }
 
 // Routes lists the requests of the Flovyn contract that have a row, in order.

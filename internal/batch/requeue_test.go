@@ -21,7 +21,7 @@ import (
 type graves struct {
 	api.Client
 	n   int
-	end model.Status // of every requeued task
+	end model.Status // how every requeued task ends
 	bad string       // the task that is refused
 
 	mu       sync.Mutex

@@ -346,7 +346,7 @@ func TestManyExecutionsTakeNoMoreMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "sqlite")
 	n := 10_050
-	if testing.Short() { // with the race detector
+	if testing.Short() { // short mode runs with the race detector, which is slow
 		n = 2_550
 	}
 	w.start(w.client, model.Address{Tenant: tenant, Type: "idle", Key: "a"}, "1", "x", n)

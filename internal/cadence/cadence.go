@@ -38,7 +38,7 @@ type Cadence struct {
 	line  *cron.SpecSchedule
 	zone  *time.Location
 	every time.Duration
-	phase time.Duration // of the first instant after the beginning of 1970
+	phase time.Duration // the time from the beginning of 1970 to the first instant
 	text  string
 }
 

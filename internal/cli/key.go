@@ -183,6 +183,6 @@ func newKeyRotate(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().DurationVar(&overlap, "overlap", time.Hour, "how long the old key still works; 0 ends it at once")
+	cmd.Flags().DurationVar(&overlap, "overlap", time.Hour, "how long the old key still works; 0 ends it immediately")
 	return cmd
 }

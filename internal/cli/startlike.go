@@ -78,8 +78,8 @@ func likeTerms(had, given *model.Terms) *model.Terms {
 	return &t
 }
 
-// startName returns the workflow to start. It is empty if there is no argument and a flag (--many
-// or --like) names the workflow.
+// startName returns the workflow to start. If there is no argument, it is the workflow of --like.
+// With --many it is empty, because the lines of the file name their workflows.
 func startName(args []string, many, like string) (string, error) {
 	switch {
 	case len(args) > 0 && like != "":

@@ -16,5 +16,5 @@
 //   - A node gives up shards that are proposed for another live node. It takes shards that are
 //     proposed for itself, if they are free or belong to a fenced node.
 //   - A node whose lease has expired by the store's clock is fenced. A node on this host that is
-//     provably gone is fenced at once.
+//     provably gone is fenced immediately.
 package cluster

@@ -76,7 +76,7 @@ const (
 type small struct {
 	now   int
 	nodes [2]smallNode
-	owner int // of the shard: 0 free, else node + 1
+	owner int // the owner of the shard: 0 for none, otherwise node + 1
 	fates int // how many more things may go wrong
 	until int // when the exploration ends: long enough for a lease to be lost and taken over
 

@@ -199,8 +199,8 @@ func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	return ids
 }
 
-// A node does not touch the shards of another node while that node is registered, whatever is
-// proposed. It takes them after the other node was fenced.
+// A node does not touch the shards of another node while that node is registered, regardless of the
+// proposal. It takes them after the other node was fenced.
 func TestShardsOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

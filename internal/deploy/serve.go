@@ -28,7 +28,7 @@ const MaxHistory = 256 << 20
 
 // Verdict is the result of a replay.
 type Verdict struct {
-	Kind string `json:"kind,omitempty"` // of the error; empty if the code fits
+	Kind string `json:"kind,omitempty"` // the kind of the error; empty if the code fits
 	Text string `json:"text,omitempty"`
 	// Event is the position of the event that does not fit; 0 if there is none. Programs of older
 	// builds do not send it.

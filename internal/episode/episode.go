@@ -30,11 +30,11 @@ type Log struct {
 	ended  string // message of the end
 
 	mu       sync.Mutex
-	failing  map[*Source]time.Time // with the time of the last failure
+	failing  map[*Source]time.Time // failing sources, with the time of their last failure
 	failures int
 	worked   bool // a source has worked since the last failure
 	since    time.Time
-	last     time.Time // of the last line
+	last     time.Time // when the last line was logged
 }
 
 // New returns a log of episodes. failed is the message of the first line and of reminders,

@@ -149,7 +149,7 @@ type Door struct {
 	places  *places
 	tails   *tails
 	workers *workers
-	bytes   atomic.Int64 // of the histories that the door keeps
+	bytes   atomic.Int64 // the size of the histories that the door keeps
 
 	// open ends when the door takes no new work. Calls that wait for work then return without any.
 	open  context.Context //nolint:containedctx // the life of the door, not of a call

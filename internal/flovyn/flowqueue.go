@@ -293,7 +293,7 @@ type handing struct {
 	start   model.Start
 	claimed int64
 	shed    bool
-	number  int // of the hand-over
+	number  int // the number of the hand-over
 }
 
 // handing returns what a worker gets with a run that was handed to it.

@@ -59,7 +59,7 @@ func (r *rig) things() []string {
 	own.submit(id, suspended, cmdPromise("p", nil), cmdTask(task, "malformed", "1", nil), cmdTimer("t", 1))
 	promise, _ := own.event(id, "PROMISE_CREATED")["promiseId"].(string)
 	own.pollTask()
-	own.poll() // for the timer
+	own.poll() // take the activation that the timer causes
 
 	reply, err := own.life.RegisterWorker(own.ctx(), &pb.WorkerRegistrationRequest{OrgId: orgID, WorkerName: "malformed"})
 	own.must(err)

@@ -7,7 +7,7 @@ import "sync"
 type background struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n is zero; nil when no goroutine waits
+	idle chan struct{} // closed when n is zero; nil if no goroutine waits
 }
 
 // Go runs do in a goroutine and counts it.

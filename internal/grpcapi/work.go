@@ -213,7 +213,7 @@ func (w *Work) Close(ctx context.Context) {
 
 	for _, s := range sessions {
 		select {
-		case <-s.ended: // also when the worker itself has ended it
+		case <-s.ended: // the session has ended, possibly by the worker itself
 		case <-ctx.Done():
 			return
 		}

@@ -69,7 +69,7 @@ func (s *splitter) accept() {
 				return
 			}
 			<-s.room
-			select { // such as too many open files
+			select { // the error may pass, such as too many open files
 			case <-time.After(50 * time.Millisecond):
 			case <-s.stop.Done():
 				return

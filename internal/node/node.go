@@ -83,7 +83,7 @@ type Config struct {
 	Version    string
 	Lanes      int
 	LeaseTTL   time.Duration
-	Retention  time.Duration // of closed executions; default 30 days
+	Retention  time.Duration // how long closed executions are kept; default 30 days
 	MaxPayload int           // bytes of an input or output; default 2 MiB
 	MaxHistory int           // bytes of the history of a run; default 50 MiB
 	// MaxUnread bounds the bytes that wait for the code of a run. Default 16 MiB, or a third of

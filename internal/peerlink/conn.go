@@ -18,7 +18,7 @@ const (
 	maxItem     = 16 << 20 // bytes of a request, a reply or a note
 	maxFrame    = 1 << 20  // bytes of a frame, plus one item
 	readBuffer  = 64 << 10
-	partBytes   = 64 << 10 // of a frame that the other side must take within silence
+	partBytes   = 64 << 10 // bytes of a frame that the other side must take within silence
 	itemBytes   = 256      // roughly the memory of an item in addition to its body
 	creditItems = 4096
 	creditBytes = 16 << 20 // plus one item
@@ -54,7 +54,7 @@ type conn struct {
 	// What this side has sent.
 	last      uint64
 	calls     map[uint64]*call
-	usedItems int // of the credit that the other side has given
+	usedItems int // credit of the other side that this side has used
 	usedBytes int
 	room      chan struct{} // closed when there is credit again; nil while no caller waits
 

@@ -44,7 +44,7 @@ type Endpoint struct {
 	close       context.CancelFunc
 
 	mu  sync.Mutex
-	net *Net // of the current incarnation; nil between two
+	net *Net // the connections of the current incarnation; nil between two incarnations
 }
 
 // maxHandshakes bounds the connections that have not identified themselves. Further ones wait in

@@ -294,7 +294,7 @@ func (n *Net) lastMark() uint64 {
 	return n.mark
 }
 
-// to returns the connection to a node; nil when there is none.
+// to returns the connection to a node, or nil if there is none.
 func (n *Net) to(node model.NodeID) *conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()

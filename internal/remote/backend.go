@@ -37,7 +37,7 @@ type Backend struct {
 	patience  time.Duration
 	cluster   string
 	remembers time.Duration
-	limits    request.Limits // of the server
+	limits    request.Limits // the limits of the server
 	receipts  receipts
 	era       atomic.Pointer[string] // the era for new request ids; nil before the first answer
 }

@@ -237,7 +237,7 @@ func (w *Work) left(m *pb.Left) {
 	}
 }
 
-// member finds a role; nil when the worker has not joined in it.
+// member returns a role, or nil if the worker has not joined in it.
 func (w *Work) member(role pb.Role) *membership {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -346,7 +346,7 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	t.Generation = server
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
 	large := r.w.tooLarge(item)
-	if large != nil { // no worker could report it, so the run is blocked with the reason
+	if large != nil { // no worker could report this turn, so the run is blocked with the reason
 		t = model.Turn{Run: t.Run, Generation: server, Seen: t.Seen, Blocked: &model.Reason{Code: model.WaitPoison, Detail: "the code asks for " + large.Error()}}
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
 	}

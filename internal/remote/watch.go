@@ -43,7 +43,7 @@ func (b *Backend) Watch(ctx context.Context, r api.WatchRequest, take func(api.C
 // watch is one watch. It opens another stream whenever one breaks.
 type watch struct {
 	b       *Backend
-	r       api.WatchRequest // with the cursor of the last page
+	r       api.WatchRequest // the request, with the cursor of the last page
 	take    func(api.ChangePage) error
 	stopped error // what take has returned
 }

@@ -268,7 +268,7 @@ func (l *callLog) served(method, code string) int {
 	return l.codes["ClientService/"+method][code]
 }
 
-// ended returns how many calls of a method have ended, in whatever way.
+// ended returns how many calls of a method have ended, with any code.
 func (l *callLog) ended(method string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

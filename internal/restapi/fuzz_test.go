@@ -211,7 +211,7 @@ func (g *generator) sample(schema map[string]any, depth int) any {
 		name := strings.TrimPrefix(ref, "#/components/schemas/")
 		schema, _ = g.doc["components"].(map[string]any)["schemas"].(map[string]any)[name].(map[string]any)
 	}
-	if depth == 0 || g.IntN(12) == 0 { // of any type
+	if depth == 0 || g.IntN(12) == 0 { // a value of any type
 		return []any{nil, g.value(), g.Int64(), -g.Float64() * 1e300, true, []any{g.value()}, map[string]any{g.value(): g.value()}}[g.IntN(7)]
 	}
 

@@ -32,7 +32,7 @@ type Fire struct {
 	Tick     time.Time `json:"tick"` // the planned time; for a trigger, when it arrived
 	Workflow string    `json:"workflow"`
 	Key      string    `json:"key"`
-	At       time.Time `json:"at,omitzero"` // when it began
+	At       time.Time `json:"at,omitzero"` // when the execution started
 }
 
 // Range is the rest of a backfill.
@@ -137,7 +137,7 @@ type Decision struct {
 	Adopt   int      `json:"adopt,omitempty"`
 	Start   []Fire   `json:"start,omitempty"`
 	Cancel  []Fire   `json:"cancel,omitempty"`
-	Answers []Answer `json:"answers,omitempty"` // to the commands, in order
+	Answers []Answer `json:"answers,omitempty"` // the answers to the commands, in order
 	Over    bool     `json:"over,omitempty"`    // the schedule is deleted
 }
 

@@ -347,7 +347,7 @@ func TestApply(t *testing.T) {
 	if a := w.tell(Command{Verb: VerbApply, Spec: other}); a.Change != Changed {
 		t.Errorf("%+v", a)
 	}
-	w.want("tick 15T01:00") // of the old definition; the new one begins at 02:15
+	w.want("tick 15T01:00") // the tick of the old definition; the new one starts at 02:15
 	if want := zero.Add(2*time.Hour + 15*time.Minute); !w.status.Wake.Equal(want) {
 		t.Errorf("wakes at %s, want %s", w.status.Wake, want)
 	}

@@ -103,7 +103,7 @@ const (
 // Job is what a schedule starts.
 type Job struct {
 	Kind   string            `json:"kind"`
-	Name   string            `json:"name"` // of the workflow or the activity
+	Name   string            `json:"name"` // the name of the workflow or the activity
 	Input  Payload           `json:"input,omitzero"`
 	Labels map[string]string `json:"labels,omitempty"`
 	// Task says how a task is executed.

@@ -30,7 +30,7 @@ func (s levelSums) add(to *api.Series, l *series.Levels) {
 	for i := range l.Subjects {
 		o := &l.Subjects[i]
 		if o.Kind > series.Limit || len(o.Points) != series.NumLevels {
-			continue // of a newer version
+			continue // a level of a newer version
 		}
 		sum := s.at(subject{o.Kind, o.Name}, points)
 		for level, values := range o.Points {

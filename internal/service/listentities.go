@@ -53,7 +53,7 @@ func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (pa
 type entityWalk struct {
 	service *Service
 	request *api.EntityListRequest
-	now     model.Time // of the store; zero until it is needed
+	now     model.Time // the time of the store; zero until it is needed
 	limit   int
 	page    api.EntityListPage
 	scanned int

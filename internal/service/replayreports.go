@@ -26,7 +26,7 @@ import (
 const (
 	defaultReports  = 100
 	maxReports      = 1000
-	reportPageBytes = 2 << 20 // of heads
+	reportPageBytes = 2 << 20 // bytes of the heads of one page
 )
 
 // reportHead is the part of a stored report that lists show.

@@ -327,7 +327,7 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	s := live(t, service.Limits{})
 	w, a, id := deadTask(t, s, "default")
 	requeue(t, s, id, a)
-	gone := <-w.session // no reports from now on
+	gone := <-w.session // without its session, the worker reports nothing from now on
 	again := api.RequeueRequest{ID: id, Again: true, RequestID: "mine"}
 	first, err := s.Requeue(ctx, again)
 	if err != nil || first.Existing {

@@ -30,7 +30,7 @@ const (
 	firstPause  = time.Second // after the first failure of the code
 	maxPause    = time.Minute
 	retryPause  = 100 * time.Millisecond // after a renewal that got no answer
-	releaseTime = 5 * time.Second        // for the last command of a tenure
+	releaseTime = 5 * time.Second        // the time limit of the last command of a tenure
 )
 
 // Register keeps the state of a singleton.
@@ -67,7 +67,7 @@ type Config struct {
 type Candidate struct {
 	cfg      Config
 	watch    watch
-	failures int // of the code, in a row
+	failures int // how often the code has failed in a row
 	trouble  *episode.Source
 }
 

@@ -266,7 +266,7 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		late  []time.Duration // of the answers to the first renewals
+		late  []time.Duration // delays of the answers to the first renewals
 		after time.Duration
 	}{
 		{"no answer", nil, 8 * time.Second},

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code is the code of the registers. It stores plain JSON, whatever the payload settings of the
-// process are, so that every process can serve it. Only positions have the form that the settings
-// of their app give them.
+// Code is the code of the registers. It stores plain JSON regardless of the payload settings of the
+// process, so that every process can serve it. Only positions have the form that the settings of
+// their app give them.
 func Code() entity.Type {
 	asIs := func(_ context.Context, p model.Payload) (model.Payload, error) { return p, nil }
 	return entity.Type{

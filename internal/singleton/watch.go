@@ -6,7 +6,7 @@ import "time"
 // time only on the clock of this process.
 type watch struct {
 	epoch, beat int64
-	since       time.Time // of the first read that showed this epoch and beat
+	since       time.Time // the time of the first read that showed this epoch and beat
 	seen        bool
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// each translates a list; nil when it is empty.
+// each translates a list. It returns nil if the list is empty.
 func each[A, B any](in []A, translate func(A) B) []B {
 	if len(in) == 0 {
 		return nil
@@ -19,7 +19,7 @@ func each[A, B any](in []A, translate func(A) B) []B {
 	return out
 }
 
-// readEach reads a list; nil when it is empty.
+// readEach reads a list. It returns nil if the list is empty.
 func readEach[A, B any](tenant string, in []B, read func(string, B) (A, error)) ([]A, error) {
 	if len(in) == 0 {
 		return nil, nil

@@ -26,7 +26,7 @@ const (
 // KeySet is the keys of an issuer.
 type KeySet struct {
 	keys map[string]publicKey
-	sum  [sha256.Size]byte // of the text that the set was read from
+	sum  [sha256.Size]byte // the digest of the text that the set was read from
 }
 
 // publicKey is a key, and the only algorithm that it may be used with.

@@ -29,9 +29,9 @@ func IsGone(n store.NodeInfo) bool { return system().isGone(n) }
 
 // facts is what the machine says about itself and its processes.
 type facts struct {
-	name      string // of the machine
-	boot      string // changes with every boot; empty when the machine has none
-	namespace string // in which process ids and start times are valid; empty when unknown
+	name      string // the name of the machine
+	boot      string // an id that changes with every boot; empty if the machine has none
+	namespace string // the namespace in which process ids and start times are valid; empty if unknown
 	// stat reads the state of a process.
 	stat func(pid int) (process, error)
 	// probe sends the null signal to a process.
@@ -40,7 +40,7 @@ type facts struct {
 
 // process is a process as /proc shows it.
 type process struct {
-	start   int64 // in clock ticks since boot
+	start   int64 // the start time, in clock ticks since boot
 	state   byte
 	threads int
 }

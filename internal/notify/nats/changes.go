@@ -13,7 +13,7 @@ import (
 const (
 	mostChanges     = 16_384
 	mostChangeBytes = 8 << 20
-	mostTenants     = 10_000 // for so many tenants dropped changes are counted
+	mostTenants     = 10_000 // for how many tenants dropped changes are counted
 )
 
 // change is a change as subscribers get it. It has the fields of the changes of the REST API, and

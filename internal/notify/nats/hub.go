@@ -31,7 +31,7 @@ const (
 type Hub struct {
 	cfg     Config
 	conn    *nats.Conn
-	subject string // of hints
+	subject string // the subject of hints
 	local   notify.Local
 	sending *notify.Pending // hints of this node
 	heard   *notify.Pending // hints of other nodes
