@@ -108,7 +108,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// send sends a compressed file, as it is or unpacked.
+// send sends a compressed file. If asIs is false, it unpacks the file.
 func send(w http.ResponseWriter, packed fs.File, asIs bool) error {
 	if asIs {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -13,6 +13,6 @@
 //     written in the background, so it can be lost when the process dies.
 //   - An entry has no payload and no secret. All its texts are bounded.
 //
-// A call whose context names no caller comes from the program itself and is not recorded, unless
-// the log has a caller for such calls.
+// If the context of a call names no caller, the call comes from the program itself. The log records
+// such a call only if Config.Caller is set.
 package audit

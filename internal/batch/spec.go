@@ -20,7 +20,7 @@ const (
 	// MaxQuery and MaxReason bound the texts of a batch, which every run of its chain carries.
 	MaxQuery  = 16 << 10
 	MaxReason = 1000
-	// MaxInput bounds the value of a signal, as it is stored.
+	// MaxInput bounds the stored form of the value of a signal.
 	MaxInput = 256 << 10
 	// MaxOpen is how many batch jobs of a tenant may be open.
 	MaxOpen = 100

@@ -168,8 +168,8 @@ func scan(ctx context.Context, b api.Backend, r api.ListRequest, look func(d *ap
 }
 
 // findEntity completes the key of an entity that a table has shortened. It does not complete a key
-// of which the user typed only the beginning: a call of an entity that does not exist creates the
-// entity, so a typed key must be taken as it is.
+// that the user has typed. A call of an entity that does not exist creates the entity, so a typed
+// key may be a new one.
 func findEntity(ctx context.Context, b api.Backend, a model.Address) (model.Address, error) {
 	short := search{abbreviation: abbreviationOf(a.Key), what: "entity"}
 	if !short.marked {

@@ -149,7 +149,7 @@ func newKeyRevoke(o *options) *cobra.Command {
 	}
 }
 
-// completeKey returns the id of the key that begins with a text.
+// completeKey returns the id of the only key whose id begins with a text.
 func completeKey(ctx context.Context, a api.Admin, text string) (string, error) {
 	all, err := a.Keys(ctx, "")
 	if err != nil {

@@ -288,7 +288,7 @@ func TestReloadOfAProcess(t *testing.T) {
 	}
 	p.until("details are logged", func() bool { return strings.Contains(p.log.String(), `"level":"DEBUG","msg":"request"`) })
 
-	// Write files of which none can be used.
+	// Write files that cannot be used.
 	for _, file := range []string{"cert.pem", "company.cedar", "keys.json", "perdure.toml", "admin"} {
 		writeFile(t, p.dir, file, "not = [right")
 	}

@@ -279,7 +279,7 @@ func TestOlderNodesKnowNoDrain(t *testing.T) {
 	}
 }
 
-// The plan of a view is what its nodes do.
+// Plan returns the moves that the nodes of a view make by themselves.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	v := drained(view(0, members(1, 2), 1, 1, 0, 2), 1)
@@ -291,7 +291,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("plan %v, want %v", got, want)
 	}
 
-	// A node that stops or whose lease has expired gets none.
+	// A node that stops, or whose lease has expired, gets no shards.
 	v.Members[1].Draining = true
 	for _, m := range cluster.Plan(&v) {
 		if m.To == nodeID(2) {

@@ -28,7 +28,7 @@ func Propose(shards int, nodes []store.Member) []model.NodeID {
 	return proposed
 }
 
-// distribute proposes the owners of consecutive shards, of which first is the lowest.
+// distribute proposes the owners of consecutive shards. first is the number of the first shard.
 func distribute(proposed []model.NodeID, first int, nodes []store.Member) {
 	if len(nodes) == 0 {
 		return

@@ -23,7 +23,7 @@ func IsReplayProcess() bool { return os.Getenv(Env) != "" }
 // greeting is the first line of the answers. Its number grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "
 
-// MaxHistory is the maximum size of a history as it is sent, in bytes.
+// MaxHistory is the maximum size of a history in bytes, in the form in which the command sends it.
 const MaxHistory = 256 << 20
 
 // Verdict is the result of a replay.

@@ -123,7 +123,7 @@ type Server struct {
 	// stopBuiltIns ends the workers that run the schedules, the batch jobs, the delayed calls and
 	// the registers of singletons of all tenants.
 	stopBuiltIns []func()
-	// stopUses ends the record of which keys are used; nil without a keyring.
+	// stopUses stops recording the uses of keys; nil without a keyring.
 	stopUses func()
 	stopTidy func()
 

@@ -451,7 +451,7 @@ func (c *conn) serve(ctx context.Context) {
 	}
 }
 
-// sendMark sends a mark, unless the other side does not know marks.
+// sendMark sends a mark, if the other side knows marks.
 func (c *conn) sendMark(mark uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -258,7 +258,7 @@ func withCause(err, ended error) error {
 	return &fault.Error{Kind: e.Kind, Text: e.Text, Hint: e.Hint, Cause: told{ended}}
 }
 
-// told is a cause that the text of an error already contains.
+// told is a cause whose text is already part of the text of the error.
 type told struct{ error }
 
 // Error returns nothing, so that the text does not repeat the cause.

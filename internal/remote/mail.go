@@ -25,7 +25,7 @@ func (b *Backend) Search(context.Context, string, func([]byte) error) error {
 // accepted.
 func (b *Backend) RequestRetention() time.Duration { return b.remembers }
 
-// Reach returns an error unless a server answers whose engine serves and whose store answers.
+// Reach returns nil if a server answers, its engine serves and its store answers.
 func (b *Backend) Reach(ctx context.Context) error {
 	_, err := b.server(ctx, &pb.ServerRequest{Reach: true})
 	return err
@@ -54,7 +54,8 @@ func (b *Backend) Deliver(ctx context.Context, m *model.Message) error {
 	return tell(ctx, b, b.client.Deliver, request)
 }
 
-// Inbox returns false: no transaction of this process is in the database of the server's store.
+// Inbox returns false, because transactions of this process are not in the database of the server's
+// store.
 func (b *Backend) Inbox() (api.Inbox, bool) { return api.Inbox{}, false }
 
 // Hint does nothing, because there is no inbox that could have a message.

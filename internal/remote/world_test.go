@@ -63,7 +63,7 @@ func newWorld(t *testing.T, defs ...perdure.Definition) *world {
 	return newWorldBehind(t, func(_ *world, b api.Backend) api.Backend { return b }, defs...)
 }
 
-// newWorldBehind is newWorld with a wrapper between the server and the engine.
+// newWorldBehind is like newWorld, with a wrapper between the server and the engine.
 func newWorldBehind(t *testing.T, wrap func(*world, api.Backend) api.Backend, defs ...perdure.Definition) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// route is where an operation is.
+// route is the method and the path of an operation.
 type route struct{ id, method, path string }
 
 // routes reads the operations of the document.

@@ -113,7 +113,7 @@ func (a *answer) problem(t testing.TB) restapi.Problem {
 	return p
 }
 
-// send sends a request. Headers are given as name and value in turn.
+// send sends a request. header has names and values of headers, alternating.
 func (w *world) send(method, path, body string, header ...string) *answer {
 	w.t.Helper()
 	var in io.Reader

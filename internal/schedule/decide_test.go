@@ -458,9 +458,9 @@ func TestJitter(t *testing.T) {
 	w.want("tick " + tick.Format("02T15:04"))
 }
 
-// TestEveryTickOnce plays schedules at random. In every case, no tick begins twice, only one
-// execution is open unless more are allowed, and every tick has begun, was skipped, was missed, or
-// waits.
+// TestEveryTickOnce plays schedules at random. In every case no tick begins twice, and every tick
+// has begun, was skipped, was missed, or waits. Only one execution is open at a time, unless the
+// policy allows more.
 func TestEveryTickOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

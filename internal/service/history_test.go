@@ -91,8 +91,8 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 		t.Errorf("%s: last event %+v", what, last)
 	}
 
-	// A reader that has seen all events gets no more, no matter how often and from which later
-	// position it asks.
+	// A reader that has seen all events gets no further events, no matter how often and from which
+	// later position it asks.
 	for _, beyond := range []int64{last.Seq, last.Seq + 1, last.Seq + 1000} {
 		page, err := f.svc.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: a}, After: beyond, Limit: limit})
 		if err != nil || len(page.Events) != 0 || page.More {

@@ -188,7 +188,7 @@ func (s *Service) begin(ctx context.Context, m *model.Message, p *history.Plan, 
 	return reply, err
 }
 
-// beginAnswered is begin, and also returns the owner's answer.
+// beginAnswered is like begin, and also returns the owner's answer.
 func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, model.Answer, error) {
 	reply := api.PastReply{Address: m.To, Position: p.Position, Total: p.Total, Blanks: p.Blanks, Added: p.Added, Again: p.Again}
 	if dry {
@@ -291,7 +291,7 @@ func (s *Service) readEvents(ctx context.Context, op string, row *store.Executio
 	return h, nil
 }
 
-// past checks what all requests about a past have in common.
+// past checks the fields that all requests about a past have.
 func (v validator) past(r *api.PastRequest) {
 	v.Address(r.Source.Address)
 	v.RequestID(r.RequestID)

@@ -99,7 +99,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
 }
 
-// Run is Start, and then Await of the execution.
+// Run starts an execution as Start does, and waits for its end as Await does.
 func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
 	m, err := s.limits.Start(&r)
 	if err != nil {

@@ -83,7 +83,7 @@ func ReadEvent(e *pb.Event) (model.Event, error) {
 	return ev, nil
 }
 
-// Events is Event for many events.
+// Events translates many events, as Event does for one.
 func Events(events []model.Event) []*pb.Event {
 	out := make([]*pb.Event, len(events))
 	for i := range events {
@@ -92,7 +92,7 @@ func Events(events []model.Event) []*pb.Event {
 	return out
 }
 
-// ReadEvents is ReadEvent for many events.
+// ReadEvents reads many events, as ReadEvent does for one.
 func ReadEvents(events []*pb.Event) ([]model.Event, error) {
 	if len(events) == 0 {
 		return nil, nil
