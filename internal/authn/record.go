@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Settings that hold keys and tenants. A key is a setting of its tenant; an admin key is a setting
-// of no tenant. The time when a key was last used is another setting with the same name. The record
-// of a tenant is stored next to its allowance.
+// Kinds of settings that hold keys and tenants. A key is a setting of its tenant. An admin key is a
+// setting without a tenant. The time when a key was last used is another setting with the same
+// name. The record of a tenant is stored next to its allowance.
 const (
 	KeySetting    = "key"
 	KeyUseSetting = "key_use"
@@ -48,8 +48,8 @@ type Key struct {
 // Admin reports whether the key is an admin key, which belongs to no tenant.
 func (k *Key) Admin() bool { return k.Tenant == "" }
 
-// Form of a key: the prefix, its id, and the secret part, separated by underscores. The prefix
-// lets tools find keys that were published by accident.
+// A key has three parts, separated by underscores: the prefix, its id, and the secret part. The
+// prefix lets tools find keys that were published by accident.
 const (
 	keyPrefix = "perdure_"
 	idLength  = 12 // characters of 5 random bits

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// tokenVariable names the environment variable that has the key for a server. It is not a flag:
-// other users of the machine can read the arguments of a process.
+// tokenVariable names the environment variable that has the key for a server. The key is not a
+// flag, because other users of the machine can read the arguments of a process.
 const tokenVariable = "PERDURE_TOKEN"
 
 // serverPatience is how long a command tries to reach a server. A server that restarts is back

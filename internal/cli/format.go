@@ -22,7 +22,7 @@ func formatList() string {
 // structured reports whether the output is for programs. All such formats have the same fields.
 func (o *options) structured() bool { return o.output != "table" }
 
-// json prints one value for programs. As JSON lines, a list has one line per entry.
+// json prints one value for programs. In the format jsonl, a list has one line per entry.
 func (o *options) json(v any) error {
 	v, err := o.chosen(v)
 	if err != nil {

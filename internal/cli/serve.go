@@ -34,8 +34,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// adminKeyVariable names the environment variable that has the admin key. It is not a flag: other
-// users of the machine can read the arguments of a process.
+// adminKeyVariable names the environment variable that has the admin key. The key is not a flag,
+// because other users of the machine can read the arguments of a process.
 const adminKeyVariable = "PERDURE_ADMIN_KEY"
 
 // defaultCallRate is how many calls of one caller a server serves per second. A server with two
@@ -318,7 +318,8 @@ func (o *options) untilStopped(ctx context.Context, s *node.Server, unregister f
 	return errors.Join(err, s.Close(within))
 }
 
-// serverLog is the log of a server: it always logs, also without --verbose. The level can change.
+// serverLog returns the log of a server, which logs even without --verbose. The level can change
+// while the server runs.
 func (o *options) serverLog(format string) (log *slog.Logger, level *slog.LevelVar, err error) {
 	level = &slog.LevelVar{}
 	level.Set(levelOf(o.verbose))

@@ -46,7 +46,7 @@ func (r *rig) wake(id string) {
 	}
 }
 
-// Commands that today's SDKs do not send, or send in unusual ways.
+// The server accepts commands that today's SDKs do not send, or send in other ways.
 func partCommands(r *rig) {
 	// A workflow resolves its own promises, by id and by name. The server ignores the numbers of
 	// commands.
@@ -89,7 +89,7 @@ func partCommands(r *rig) {
 		r.t.Errorf("the parent: %v", got)
 	}
 
-	// A child is cancelled by its name. A child that has ended does not change.
+	// A workflow cancels a child by its name. A child that has ended does not change.
 	gone := uuid.NewString()
 	r.wake(id)
 	r.submit(id, suspended, cmdChild(gone, "by name", "waits", "null"))
@@ -257,7 +257,7 @@ func partTraps(r *rig) {
 	r.submit(x.GetId(), completed)
 }
 
-// The rest of the HTTP contract, and the older dialect with tokens.
+// The test makes the remaining requests of the HTTP contract, and uses tokens of the older dialect.
 func partTokens(r *rig) {
 	u := r.as(userKey)
 	ok := func(method, path, body string, want int) map[string]any {

@@ -58,8 +58,8 @@ func (cfg *Config) checkRole(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// compareClocks returns how much the clock of the store is ahead of ours, and how long a round trip
-// to the store takes.
+// compareClocks returns how far the clock of the store is ahead of the clock of this machine, and
+// how long a round trip to the store takes.
 func compareClocks(ctx context.Context, view store.Store) (skew, trip time.Duration, err error) {
 	for i := range looks {
 		sent := time.Now()

@@ -96,8 +96,8 @@ func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 		}
 	}
 
-	// Both tenants change. The change of the other tenant is in its own stream before the key of
-	// the caller ends. All streams of the caller end with the key.
+	// Change something in both tenants. Wait until the stream of the other tenant has its change,
+	// and end the key of the caller. All streams of the caller end with its key.
 	for tenant, key := range map[string]string{"acme": "theirs", "globex": "mine"} {
 		w.token = tokens[tenant].Secret
 		w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", `{"workflow":"`+theirs.Workflow+`","key":"`+key+`","input":"`+own[tenant].Secret+`"}`)

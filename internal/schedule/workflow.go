@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// States of the execution of a schedule. The next run needs nothing else.
+// Names of the states of the execution of a schedule. A new run needs only these states.
 const (
 	stateSpec   = "spec"
 	stateStatus = "status"
@@ -85,7 +85,8 @@ func (r *run) read(p model.Payload, into any) {
 	}
 }
 
-// loop waits for news, decides, and acts on the decision. It continues as new after maxDecisions.
+// loop waits until there is something to decide, decides, and acts on the decision. After
+// maxDecisions it continues in a new run.
 func (r *run) loop() error {
 	for n := 1; ; n++ {
 		for !r.news() {
@@ -335,7 +336,7 @@ func (r *run) serve(x replay.Ctx, verb string, p model.Payload) (model.Payload, 
 	return model.Payload{Data: data}, err
 }
 
-// serveAll waits until the updates that were decided have their answers.
+// serveAll waits until all updates that the loop has decided about have returned their answers.
 func (r *run) serveAll() error {
 	for r.serving > len(r.queue) {
 		if _, err := r.x.Select([]*replay.Future{r.woken}); err != nil {

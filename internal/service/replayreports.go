@@ -181,7 +181,7 @@ func (s *Service) checkReplayReport(r *api.ReplayReportRequest) error {
 	return v.Err()
 }
 
-// wrongResult says what is wrong with a result; "" if nothing is.
+// wrongResult says what is wrong with a result. It returns an empty text if nothing is wrong.
 func (s *Service) wrongResult(r *api.ReplayResult) string {
 	v := s.check("result")
 	v.Text("the name of the workflow", r.Workflow, s.limits.Name)

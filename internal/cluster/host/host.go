@@ -1,9 +1,9 @@
 // Package host identifies this process to other processes on the same machine, so that one of them
 // can prove that this process is gone.
 //
-// A false proof is dangerous: it fences a live process. So IsGone reports true only for facts that
-// the kernel has stated about that very process. A missing file in /proc proves nothing, because
-// mount options such as hidepid=2 hide the processes of other users.
+// A false proof is dangerous: it fences a live process. So IsGone reports true only because of
+// facts that the kernel has stated about exactly that process. A missing file in /proc proves
+// nothing, because mount options such as hidepid=2 hide the processes of other users.
 package host
 
 import (
@@ -52,15 +52,15 @@ func (p process) hasEnded() bool { return (p.state == 'Z' || p.state == 'X') && 
 // errNoProcess is the error of probe when no process has the id.
 var errNoProcess = errors.New("no such process")
 
-// isGone reports whether a process is provably gone. All of these rules apply:
+// isGone reports whether a process is provably gone:
 //
-//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other
-//     process. The name of the machine counts too, because clones of one running machine share the
-//     boot id.
-//   - Its entry in /proc can be read: it is gone if the process there has another start time, so
-//     that the id was reused, or if that process has ended.
-//   - Its entry is missing: it is gone if the kernel also says that no process has the id. Any
-//     other answer means that the entry is hidden.
+//   - Nothing is known about a process of another machine, another boot or another namespace, so
+//     isGone reports false. It also compares the names of the machines, because clones of one
+//     running machine share the boot id.
+//   - If the entry in /proc can be read, the process is gone if the entry has another start time,
+//     because the id was reused, or if the process in the entry has ended.
+//   - If the entry is missing, the process is gone if the kernel also says that no process has the
+//     id. Any other answer means that the entry is hidden.
 func (f *facts) isGone(n store.NodeInfo) bool {
 	switch {
 	case n.BootID == "" || n.Namespace == "" || n.PID <= 0 || n.PIDStart == 0:
