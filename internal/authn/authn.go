@@ -35,7 +35,7 @@ type Identity struct {
 	// Tenant is the tenant that the caller acts in.
 	Tenant string
 	// Tenants are the tenants that the caller may choose, if there are several. Tenant is one of
-	// them. It is nil for a caller that has one tenant, and for an admin, who may choose any.
+	// them. Tenants is nil for a caller that has one tenant, and for an admin, who may choose any.
 	Tenants []string
 	// Name is the name of the caller, for logs and people.
 	Name string

@@ -181,8 +181,8 @@ func (w *work) one(ctx context.Context, item *batch.Item) error {
 	return err
 }
 
-// remove deletes an execution with all its runs. An execution that no longer exists was removed by
-// this batch or another caller, so that is a success.
+// remove deletes an execution with all its runs. If the execution no longer exists, this batch or
+// another caller has removed it, and remove returns no error.
 func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 	d, err := w.client.Describe(ctx, t)
 	if err == nil && !d.Current {

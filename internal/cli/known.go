@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Limits and breakers need not be created: an activity only names them. So an operation on a
-// misspelt name would change nothing and report no error. So the commands compare a name with all
-// known names: names with a state or a rule, and names in activities of live workers.
+// Limits and breakers need not be created: an activity only names them. An operation on a misspelt
+// name would change nothing and report no error. So the commands compare a name with all known
+// names: names with a state or a rule, and names in activities of live workers.
 
 // maxNames is the largest number of known names that an error lists.
 const maxNames = 20

@@ -59,8 +59,8 @@ func entityPatience(cmd *cobra.Command, d *time.Duration) {
 const openLimit = 30 * time.Second
 
 // open opens the store within openLimit. It gives the store a context without a deadline. With a
-// deadline, the store would try to reach a server that refuses connections until the deadline;
-// without one, it gives up after a few seconds.
+// deadline, the store would try until the deadline to reach a server that refuses connections.
+// Without one, it gives up after a few seconds.
 func (o *options) open(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

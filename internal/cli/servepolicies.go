@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// policyFile is the file of policies, which the server reads again when it changes, or when it gets
-// SIGHUP. If the new policies cannot be used, the old ones stay, and the health of the server says
-// so.
+// policyFile is the file of policies. The server reads it again when the file changes, and when the
+// server gets SIGHUP. If the new policies cannot be used, the old ones stay in use, and the health
+// of the server says so.
 type policyFile struct {
 	*policy.Policies
 

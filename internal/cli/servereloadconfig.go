@@ -31,9 +31,9 @@ type configurationFile struct {
 }
 
 // reload reads the file and applies the settings that a running server can change. It logs which
-// other settings have changed. If one setting is wrong, it applies none. Unlike other files, the
-// server reads the configuration only when an operator asks for it, because an edit may take a
-// while.
+// other settings have changed. If one setting is wrong, it applies none. The server reads the
+// configuration again only when an operator asks for it, unlike other files, because an operator
+// may save a file several times during one edit.
 func (c *configurationFile) reload(_ context.Context, r reloading) {
 	if !r.asked {
 		return

@@ -66,8 +66,8 @@ func shardIDs(ids ...int) (ss []model.ShardID) {
 
 var errAway = store.Errorf(store.Away, "renew", "injected")
 
-// The lease counts from the moment when its renewal was sent, not from the moment of the answer.
-// The node relies on it for its length minus a margin.
+// The lease starts when its renewal is sent, not when the answer arrives. The node relies on the
+// lease for its length minus a margin.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

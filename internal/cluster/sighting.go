@@ -92,8 +92,8 @@ func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 	return n.Expires < m.view.Now && (mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)
 }
 
-// ages is for how many further leases of its own a node waits before it treats another node as gone
-// whose lease has not expired by the store's clock.
+// If the lease of another node has not expired by the store's clock, a node waits for this many
+// further leases of its own before it treats the other node as gone.
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,

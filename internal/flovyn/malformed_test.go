@@ -17,7 +17,7 @@ import (
 // every method.
 var malformedRounds = flag.Int("rounds", 20, "rounds of malformed calls of every method")
 
-// TestMalformedCalls calls every method with bytes that are no message and with messages of
+// TestMalformedCalls calls every method with bytes that are not a message, and with messages of
 // nonsense. Some messages name things that exist. No error is the fault of the server, and the
 // server continues to serve.
 func TestMalformedCalls(t *testing.T) {

@@ -106,8 +106,8 @@ func (b *bundleFuzz) callAll() {
 	}
 }
 
-// calls returns malformed calls of every method, and of methods that do not exist or do not belong
-// into a bundle. They are in a random order, and there are fewer of them than the stream may have
+// calls returns malformed calls of every method, and of methods that do not exist or that bundles
+// do not carry. They are in a random order, and there are fewer of them than the stream may have
 // open.
 func (b *bundleFuzz) calls() (all []*pb.BundledCall) {
 	words := malformed.Words

@@ -41,8 +41,8 @@ func (o *Out[T]) Add(value T, size int) {
 	o.count++
 }
 
-// Next returns the frame to send next; false if there is none. A new frame takes as many items as
-// fit into most bytes, and at least one.
+// Next returns the frame to send next. ok is false if there is none. A new frame takes as many
+// items as fit into most bytes, and at least one.
 func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	if o.next < len(o.frames) {
 		f := &o.frames[o.next]

@@ -39,7 +39,7 @@ func (c *Config) fill() {
 // Stream carries frames while it lasts. Send and Receive may be called at the same time, each by
 // one goroutine.
 type Stream[I, O any] interface {
-	// Send sends a frame. The number is 0 and there are no items when it only acknowledges.
+	// Send sends a frame. A frame that only acknowledges has the number 0 and no items.
 	Send(number, acknowledged uint64, items []O) error
 	// Receive waits for a frame.
 	Receive() (number, acknowledged uint64, items []I, err error)
@@ -56,7 +56,7 @@ type Session[I, O any] struct {
 	acked uint64        // the number of the last acknowledgement that was sent
 	room  chan struct{} // closed when there is room again; nil while no caller waits for it
 	over  error         // why the session has ended
-	// closed when the reader of the last stream has ended; nil before the first
+	// reading is closed when the reader of the last stream has ended; nil before the first stream.
 	reading  chan struct{}
 	news     chan struct{} // has a value when there may be something to send
 	received chan struct{} // has a value when there may be something to acknowledge
@@ -111,8 +111,8 @@ func (s *Session[I, O]) Post(v O, size int) error {
 	return nil
 }
 
-// hasRoom reports whether there is room for an item. There is always room for a single item,
-// however large it is. The caller holds the lock.
+// hasRoom reports whether there is room for an item. There is always room for a single item, even a
+// large one. The caller holds the lock.
 func (s *Session[I, O]) hasRoom(size int) bool {
 	items, bytes := s.out.Backlog()
 	return items == 0 || items < s.cfg.MaxItems && bytes+size <= s.cfg.MaxBytes
@@ -132,8 +132,8 @@ func (s *Session[I, O]) Received() uint64 {
 	return s.in.Taken()
 }
 
-// Unacknowledged returns the items that the other side has not acknowledged. It may have taken some
-// of them.
+// Unacknowledged returns the items that the other side has not acknowledged. The other side may
+// have taken some of them.
 func (s *Session[I, O]) Unacknowledged() []O {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,7 +339,7 @@ func (s *Session[I, O]) flush(st Stream[I, O]) (sent bool, err error) {
 	return true, st.Send(number, taken, items)
 }
 
-// acknowledge sends a frame without items, unless another one carried the acknowledgement.
+// acknowledge sends a frame without items, unless another frame has carried the acknowledgement.
 func (s *Session[I, O]) acknowledge(st Stream[I, O]) error {
 	s.mu.Lock()
 	taken := s.in.Taken()

@@ -94,8 +94,8 @@ type Config struct {
 	// RetainRequest is how long request ids are remembered. Default and minimum 24 h.
 	RetainRequest time.Duration
 	// RetainAudit is how long the audit log keeps its entries. A negative time keeps them forever.
-	// 0 also removes nothing, because another process may keep entries for longer than this one
-	// knows. In a server, 0 is the default time of servers instead.
+	// 0 removes no entries either, because another process may want to keep them for longer. A
+	// server replaces 0 by its default.
 	RetainAudit time.Duration
 	// Caller is the caller that the audit log records for calls that come from this process itself
 	// instead of over a connection. It is nil for programs with an embedded store, whose calls the

@@ -71,8 +71,9 @@ type ServerConfig struct {
 	Metrics http.Handler
 	// Docs shows the OpenAPI document of the Flovyn protocol; nil for a plain list.
 	Docs http.Handler
-	// MaxConnections is how many connections the server may have, over all its addresses. It closes
-	// further ones before it reads from them. Default DefaultConnections; negative for no limit.
+	// MaxConnections is how many connections the server may have, over all its addresses. The
+	// server closes further ones before it reads from them. The default is DefaultConnections; a
+	// negative number means no limit.
 	MaxConnections int
 	// CallRate is how many calls each caller may make per second; 0 for no limit. The server
 	// refuses further calls before it reads their requests.

@@ -38,8 +38,8 @@ type Handler interface {
 	HandleRequest(ctx context.Context, r *Request, taken func())
 	// HandleNote receives a note. It must not block, and calls taken in the same way.
 	HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func())
-	// HandleLoss says that the connection to a node has ended. Notes to it may be lost. It must not
-	// block.
+	// HandleLoss says that the connection to a node has ended. Notes to that node may be lost.
+	// HandleLoss must not block.
 	HandleLoss(node model.NodeID)
 }
 
@@ -128,7 +128,7 @@ func (n *Net) SetPeers(all []Peer) {
 	}
 }
 
-// setPeers begins to dial new peers, and ends the connections to peers that are gone. The caller
+// setPeers starts to dial new peers, and ends the connections to peers that are gone. The caller
 // holds the lock.
 func (n *Net) setPeers(all []Peer) {
 	live := make(map[model.NodeID]bool, len(all))
@@ -275,9 +275,9 @@ func (n *Net) serve(c *conn) {
 
 // Mark sends a mark to all other nodes, which return it. A later mark has a higher number. A
 // request says which mark came back before it (Request.Since). When its sender returned that mark,
-// it still used the connection, so it had not yet sent a copy of the request through the store.
-// Without marks, a request could arrive after its sender has given the connection up and sent a
-// copy.
+// the sender still used the connection, so it had not yet sent a copy of the request through the
+// store. Without marks, a request could arrive after its sender has given the connection up and
+// sent a copy.
 func (n *Net) Mark(mark uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -125,8 +125,8 @@ func bundledMethod(full string) (name string, ok bool) {
 	return name, service == pb.ClientService_ServiceDesc.ServiceName && name != "Server"
 }
 
-// streamFor returns the stream for the next call; nil if there is none. It opens a stream when
-// there are enough calls.
+// streamFor returns the stream for the next call, or nil if there is none. It starts to open a
+// stream when there have been enough calls.
 func (b *bundler) streamFor() *bundleStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()

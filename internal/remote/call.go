@@ -35,8 +35,8 @@ const (
 	grace = 400 * time.Millisecond
 )
 
-// requestID returns the id that the caller gave, or a new one. A request with an id may be sent
-// again.
+// requestID returns the id that the caller gave, or a new one. The client may send a request with
+// an id again.
 func requestID(given string) string {
 	if given != "" {
 		return given
@@ -62,7 +62,7 @@ func ask[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error))
 	return verb[M, R, Out]{call: call, read: read}
 }
 
-// askOnce is a verb that must not be repeated once it may have reached the server.
+// askOnce is a verb that must not be repeated if it may have reached the server.
 func askOnce[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error)) verb[M, R, Out] {
 	return verb[M, R, Out]{call, read, true}
 }
@@ -207,7 +207,7 @@ func unreachable(err error) bool {
 // errDisconnected is the error of calls that are under way when the program closes the connection.
 var errDisconnected = fault.New(fault.Unavailable, "the connection to the server is closed")
 
-// explain returns the error of a call as the engine returns it in process.
+// explain turns the error of a call into the error that the engine returns in process.
 func explain(ctx context.Context, err error) error {
 	if _, own := errors.AsType[*fault.Error](err); own {
 		return err

@@ -145,7 +145,7 @@ func TestManyListeners(t *testing.T) {
 }
 
 // If a listener does not read while more changes happen than the buffer keeps, it learns that it
-// has missed changes. It loses none without notice.
+// has missed changes. It never loses changes without notice.
 func TestListenerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	a := newAudience(t, 1)

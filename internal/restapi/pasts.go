@@ -104,7 +104,7 @@ type begun struct {
 	Status       string  `json:"status,omitempty"`
 	Kept         int64   `json:"kept" doc:"How many events of the source it starts with"`
 	Total        int64   `json:"total" doc:"How many events the source has"`
-	LeftOut      []int64 `json:"left_out" doc:"The positions of events that are kept without their content, because they have no effect in the new run"`
+	LeftOut      []int64 `json:"left_out" doc:"The positions of events before the cut that are left out; a blank event takes the place of each"`
 	Added        []int64 `json:"added" doc:"The positions of events after the cut that are kept as well"`
 	WatchedAgain []int64 `json:"watched_again" doc:"The positions of the starts of children whose ends the new run waits for again"`
 	DryRun       bool    `json:"dry_run"`

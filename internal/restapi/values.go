@@ -179,7 +179,8 @@ func entityWord(typ string) string {
 	return typ
 }
 
-// nameOf returns an address as people write it: entity/key or workflow/key; empty for none.
+// nameOf returns an address as people write it: entity/key or workflow/key. It returns an empty
+// text for the zero address.
 func nameOf(a model.Address) string {
 	switch {
 	case a.IsZero():

@@ -215,8 +215,8 @@ func (d *decider) next(after time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// between returns the ticks after a point in time and up to another one, at most most of them. more
-// says that there are others.
+// between returns the ticks after a point in time and up to another one, but no more than most.
+// more says that there are others.
 func (d *decider) between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for {
 		t, ok := d.next(after)

@@ -30,7 +30,7 @@ func (c *counted) LoadEvents(ctx context.Context, key store.RunKey, after int64,
 }
 
 // A follower of a task in a busy workflow reads each event of the history once, and learns when the
-// task has ended, in whichever way.
+// task has ended. The test covers every kind of end.
 func TestFollowReadsTheHistoryOnce(t *testing.T) {
 	t.Parallel()
 	for _, how := range []model.Event{

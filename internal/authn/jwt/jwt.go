@@ -46,7 +46,7 @@ type Config struct {
 	// Algorithms are the algorithms that tokens may use. Empty means RS256, ES256 and EdDSA.
 	Algorithms []string
 	// TenantClaim and RolesClaim are the names of the claims with the tenant and the roles of the
-	// caller; if they are empty, "tenant" and "roles".
+	// caller. Empty means "tenant" and "roles".
 	TenantClaim, RolesClaim string
 	// TenantsClaim is the name of a claim with a list of tenants. The caller chooses one of them
 	// for each call. It is empty if tokens have one tenant.
