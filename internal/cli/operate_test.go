@@ -101,7 +101,7 @@ func TestOperateBesideANode(t *testing.T) {
 	open := func() string { return do("", "workflow", "list", "--query", `status = "open"`, "-o", "json") }
 	waiting := func() string {
 		all := open()
-		for strings.Count(all, "waits for signal approve") < 2 && strings.Count(all, `"running"`) == 2 { // w2 and w3 do not wait for the signal yet
+		for strings.Count(all, "waits for signal approve") < 2 && strings.Count(all, `"running"`) == 2 { // w2 and w3 do not wait yet
 			all = open()
 		}
 		return all
