@@ -156,7 +156,7 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 			case l.Message.Kind == model.MessageNothing:
 				damaged, example = damaged+1, l.Message.ID
 			default:
-				refused, refusal = refused+1, l.Message.ID // the id of a refused message is the reason
+				refused, refusal = refused+1, l.Message.ID // the id holds the reason
 			}
 			after = letters[i].ID
 		}

@@ -93,7 +93,8 @@ func TestFlowBesideANode(t *testing.T) {
 		"--schedule-to-close", "2h", "--heartbeat-timeout", "10s", "--fair-key", "a", "--fair-weight", "2")
 	do("resumed queue ship", "queue", "resume", "ship")
 
-	for end := time.Now().Add(2 * time.Minute); ; { // the owner of the breaker learns of the pause after a moment
+	// The owner of the breaker learns of the pause after a moment.
+	for end := time.Now().Add(2 * time.Minute); ; {
 		out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/typed")
 		if strings.Contains(out, "waits for limit crane: no limit of that name is defined") {
 			break

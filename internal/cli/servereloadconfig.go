@@ -53,7 +53,8 @@ func (c *configurationFile) reload(_ context.Context, r reloading) {
 		case c.from[key] == flagOrigin: // a flag wins over the file
 		case value == now[key].Value.String():
 		case key == verboseSetting || key == accessLogSetting:
-			if err := now[key].Value.Set(value); err != nil { // cannot happen: the value comes from a flag of the same type
+			// Cannot happen: the value comes from a flag of the same type.
+			if err := now[key].Value.Set(value); err != nil {
 				c.log.Error("a setting cannot be changed", "setting", key, "error", err)
 				continue
 			}

@@ -97,7 +97,8 @@ func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.
 	if len(f.Algorithms) == 0 {
 		return nil, nil, fault.New(fault.Invalid, "--jwt-algorithms names no algorithm")
 	}
-	if _, err := jwt.New(f.Config, nil, nil); err != nil { // check the configuration before asking another machine
+	// Check the configuration before asking another machine.
+	if _, err := jwt.New(f.Config, nil, nil); err != nil {
 		return nil, nil, err
 	}
 	if k.current, err = k.source.Load(ctx); err != nil {

@@ -183,7 +183,8 @@ func (l *stepLine) end(e *model.Event, state string) {
 	switch {
 	case e.Attempt > 0:
 		l.Attempt = e.Attempt
-	case failedBefore && state != stateWithdrawn: // the successful attempt comes after the last failed one
+	case failedBefore && state != stateWithdrawn:
+		// The successful attempt comes after the last failed one.
 		l.Attempt++
 	}
 	if !l.began.IsZero() {

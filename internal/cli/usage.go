@@ -24,7 +24,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		if err == nil || fault.KindOf(err) != fault.Internal { // the error of the command itself says more
+		if err == nil || fault.KindOf(err) != fault.Internal { // the error of the command says more
 			return err
 		}
 

@@ -154,7 +154,7 @@ func (q *flowQueue) join(ctx context.Context) error {
 	q.acks = nil
 	q.mu.Unlock()
 	for i := range acks {
-		_ = s.Report(q.d.open, acks[i]) // if the engine does not get the turn, it takes the run back
+		_ = s.Report(q.d.open, acks[i]) // without the turn, the engine takes the run back
 	}
 	return nil
 }

@@ -174,7 +174,8 @@ func partEnding(r *rig) {
 	// A task that takes too long fails, without another attempt.
 	id, task = r.start("slow task", "null"), uuid.NewString()
 	for x := r.poll(); x.GetId() != id; x = r.poll() {
-		r.submit(x.GetId(), suspended) // the previous execution, whose last events a worker has not seen
+		// This is the previous execution, whose last events a worker has not seen.
+		r.submit(x.GetId(), suspended)
 	}
 	soon := int64(1)
 	r.submit(id, suspended, cmdTask(task, "slow", "1", func(c *pb.ScheduleTaskCommand) { c.TimeoutMs, c.Queue = &soon, &elsewhere }))

@@ -182,7 +182,8 @@ func (d *driver) work() bool {
 		switch {
 		case err == nil:
 			d.finished++
-		case status.Code(err) != codes.FailedPrecondition: // the code means that the worker has lost the task
+		case status.Code(err) != codes.FailedPrecondition:
+			// The code means that the worker has lost the task.
 			d.t.Errorf("complete: %v", err)
 		}
 		if task.GetExecutionCount() > 1 && !d.kills {

@@ -183,7 +183,7 @@ func (f *feed) readTask(a model.Address, after int64) {
 	r := api.TaskStreamRequest{TaskTarget: api.TaskTarget{Target: api.Target{Address: a}}, After: after, Wait: true}
 	for missing := 0; ; {
 		page, err := f.c.d.backend.TaskStream(f.c, r)
-		if fault.Is(err, fault.NotFound) && missing < maxMissing { // the start of the task may be on its way
+		if fault.Is(err, fault.NotFound) && missing < maxMissing { // its start may be in flight
 			missing++
 			if !f.pause() {
 				return

@@ -202,7 +202,8 @@ func (q *taskQueue) reject(c *model.Claim) {
 		}}
 	}
 	s := q.session
-	q.d.beside(func() { _ = s.Report(q.d.open, r) }) // if the session has ended, it has given the claim back
+	// If the session has ended, it has given the claim back.
+	q.d.beside(func() { _ = s.Report(q.d.open, r) })
 }
 
 func canceledTask() *model.Failure {

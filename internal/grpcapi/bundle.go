@@ -246,7 +246,8 @@ func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
 		return false, fault.New(fault.Exhausted, "a bundle has %d calls and gives up %d, which is too many", len(m.GetCalls()), len(m.GetGivenUp()))
 	}
 	s.giveUp(m.GetGivenUp())
-	defer s.giveUp(m.GetGivenUp()) // after the calls have started, because a bundle may give up one of its own calls
+	// Do this after the calls have started, because a bundle may give up one of its own calls.
+	defer s.giveUp(m.GetGivenUp())
 	if len(m.GetCalls()) == 0 {
 		return false, nil
 	}

@@ -42,7 +42,8 @@ func (c *connectionCount) admit(conn net.Conn) (net.Conn, bool) {
 	}
 	if c.open.Add(1) > c.most {
 		c.open.Add(-1)
-		_ = conn.Close() // an error does not matter: the client sees the end of the connection in any case
+		// An error does not matter: the client sees the end of the connection in any case.
+		_ = conn.Close()
 		c.complain()
 		return nil, false
 	}

@@ -84,7 +84,7 @@ func (r *receipts) close() {
 
 // sendReceipts tells the server which answers the client has.
 func (b *Backend) sendReceipts(ctx context.Context, ids []string) {
-	_, _ = b.client.Server(ctx, &pb.ServerRequest{Received: ids}) // an error does not matter, see flush
+	_, _ = b.client.Server(ctx, &pb.ServerRequest{Received: ids}) // ignore the error, see flush
 }
 
 // askUnder makes a call under a request id: the one that the caller gave, or one that the client

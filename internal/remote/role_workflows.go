@@ -86,7 +86,8 @@ func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.reset()
 	maps.DeleteFunc(r.left, func(_ model.RunID, l leftRun) bool { return now.Sub(l.since) > leftFor })
 	for run, h := range held {
-		if loading[run] == nil && survivor != nil { // the worker has never seen a run that is still loading
+		// The worker has never seen a run that is still loading.
+		if loading[run] == nil && survivor != nil {
 			r.left[run] = leftRun{h.address, now}
 		}
 	}

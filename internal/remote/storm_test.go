@@ -118,7 +118,7 @@ func (s *storm) strike(t *testing.T, p *process, sig os.Signal) {
 // storms configures a storm.
 type storms struct {
 	workers, executions, rounds int
-	slow, calm                  time.Duration // slow is the longest time of a body, calm the time between two ends of the server
+	slow, calm                  time.Duration // time of a body, and between two ends of the server
 	seed                        uint64
 }
 

@@ -125,7 +125,8 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	for who, token := range tokens {
 		nobody := who == "" || who == "junk" || who == "revoked"
 		for _, rule := range authz.Table() {
-			decided := map[bool][]string{} // the protocols that have refused the call, and the ones that have not
+			// decided has the protocols that have refused the call, and the ones that have not.
+			decided := map[bool][]string{}
 			for _, id := range rule.Operations {
 				code := w.ask(routes[id], token)
 				if nobody && code != http.StatusUnauthorized {

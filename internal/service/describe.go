@@ -24,7 +24,7 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		return api.Description{}, err
 	}
 	if seen.Execution.Outcome.Status.Closed() {
-		return describeDetails(&seen), nil // a closed run does not change, so the service asks no owner
+		return describeDetails(&seen), nil // a closed run does not change, so ask no owner
 	}
 	s.open.add(t.Address)
 	return s.describeOpen(ctx, t, &seen)
@@ -68,7 +68,7 @@ func describeDetails(seen *store.RunDetails) api.Description {
 	row := seen.Execution
 	d := describe(row)
 	d.Labels = seen.Labels
-	d.Events = max(seen.Last, int64(len(row.Start.Carried))) + 1 // the start is event 0 and has no row
+	d.Events = max(seen.Last, int64(len(row.Start.Carried))) + 1 // event 0, the start, has no row
 	if row.Outcome.Status.Closed() {
 		d.Events++ // the end has no row either
 	}

@@ -57,7 +57,7 @@ func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, 
 		info.Entity = *stored.Entity
 	}
 	if info.Entity.Expired(j.world.Now()) {
-		info.Entity = model.Entity{Address: a} // it has expired, and its owner is about to remove it
+		info.Entity = model.Entity{Address: a} // it has expired; its owner will remove it
 	}
 	for i := range info.Waiting {
 		info.Waiting[i].Message.Input = model.Payload{}

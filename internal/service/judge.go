@@ -40,7 +40,7 @@ type judge struct {
 	service *Service
 	tenant  string
 	world   *diagnosis.World
-	told    map[model.Address][]model.Reason // reasons from the owners, which know more than the store
+	told    map[model.Address][]model.Reason // reasons from owners, which know more than the store
 	outlook *flow.Outlook
 	reread  int // rows that were read a second time
 }

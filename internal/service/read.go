@@ -97,7 +97,8 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 
 	for _, e := range row.Start.Carried {
 		if e.Kind == model.EventStateSet && e.Name == name {
-			p, ok = e.Output, len(e.Output.Data) > 0 // an empty value in a past means that the state was cleared
+			// An empty value in a past means that the state was cleared.
+			p, ok = e.Output, len(e.Output.Data) > 0
 		}
 	}
 

@@ -191,7 +191,9 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 			}
 			err := s.Unlock(ctx, api.UnlockRequest{Address: n.Address, Epoch: n.Epoch})
 			if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Blocked) {
-				return err // the three other kinds mean that the lock is already free, or that the entity cannot be read
+				// Ignore only the three kinds above: the lock is already free, or the entity cannot
+				// be read.
+				return err
 			}
 		}
 

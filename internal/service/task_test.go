@@ -291,7 +291,7 @@ func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
 
 		theirs := id
 		theirs.Tenant = model.DefaultTenant
-		if err := s.PurgeDead(ctx, theirs); err != nil { // no error, as for a task that does not exist
+		if err := s.PurgeDead(ctx, theirs); err != nil { // as for a task that does not exist
 			t.Error(err)
 		}
 		left := func() int {

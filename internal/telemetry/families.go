@@ -7,7 +7,7 @@ type Kind uint8
 const (
 	Counter   Kind = iota + 1 // only grows, from zero at the start of the process
 	Gauge                     // a current state, read when the metrics are collected
-	Histogram                 // for each bound the number of values up to it, and the sum of all values
+	Histogram                 // numbers of values up to each bound, and the sum of all values
 )
 
 // String returns the word that Prometheus uses.

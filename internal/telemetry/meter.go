@@ -75,9 +75,10 @@ type counted struct {
 
 // series holds the numbers of one combination of labels.
 type series struct {
-	count   atomic.Int64   // the value of a counter, or the number of values of a histogram
-	sum     atomic.Uint64  // the sum of a histogram, as the bits of a float
-	buckets []atomic.Int64 // one for each bound: the number of values up to it and above the previous bound
+	count atomic.Int64  // the value of a counter, or the number of values of a histogram
+	sum   atomic.Uint64 // the sum of a histogram, as the bits of a float
+	// buckets has, for each bound, the number of values up to it and above the previous one.
+	buckets []atomic.Int64
 }
 
 // Add adds to a counter. The values are the values of the family's labels, in order. For families

@@ -19,7 +19,8 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 	here := system()
 	n := store.NodeInfo{ID: id, Host: here.name, PID: os.Getpid(), Version: version, BootID: here.boot, Namespace: here.namespace}
 	if p, err := here.stat(n.PID); err == nil {
-		n.PIDStart = p.start // without it, other processes cannot prove that this one is gone, and wait for its lease
+		// Without PIDStart, other processes cannot prove that this one is gone, and wait for its lease.
+		n.PIDStart = p.start
 	}
 	return n
 }
@@ -31,7 +32,7 @@ func IsGone(n store.NodeInfo) bool { return system().isGone(n) }
 type facts struct {
 	name      string // the name of the machine
 	boot      string // an id that changes with every boot; empty if the machine has none
-	namespace string // the namespace in which process ids and start times are valid; empty if unknown
+	namespace string // where process ids and start times are valid; empty if unknown
 	// stat reads the state of a process.
 	stat func(pid int) (process, error)
 	// probe sends the null signal to a process.

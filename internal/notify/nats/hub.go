@@ -24,7 +24,7 @@ const (
 	connectTimeout = 5 * time.Second
 	writeTimeout   = 5 * time.Second
 	closeTimeout   = 2 * time.Second
-	pause          = 250 * time.Millisecond // between attempts to connect, plus up to as much at random
+	pause          = 250 * time.Millisecond // between attempts to connect, plus a random time
 )
 
 // Hub is a notify.Hub on NATS. It also publishes changes.
@@ -94,7 +94,7 @@ func (h *Hub) options() []nats.Option {
 			// Hints were lost. This hint makes receivers look at the store for everything that they
 			// may have missed.
 			h.local.Publish(notify.Hint{Kind: notify.Membership})
-			h.changes.add(nil) // wakes the sender, which tells subscribers how much they have missed
+			h.changes.add(nil) // wakes the sender, which tells subscribers what they have missed
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { h.fail(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { h.fail(err) }),
