@@ -183,7 +183,7 @@ func (d *driver) work() bool {
 		case err == nil:
 			d.finished++
 		case status.Code(err) != codes.FailedPrecondition:
-			// The code means that the worker has lost the task.
+			// FailedPrecondition would mean that the worker has lost the task.
 			d.t.Errorf("complete: %v", err)
 		}
 		if task.GetExecutionCount() > 1 && !d.kills {
