@@ -716,7 +716,7 @@ type About struct {
 
 // Allowance defines model for Allowance.
 type Allowance struct {
-	// Open Most open executions
+	// Open The maximum number of open executions
 	Open *int64 `json:"open,omitempty"`
 
 	// Retention How long closed executions are kept
@@ -724,10 +724,10 @@ type Allowance struct {
 	// Example: 720h
 	Retention *string `json:"retention,omitempty"`
 
-	// Starts Most starts per second and node
+	// Starts The maximum number of starts per second on each node
 	Starts *int64 `json:"starts,omitempty"`
 
-	// Weight The share among tenants whose tasks wait for the same workers
+	// Weight The share of this tenant when tasks of several tenants wait for the same workers
 	Weight *int64 `json:"weight,omitempty"`
 }
 
@@ -743,7 +743,7 @@ type Attempt struct {
 type AuditEntry struct {
 	Action *string `json:"action,omitempty"`
 
-	// Admin The caller had an admin key
+	// Admin Whether the caller had an admin key
 	Admin bool `json:"admin"`
 
 	// After What the action has set
@@ -755,7 +755,7 @@ type AuditEntry struct {
 	Call   *string     `json:"call,omitempty"`
 	Caller *string     `json:"caller,omitempty"`
 
-	// CallerTenant That the caller acted in
+	// CallerTenant The tenant that the caller acted in
 	CallerTenant *string `json:"caller_tenant,omitempty"`
 
 	// Door How the call came in: grpc, rest, flovyn, socket, store
@@ -770,13 +770,13 @@ type AuditEntry struct {
 	RequestId *string            `json:"request_id,omitempty"`
 	Resource  *string            `json:"resource,omitempty"`
 
-	// Tenant That the action concerns; absent for the whole server
+	// Tenant The tenant that the action concerns; absent for the whole server
 	Tenant *string `json:"tenant,omitempty"`
 
 	// Unreadable The stored entry is damaged
 	Unreadable *bool `json:"unreadable,omitempty"`
 
-	// Unrecorded Equal refused attempts before this one that have no entry
+	// Unrecorded How many equal refused attempts before this one have no entry of their own
 	Unrecorded *int64 `json:"unrecorded,omitempty"`
 }
 
@@ -830,18 +830,18 @@ type BatchOrder struct {
 	// Example: true
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Id A name of your own: the same request with the same id starts one batch
+	// Id An id that you choose; if you repeat a request with the same id, only one batch starts
 	Id *string `json:"id,omitempty"`
 
 	// Input The value of the signal
 	Input interface{} `json:"input,omitempty"`
 
-	// Query Which executions; distances such as -24h count from the start of the batch
+	// Query The executions to act on; -24h means 24 hours before the start of the batch
 	//
 	// Example: workflow = "order" and started < -24h
 	Query string `json:"query"`
 
-	// Reason Why; executions show it
+	// Reason The reason, which the executions show
 	Reason *string `json:"reason,omitempty"`
 
 	// Signal The name of the signal, for the verb signal
@@ -862,37 +862,37 @@ type BatchProgress struct {
 	// Errors The last errors, at most 20
 	Errors []BatchError `json:"errors"`
 
-	// Failed Executions that refused it or could not be reached
+	// Failed Executions that refused the verb or could not be reached
 	Failed int64 `json:"failed"`
 
 	// Matched Executions that the query selected when the batch started
 	Matched int64 `json:"matched"`
 
-	// Skipped Executions that had ended or were removed before their turn came
+	// Skipped Executions that had ended or were removed before the batch came to them
 	Skipped int64 `json:"skipped"`
 }
 
 // Begun defines model for Begun.
 type Begun struct {
-	// Added Positions of later events that are kept
+	// Added The positions of events after the cut that are kept as well
 	Added  []int64 `json:"added"`
 	DryRun bool    `json:"dry_run"`
 
-	// Kept Events of the source that it starts with
+	// Kept How many events of the source it starts with
 	Kept int64  `json:"kept"`
 	Key  string `json:"key"`
 
-	// LeftOut Positions of kept events that are left blank
+	// LeftOut The positions of events before the cut that are left out; a blank event takes the place of each
 	LeftOut []int64 `json:"left_out"`
 
 	// Run Absent after a dry run
 	Run    *string `json:"run,omitempty"`
 	Status *string `json:"status,omitempty"`
 
-	// Total Events of the source
+	// Total How many events the source has
 	Total int64 `json:"total"`
 
-	// WatchedAgain Positions of children that are watched again
+	// WatchedAgain The positions of the starts of children whose ends the new run waits for again
 	WatchedAgain []int64 `json:"watched_again"`
 	Workflow     string  `json:"workflow"`
 }
@@ -907,7 +907,7 @@ type Breaker struct {
 	Since  *time.Time   `json:"since,omitempty"`
 	State  BreakerState `json:"state"`
 
-	// Until No task passes before
+	// Until No task starts before this time
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -916,7 +916,7 @@ type BreakerState string
 
 // BreakerRule defines model for BreakerRule.
 type BreakerRule struct {
-	// Calls Least calls for the ratio
+	// Calls How many calls there must be before the ratio applies
 	Calls *int64 `json:"calls,omitempty"`
 
 	// Failures Failures in a row that open the breaker
@@ -925,7 +925,7 @@ type BreakerRule struct {
 	MaxRetryAfter *string `json:"max_retry_after,omitempty"`
 	Probes        *int64  `json:"probes,omitempty"`
 
-	// Ratio The part of calls whose failure opens the breaker
+	// Ratio The ratio of failed calls that opens the breaker
 	Ratio *float64 `json:"ratio,omitempty"`
 
 	// Reset How long the breaker stays open
@@ -945,7 +945,7 @@ type CallBody struct {
 	// Operation Example: deposit
 	Operation string `json:"operation"`
 
-	// View The operation changes nothing and is not stored
+	// View The operation is a view: it changes nothing, and the call is not stored
 	View *bool `json:"view,omitempty"`
 }
 
@@ -974,16 +974,16 @@ type ChangeClass string
 type ChangePage struct {
 	Changes []Change `json:"changes"`
 
-	// Gap Changes before this page were missed: read lists again
+	// Gap Whether changes before this page were missed, so that the client must read its lists again
 	Gap *bool `json:"gap,omitempty"`
 
-	// Partial Other processes own executions, and their changes are not here
+	// Partial Whether other processes own executions whose changes are not in this feed
 	Partial *bool `json:"partial,omitempty"`
 }
 
 // Counted defines model for Counted.
 type Counted struct {
-	// AtLeast The count has reached its bound: there may be more
+	// AtLeast Whether the count has stopped at its bound, so that there may be more
 	AtLeast *bool `json:"at_least,omitempty"`
 	Count   int64 `json:"count"`
 }
@@ -1015,7 +1015,7 @@ type CreateSessionInputBody struct {
 
 // CreateTenantInputBody defines model for CreateTenantInputBody.
 type CreateTenantInputBody struct {
-	// Disabled Refuse the keys of the tenant
+	// Disabled Whether the server refuses the keys of the tenant
 	Disabled *bool `json:"disabled,omitempty"`
 
 	// Name Example: acme
@@ -1046,7 +1046,7 @@ type DeadTask struct {
 	Died     *time.Time `json:"died"`
 	Error    string     `json:"error"`
 
-	// Execution The execution that it was a task of
+	// Execution The execution that the task belonged to
 	Execution string `json:"execution"`
 
 	// Failed The failed attempts, oldest first
@@ -1055,7 +1055,7 @@ type DeadTask struct {
 	Id          string      `json:"id"`
 	Input       interface{} `json:"input,omitempty"`
 
-	// LeftOut Attempts in the middle that are not kept
+	// LeftOut How many attempts in the middle are not kept
 	LeftOut *int64 `json:"left_out,omitempty"`
 	Queue   string `json:"queue"`
 
@@ -1074,15 +1074,15 @@ type Deleted struct {
 
 // Description defines model for Description.
 type Description struct {
-	// Attempt 2 and more: the runs before it failed
+	// Attempt The number of the run in a series of retries; 2 and more mean that earlier runs failed
 	Attempt   *int64 `json:"attempt,omitempty"`
 	BeganWith *Past  `json:"began_with,omitempty"`
 
-	// Begins Before when its code does not run
+	// Begins When its code starts to run, if the start is delayed
 	Begins *time.Time `json:"begins,omitempty"`
 	Closed *time.Time `json:"closed,omitempty"`
 
-	// Current It is the current run of its key
+	// Current Whether it is the current run of its key
 	Current bool  `json:"current"`
 	Events  int64 `json:"events"`
 
@@ -1162,7 +1162,7 @@ type Entity struct {
 	// Version Counts the changes of the entity
 	Version int64 `json:"version"`
 
-	// Waiting The front of its mailbox
+	// Waiting The first calls of its mailbox
 	Waiting *[]WaitedCall `json:"waiting,omitempty"`
 }
 
@@ -1171,11 +1171,11 @@ type Event struct {
 	At      *time.Time `json:"at"`
 	Attempt *int64     `json:"attempt,omitempty"`
 
-	// Due Of a timer, or of the next attempt
+	// Due When a timer fires, or when the next attempt may start
 	Due     *time.Time `json:"due,omitempty"`
 	Failure *Failure   `json:"failure,omitempty"`
 
-	// Id Of the step
+	// Id The id of the step
 	Id    *string     `json:"id,omitempty"`
 	Input interface{} `json:"input,omitempty"`
 	Kind  string      `json:"kind"`
@@ -1189,7 +1189,7 @@ type Event struct {
 	// Seq The position in the history
 	Seq int64 `json:"seq"`
 
-	// Size Bytes of input and output, when they are left out
+	// Size The bytes of input and output, if they are left out
 	Size *int64 `json:"size,omitempty"`
 
 	// Status How the run ended
@@ -1213,10 +1213,10 @@ type EventPage struct {
 
 // Execution defines model for Execution.
 type Execution struct {
-	// Attempt 2 and more: the runs before it failed
+	// Attempt The number of the run in a series of retries; 2 and more mean that earlier runs failed
 	Attempt *int64 `json:"attempt,omitempty"`
 
-	// Begins Before when its code does not run
+	// Begins When its code starts to run, if the start is delayed
 	Begins *time.Time `json:"begins,omitempty"`
 	Closed *time.Time `json:"closed,omitempty"`
 
@@ -1238,16 +1238,16 @@ type ExecutionStatus string
 
 // Explanation defines model for Explanation.
 type Explanation struct {
-	// Alive Which code the live processes have, when code is missing
+	// Alive Which code the live processes have, if code is missing
 	Alive []string `json:"alive"`
 
-	// Because What the main reason leads to, down to the cause
+	// Because The chain from the main reason to its cause
 	Because []Link `json:"because"`
 
 	// Error What it failed with
 	Error *string `json:"error,omitempty"`
 
-	// Reasons The main one first; none when it is closed
+	// Reasons Why it makes no progress, the main reason first; empty if it is closed
 	Reasons []Reason `json:"reasons"`
 	Status  string   `json:"status"`
 }
@@ -1257,10 +1257,10 @@ type Failure struct {
 	Kind    *string `json:"kind,omitempty"`
 	Message string  `json:"message"`
 
-	// Permanent It is not retried
+	// Permanent Whether it is not retried
 	Permanent *bool `json:"permanent,omitempty"`
 
-	// Stack Of a panic
+	// Stack The stack of a panic
 	Stack *string `json:"stack,omitempty"`
 
 	// Type The Go type of the error
@@ -1280,26 +1280,26 @@ type FireKind string
 
 // Graph defines model for Graph.
 type Graph struct {
-	// Alive Which code the live processes have, when code is missing
+	// Alive Which code the live processes have, if code is missing
 	Alive []string `json:"alive"`
 
-	// Cut The graph goes on beyond the depth, or beyond 200 nodes or 1,000 edges
+	// Cut Whether the graph was cut at the depth, at 200 nodes or at 1,000 edges
 	Cut   bool        `json:"cut"`
 	Edges []GraphEdge `json:"edges"`
 
-	// Nodes The first one is the execution
+	// Nodes The nodes; the first one is the execution
 	Nodes []GraphNode `json:"nodes"`
 }
 
 // GraphEdge defines model for GraphEdge.
 type GraphEdge struct {
-	// From The position of a node
+	// From The node that waits, by its position in nodes
 	From int64 `json:"from"`
 
-	// HeldBy The first node is an entity that the second one has locked
+	// HeldBy Whether the waiting node is an entity that the other node has locked
 	HeldBy *bool `json:"held_by,omitempty"`
 
-	// Reason The position in the reasons of the first node
+	// Reason The reason of the waiting node, by its position in reasons
 	Reason *int64 `json:"reason,omitempty"`
 	To     int64  `json:"to"`
 }
@@ -1312,10 +1312,10 @@ type GraphNode struct {
 	Reasons []Reason `json:"reasons"`
 	Run     *string  `json:"run,omitempty"`
 
-	// Status Of an execution
+	// Status The status of an execution
 	Status *string `json:"status,omitempty"`
 
-	// Unknown Why nothing more is known about it
+	// Unknown Why no more is known about it
 	Unknown *string `json:"unknown,omitempty"`
 }
 
@@ -1323,7 +1323,7 @@ type GraphNode struct {
 type Guarded struct {
 	Expires *time.Time `json:"expires"`
 
-	// Guard Send it as Perdure-Guard with every request that changes something
+	// Guard The value of the header Perdure-Guard, which every request that changes something must have
 	Guard string `json:"guard"`
 	Id    string `json:"id"`
 }
@@ -1338,10 +1338,10 @@ type Health struct {
 	Since   *time.Time `json:"since,omitempty"`
 	Version *string    `json:"version,omitempty"`
 
-	// Warnings What operators should repair although the server can serve
+	// Warnings Problems that operators should repair although the server can serve
 	Warnings []string `json:"warnings"`
 
-	// Workers That are connected to it
+	// Workers The number of workers that are connected to the server
 	Workers int64 `json:"workers"`
 }
 
@@ -1349,7 +1349,7 @@ type Health struct {
 type HistoryPage struct {
 	Events []Event `json:"events"`
 
-	// More Ask for the next page with the position of the last event
+	// More Whether there are more events; ask for them with the position of the last event
 	More bool   `json:"more"`
 	Run  string `json:"run"`
 }
@@ -1362,13 +1362,13 @@ type Key struct {
 	Id      string     `json:"id"`
 	Note    *string    `json:"note,omitempty"`
 
-	// Roles None for everything in its tenant
+	// Roles The roles of the key; a key without roles may do everything in its tenant
 	Roles *[]string `json:"roles,omitempty"`
 
 	// Tenant None for an admin key
 	Tenant *string `json:"tenant,omitempty"`
 
-	// Used To within some minutes
+	// Used When it was last used, to within some minutes
 	Used *time.Time `json:"used,omitempty"`
 }
 
@@ -1381,12 +1381,12 @@ type Limit struct {
 	// Concurrency How many tasks may run at a time
 	Concurrency *int64 `json:"concurrency,omitempty"`
 
-	// Key An expression: each value of it in the input has its own budget
+	// Key An expression on the input; tasks with the same value share a budget
 	Key    *string   `json:"key,omitempty"`
 	Name   string    `json:"name"`
 	Others OtherKeys `json:"others"`
 
-	// Per Which of these tasks share one budget
+	// Per Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
 	Per *LimitPer `json:"per,omitempty"`
 
 	// Queue Only tasks of this queue; a prefix ends with *
@@ -1401,7 +1401,7 @@ type Limit struct {
 	Uses *[]Use `json:"uses,omitempty"`
 }
 
-// LimitPer Which of these tasks share one budget
+// LimitPer Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
 type LimitPer string
 
 // LimitRule defines model for LimitRule.
@@ -1413,10 +1413,10 @@ type LimitRule struct {
 	// Concurrency How many tasks may run at a time
 	Concurrency *int64 `json:"concurrency,omitempty"`
 
-	// Key An expression: each value of it in the input has its own budget
+	// Key An expression on the input; tasks with the same value share a budget
 	Key *string `json:"key,omitempty"`
 
-	// Per Which of these tasks share one budget
+	// Per Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
 	Per *LimitRulePer `json:"per,omitempty"`
 
 	// Queue Only tasks of this queue; a prefix ends with *
@@ -1428,7 +1428,7 @@ type LimitRule struct {
 	Rate *string `json:"rate,omitempty"`
 }
 
-// LimitRulePer Which of these tasks share one budget
+// LimitRulePer Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
 type LimitRulePer string
 
 // LimitTrial defines model for LimitTrial.
@@ -1476,11 +1476,11 @@ type LogLine struct {
 type Login struct {
 	Admin bool `json:"admin"`
 
-	// Caller Who has signed in
+	// Caller The caller that has signed in
 	Caller  string     `json:"caller"`
 	Created *time.Time `json:"created,omitempty"`
 
-	// Credential What the caller has presented to sign in
+	// Credential The credential that the caller has presented to sign in
 	Credential string     `json:"credential"`
 	Expires    *time.Time `json:"expires"`
 	Id         string     `json:"id"`
@@ -1511,7 +1511,7 @@ type Me struct {
 
 // NamedRule defines model for NamedRule.
 type NamedRule struct {
-	// Calls Least calls for the ratio
+	// Calls How many calls there must be before the ratio applies
 	Calls *int64 `json:"calls,omitempty"`
 
 	// Failures Failures in a row that open the breaker
@@ -1521,7 +1521,7 @@ type NamedRule struct {
 	Name          string  `json:"name"`
 	Probes        *int64  `json:"probes,omitempty"`
 
-	// Ratio The part of calls whose failure opens the breaker
+	// Ratio The ratio of failed calls that opens the breaker
 	Ratio *float64 `json:"ratio,omitempty"`
 
 	// Reset How long the breaker stays open
@@ -1550,41 +1550,41 @@ type NewKey struct {
 	Id      string     `json:"id"`
 	Note    *string    `json:"note,omitempty"`
 
-	// Roles None for everything in its tenant
+	// Roles The roles of the key; a key without roles may do everything in its tenant
 	Roles *[]string `json:"roles,omitempty"`
 
-	// Secret What callers present; it is stored nowhere
+	// Secret The secret that callers present; the server does not store it
 	Secret string `json:"secret"`
 
 	// Tenant None for an admin key
 	Tenant *string `json:"tenant,omitempty"`
 
-	// Used To within some minutes
+	// Used When it was last used, to within some minutes
 	Used *time.Time `json:"used,omitempty"`
 }
 
 // NodeBody defines model for NodeBody.
 type NodeBody struct {
-	// Address Where it listens; only of the server that answers
+	// Address The address where it listens; only for the server that answers
 	Address *string `json:"address,omitempty"`
 
-	// Drained An operator has asked it to hand its shards over
+	// Drained Whether an operator has asked it to hand its shards over
 	Drained  bool `json:"drained"`
 	Draining bool `json:"draining"`
 
 	// Expires The end of its lease
 	Expires *time.Time `json:"expires,omitempty"`
 
-	// Groups The shard groups whose shards it takes
+	// Groups The shard groups whose shards it can own
 	Groups *[]string `json:"groups,omitempty"`
 	Host   string    `json:"host"`
 	Live   bool      `json:"live"`
 	Node   string    `json:"node"`
 
-	// Self It is the server that answers
+	// Self Whether it is the server that answers
 	Self *bool `json:"self,omitempty"`
 
-	// Shards That it owns
+	// Shards The number of shards that it owns
 	Shards  int64      `json:"shards"`
 	Since   *time.Time `json:"since,omitempty"`
 	Version *string    `json:"version,omitempty"`
@@ -1605,7 +1605,7 @@ type OpenTask struct {
 	Progress interface{} `json:"progress,omitempty"`
 	Queue    string      `json:"queue"`
 
-	// Since When that worker took it
+	// Since When the worker took it
 	Since *time.Time `json:"since,omitempty"`
 	Step  string     `json:"step"`
 
@@ -1622,10 +1622,10 @@ type OperationRecord struct {
 	Bytes   int64    `json:"bytes"`
 	Failure *Failure `json:"failure,omitempty"`
 
-	// From The execution that called
+	// From The execution that made the call
 	From *string `json:"from,omitempty"`
 
-	// Input If the entity keeps inputs
+	// Input The input, if the entity keeps inputs
 	Input     interface{} `json:"input,omitempty"`
 	Operation string      `json:"operation"`
 	RequestId *string     `json:"request_id,omitempty"`
@@ -1640,133 +1640,133 @@ type OtherKeys struct {
 
 // PageAuditEntry defines model for PageAuditEntry.
 type PageAuditEntry struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string      `json:"cursor,omitempty"`
 	Items  []AuditEntry `json:"items"`
 }
 
 // PageBatchBody defines model for PageBatchBody.
 type PageBatchBody struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string     `json:"cursor,omitempty"`
 	Items  []BatchBody `json:"items"`
 }
 
 // PageBreaker defines model for PageBreaker.
 type PageBreaker struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string   `json:"cursor,omitempty"`
 	Items  []Breaker `json:"items"`
 }
 
 // PageDeadGroup defines model for PageDeadGroup.
 type PageDeadGroup struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string     `json:"cursor,omitempty"`
 	Items  []DeadGroup `json:"items"`
 }
 
 // PageDeadTask defines model for PageDeadTask.
 type PageDeadTask struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string    `json:"cursor,omitempty"`
 	Items  []DeadTask `json:"items"`
 }
 
 // PageEntity defines model for PageEntity.
 type PageEntity struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string  `json:"cursor,omitempty"`
 	Items  []Entity `json:"items"`
 }
 
 // PageExecution defines model for PageExecution.
 type PageExecution struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string     `json:"cursor,omitempty"`
 	Items  []Execution `json:"items"`
 }
 
 // PageKey defines model for PageKey.
 type PageKey struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string `json:"cursor,omitempty"`
 	Items  []Key   `json:"items"`
 }
 
 // PageLimit defines model for PageLimit.
 type PageLimit struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string `json:"cursor,omitempty"`
 	Items  []Limit `json:"items"`
 }
 
 // PageLogin defines model for PageLogin.
 type PageLogin struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string `json:"cursor,omitempty"`
 	Items  []Login `json:"items"`
 }
 
 // PageNamedRule defines model for PageNamedRule.
 type PageNamedRule struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string     `json:"cursor,omitempty"`
 	Items  []NamedRule `json:"items"`
 }
 
 // PageNodeBody defines model for PageNodeBody.
 type PageNodeBody struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string    `json:"cursor,omitempty"`
 	Items  []NodeBody `json:"items"`
 }
 
 // PageReplayReportInfo defines model for PageReplayReportInfo.
 type PageReplayReportInfo struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string            `json:"cursor,omitempty"`
 	Items  []ReplayReportInfo `json:"items"`
 }
 
 // PageSession defines model for PageSession.
 type PageSession struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string   `json:"cursor,omitempty"`
 	Items  []Session `json:"items"`
 }
 
 // PageSetting defines model for PageSetting.
 type PageSetting struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string   `json:"cursor,omitempty"`
 	Items  []Setting `json:"items"`
 }
 
 // PageShardBody defines model for PageShardBody.
 type PageShardBody struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string     `json:"cursor,omitempty"`
 	Items  []ShardBody `json:"items"`
 }
 
 // PageTenant defines model for PageTenant.
 type PageTenant struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string  `json:"cursor,omitempty"`
 	Items  []Tenant `json:"items"`
 }
 
 // PageViewInfo defines model for PageViewInfo.
 type PageViewInfo struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string    `json:"cursor,omitempty"`
 	Items  []ViewInfo `json:"items"`
 }
 
 // PageWorker defines model for PageWorker.
 type PageWorker struct {
-	// Cursor Ask for the next page with it; absent on the last page
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string  `json:"cursor,omitempty"`
 	Items  []Worker `json:"items"`
 }
@@ -1790,7 +1790,7 @@ type PastBody struct {
 	// DryRun Only return what the call would keep
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Key Of the new execution; only for a fork
+	// Key The key of the new execution; only for a fork
 	Key *string `json:"key,omitempty"`
 
 	// Reuse Only for a fork
@@ -1815,7 +1815,7 @@ type PauseBreakerInputBody struct {
 
 // Place defines model for Place.
 type Place struct {
-	// Location Such as body.input or query.limit
+	// Location The place in the request, such as body.input or query.limit
 	Location *string `json:"location,omitempty"`
 	Message  string  `json:"message"`
 }
@@ -1828,7 +1828,7 @@ type Preview struct {
 	// Encoding Absent for JSON
 	Encoding *string `json:"encoding,omitempty"`
 
-	// Text Its beginning; absent if it is not text
+	// Text The first bytes of the value; absent if it is not text
 	Text *string `json:"text,omitempty"`
 }
 
@@ -1842,7 +1842,7 @@ type Problem struct {
 	// Hint What a person can do next
 	Hint *string `json:"hint,omitempty"`
 
-	// Kind What the caller can do about it: not_found, already_exists, invalid, conflict, denied, unauthenticated, exhausted, unavailable, canceled, timeout, blocked, corrupt, internal, not_owned, wrong_type, or failure for an error of the user's code
+	// Kind The kind of error, by which programs decide what to do: not_found, already_exists, invalid, conflict, denied, unauthenticated, exhausted, unavailable, canceled, timeout, blocked, corrupt, internal, not_owned, wrong_type, or failure for an error of the user's code
 	Kind string `json:"kind"`
 
 	// Status The HTTP status
@@ -1851,7 +1851,7 @@ type Problem struct {
 	// Title The status in words
 	Title string `json:"title"`
 
-	// Type A name of the kind of problem, such as urn:perdure:problem:not_found
+	// Type The kind of problem as a URN, such as urn:perdure:problem:not_found
 	Type string `json:"type"`
 }
 
@@ -1861,7 +1861,7 @@ type Queue struct {
 	Delayed int64  `json:"delayed"`
 	Name    string `json:"name"`
 
-	// Oldest Since when the longest waiting task waits
+	// Oldest Since when the oldest waiting task waits
 	Oldest *time.Time `json:"oldest,omitempty"`
 	Open   int64      `json:"open"`
 	Paused bool       `json:"paused"`
@@ -1875,7 +1875,7 @@ type Queue struct {
 
 // QueueList defines model for QueueList.
 type QueueList struct {
-	// Counted Whether the owners of all tasks have answered; otherwise the counts are what the store knows
+	// Counted Whether the owners of all tasks have answered; if not, the counts come from the store
 	Counted bool    `json:"counted"`
 	Items   []Queue `json:"items"`
 }
@@ -1904,15 +1904,15 @@ type ReasonBody struct {
 
 // Reference defines model for Reference.
 type Reference struct {
-	// Entity Of an entity, or service: and the name of a service
+	// Entity The name of an entity; for a service, the text service: followed by its name
 	Entity *string       `json:"entity,omitempty"`
 	Key    *string       `json:"key,omitempty"`
 	Kind   ReferenceKind `json:"kind"`
 
-	// Name Of everything else
+	// Name The name of anything else
 	Name *string `json:"name,omitempty"`
 
-	// Workflow Of an execution
+	// Workflow The workflow of an execution
 	Workflow *string `json:"workflow,omitempty"`
 }
 
@@ -1924,7 +1924,7 @@ type RejectInputBody struct {
 	// Message Example: the bank has declined
 	Message string `json:"message"`
 
-	// Type What the code can match the error by
+	// Type The type of the error, by which the code can recognize it
 	Type *string `json:"type,omitempty"`
 }
 
@@ -1934,11 +1934,11 @@ type RelatedChild struct {
 	Failure *Failure   `json:"failure,omitempty"`
 	Key     string     `json:"key"`
 
-	// Position Of the event that started it
+	// Position The position of the event that started it
 	Position int64      `json:"position"`
 	Started  *time.Time `json:"started"`
 
-	// Status How it ended; absent if the run has not learned of its end
+	// Status How it ended; absent if the run does not know yet that it has ended
 	Status   *string `json:"status,omitempty"`
 	Step     string  `json:"step"`
 	Workflow string  `json:"workflow"`
@@ -1982,20 +1982,20 @@ type RelatedRun struct {
 
 // Relations defines model for Relations.
 type Relations struct {
-	// After The position behind which others are
+	// After The position to ask for more children with
 	After     int64 `json:"after"`
 	BeganWith *Past `json:"began_with,omitempty"`
 
-	// Children What its code has started, in order; at most 1,000
+	// Children The executions that its code has started, in order; at most 1,000
 	Children []RelatedChild `json:"children"`
 
 	// Forks Executions that began with its past, the newest first
 	Forks *[]RelatedFork `json:"forks,omitempty"`
 
-	// ForksComplete All executions were searched that could be a fork
+	// ForksComplete Whether all executions that could be a fork were searched
 	ForksComplete bool `json:"forks_complete"`
 
-	// MoreChildren There may be others: ask again with after
+	// MoreChildren Whether there may be more children; ask for them with after
 	MoreChildren bool           `json:"more_children"`
 	MoreRuns     bool           `json:"more_runs"`
 	Parent       *RelatedParent `json:"parent,omitempty"`
@@ -2033,7 +2033,7 @@ type ReplayReportInfo struct {
 	Id         string  `json:"id"`
 	Mismatches int64   `json:"mismatches"`
 
-	// Outcome Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged
+	// Outcome The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged
 	Outcome ReplayReportInfoOutcome `json:"outcome"`
 
 	// Skipped Histories that were not replayed
@@ -2043,11 +2043,11 @@ type ReplayReportInfo struct {
 	// Unreadable The stored report is damaged
 	Unreadable *bool `json:"unreadable,omitempty"`
 
-	// Workflows The same by workflow, in the order of their names
+	// Workflows The same counts by workflow, in the order of their names
 	Workflows []ReplayWorkflow `json:"workflows"`
 }
 
-// ReplayReportInfoOutcome Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged
+// ReplayReportInfoOutcome The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged
 type ReplayReportInfoOutcome string
 
 // ReplayReportWhole defines model for ReplayReportWhole.
@@ -2094,28 +2094,28 @@ type ReplayWorkflow struct {
 	Fits       int64 `json:"fits"`
 	Mismatches int64 `json:"mismatches"`
 
-	// Outcome Of the results of this workflow together
+	// Outcome The outcome of all results of this workflow together
 	Outcome  ReplayWorkflowOutcome `json:"outcome"`
 	Skipped  int64                 `json:"skipped"`
 	Workflow string                `json:"workflow"`
 }
 
-// ReplayWorkflowOutcome Of the results of this workflow together
+// ReplayWorkflowOutcome The outcome of all results of this workflow together
 type ReplayWorkflowOutcome string
 
 // RequeueBody defines model for RequeueBody.
 type RequeueBody struct {
-	// Again Also a task that was requeued before
+	// Again Requeue the task even if it was requeued before
 	Again  *bool `json:"again,omitempty"`
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Input Another input; that of the dead task by default
+	// Input Another input; by default the input of the dead task
 	Input interface{} `json:"input,omitempty"`
 }
 
 // Requeued defines model for Requeued.
 type Requeued struct {
-	// Existing An earlier call requeued it
+	// Existing Whether an earlier call had already requeued it
 	Existing bool   `json:"existing"`
 	Key      string `json:"key"`
 
@@ -2136,13 +2136,13 @@ type Result struct {
 	Output  interface{} `json:"output,omitempty"`
 	Run     *string     `json:"run,omitempty"`
 
-	// Status running when the execution has not ended within the wait
+	// Status The status; running if the execution has not ended within the wait
 	Status string `json:"status"`
 }
 
 // RotateInputBody defines model for RotateInputBody.
 type RotateInputBody struct {
-	// Overlap How long the old key still works; not at all by default
+	// Overlap How long the old key still works; by default it ends immediately
 	//
 	// Example: 24h
 	Overlap *string `json:"overlap,omitempty"`
@@ -2150,10 +2150,10 @@ type RotateInputBody struct {
 
 // ScheduleAnswer defines model for ScheduleAnswer.
 type ScheduleAnswer struct {
-	// Key Of the execution that a trigger started; absent when it waits for its turn
+	// Key The key of the execution that a trigger started; absent if the execution waits for its turn
 	Key *string `json:"key,omitempty"`
 
-	// Ticks Of a backfill
+	// Ticks How many times a backfill covers
 	Ticks *int64 `json:"ticks,omitempty"`
 }
 
@@ -2174,7 +2174,7 @@ type ScheduleBody struct {
 	// Reason Why it is paused
 	Reason *string `json:"reason,omitempty"`
 
-	// Recent Newest first
+	// Recent The last executions, the newest first
 	Recent []Fire `json:"recent"`
 
 	// Starts The workflow or the activity
@@ -2187,64 +2187,64 @@ type ScheduleBodyKind string
 
 // ScheduleChange defines model for ScheduleChange.
 type ScheduleChange struct {
-	// Error Why it has not obeyed
+	// Error Why the schedule was not changed
 	Error *string `json:"error,omitempty"`
 	Name  string  `json:"name"`
 }
 
 // ScheduleChanges defines model for ScheduleChanges.
 type ScheduleChanges struct {
-	// Failed How many have not obeyed
+	// Failed How many schedules have refused or could not be reached
 	Failed int64 `json:"failed"`
 
-	// Items By name
+	// Items The schedules, ordered by name
 	Items []ScheduleChange `json:"items"`
 }
 
 // ScheduleDefinition defines model for ScheduleDefinition.
 type ScheduleDefinition struct {
-	// Activity Instead of workflow: a task without a workflow
+	// Activity The activity to run as a task without a workflow; give either workflow or activity
 	Activity *string `json:"activity,omitempty"`
 
 	// App The app that the schedule belongs to
 	App *string `json:"app,omitempty"`
 
-	// CatchUp How late it may start something
+	// CatchUp How long after its time a start may still happen, such as 10m
 	CatchUp *string `json:"catch_up,omitempty"`
 
-	// Cron When it starts something; or every
+	// Cron When the schedule starts something, as a cron line; give either cron or every
 	//
 	// Example: 0 3 * * *
 	Cron  *string    `json:"cron,omitempty"`
 	EndAt *time.Time `json:"end_at,omitempty"`
 
-	// Every Instead of cron: a duration such as 90m
+	// Every The interval, such as 90m; give either cron or every
 	Every *string `json:"every,omitempty"`
 
 	// Input Any JSON
 	Input interface{} `json:"input,omitempty"`
 
-	// Jitter Most random delay
+	// Jitter The maximum random delay of each start
 	Jitter *string            `json:"jitter,omitempty"`
 	Labels *map[string]string `json:"labels,omitempty"`
 
-	// Offset How much later than multiples of every
+	// Offset How long after each multiple of every the schedule starts something
 	Offset *string `json:"offset,omitempty"`
 
-	// Overlap What it does while an earlier execution runs: skip and others, see docs/schedules.md
+	// Overlap What happens while an earlier execution is open: skip, queue, allow or cancel; see docs/schedules.md
 	Overlap *string `json:"overlap,omitempty"`
 
-	// PausedAtFirst Create it paused, with this reason
+	// PausedAtFirst Create the schedule paused, with this reason
 	PausedAtFirst *string       `json:"paused_at_first,omitempty"`
 	StartAt       *time.Time    `json:"start_at,omitempty"`
 	Task          *TaskSettings `json:"task,omitempty"`
 
-	// Workflow What it starts; or activity
+	// Workflow The workflow to start; give either workflow or activity
 	//
 	// Example: report
 	Workflow *string `json:"workflow,omitempty"`
 
-	// Zone The time zone of cron; UTC if it is absent
+	// Zone The time zone of cron; the default is UTC
 	Zone *string `json:"zone,omitempty"`
 }
 
@@ -2264,13 +2264,13 @@ type ScheduleSetChange string
 
 // ScheduleVerb defines model for ScheduleVerb.
 type ScheduleVerb struct {
-	// From Of a backfill
+	// From The beginning of a backfill
 	From *time.Time `json:"from,omitempty"`
 
-	// Reason Of a pause
+	// Reason The reason of a pause
 	Reason *string `json:"reason,omitempty"`
 
-	// To Of a backfill
+	// To The end of a backfill
 	To *time.Time `json:"to,omitempty"`
 }
 
@@ -2287,7 +2287,7 @@ type SchedulesChangeInputBody struct {
 	// Example: ["nightly"]
 	Names *[]string `json:"names,omitempty"`
 
-	// Reason Of a pause
+	// Reason The reason of a pause
 	Reason *string `json:"reason,omitempty"`
 
 	// Verb Example: pause
@@ -2307,13 +2307,13 @@ type SendInputBody struct {
 
 // SeriesBody defines model for SeriesBody.
 type SeriesBody struct {
-	// Cut There were more queues or limits than a reply has: 100 of each, those with the most tasks
+	// Cut Whether there were more queues or limits than a reply has; it has the 100 of each with the most tasks
 	Cut *bool `json:"cut,omitempty"`
 
 	// From The beginning of the first point
 	From *time.Time `json:"from"`
 
-	// Limits Of each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out at the end of each point, and how often it refused a task
+	// Limits For each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out, each at the end of a point, and how often the limit refused a task
 	Limits *map[string]map[string][]int64 `json:"limits,omitempty"`
 
 	// Lines Numbers by name, the oldest point first; the last point is the current one
@@ -2322,10 +2322,10 @@ type SeriesBody struct {
 	// Nodes The live nodes that own executions
 	Nodes []SeriesNode `json:"nodes"`
 
-	// Partial A node has not answered, or has counted for less than the whole time
+	// Partial Whether a node has not answered, or has counted for less than the whole time
 	Partial bool `json:"partial"`
 
-	// Queues Of each queue with tasks: how many were waiting, delayed and running at the end of each point, and how many seconds the oldest waiting one had waited
+	// Queues For each queue with tasks: how many tasks were waiting, delayed and running at the end of each point, and for how many seconds the oldest waiting task had waited
 	Queues *map[string]map[string][]int64 `json:"queues,omitempty"`
 	Step   string                         `json:"step"`
 }
@@ -2364,7 +2364,7 @@ type Session struct {
 type SetOne struct {
 	Output interface{} `json:"output"`
 
-	// Position Of the outcome; the first one of the step by default
+	// Position The position of the outcome to replace; by default the first outcome of the step
 	Position *int64  `json:"position,omitempty"`
 	Step     *string `json:"step,omitempty"`
 }
@@ -2373,13 +2373,13 @@ type SetOne struct {
 type Setting struct {
 	At *time.Time `json:"at,omitempty"`
 
-	// Fixed Nodes write it, or another operation does
+	// Fixed Whether this operation cannot change it, because nodes or other operations write it
 	Fixed bool        `json:"fixed"`
 	Kind  string      `json:"kind"`
 	Name  string      `json:"name"`
 	Value interface{} `json:"value,omitempty"`
 
-	// Version Grows with every change of any setting; the ETag of the setting
+	// Version The ETag of the setting; a number that grows with every change of any setting
 	Version int64 `json:"version"`
 }
 
@@ -2388,7 +2388,7 @@ type ShardBody struct {
 	// Group The shard group that it belongs to
 	Group string `json:"group"`
 
-	// Moves It should have another owner
+	// Moves Whether it should have another owner
 	Moves *bool `json:"moves,omitempty"`
 
 	// Owner The node that owns it
@@ -2413,43 +2413,43 @@ type SignalStartBodyReuse string
 
 // StartBody defines model for StartBody.
 type StartBody struct {
-	// Attempts Most runs of a failing execution; as the workflow declares by default
+	// Attempts The maximum number of runs if the execution fails; by default what the workflow declares
 	Attempts *int64 `json:"attempts,omitempty"`
 
-	// Delay Run the code this long after the start, such as 90m
+	// Delay How long after the start the code runs, such as 90m
 	Delay *string `json:"delay,omitempty"`
 
 	// Input Any JSON
 	Input interface{} `json:"input,omitempty"`
 
-	// Key At most one execution of a workflow has a key
+	// Key The key of the execution; a workflow has at most one execution with this key
 	//
 	// Example: 42
 	Key    string             `json:"key"`
 	Labels *map[string]string `json:"labels,omitempty"`
 
-	// Reuse What to do when a closed execution has the key; never by default
+	// Reuse Whether to start a new run if a closed execution has the key; never by default
 	Reuse *StartBodyReuse `json:"reuse,omitempty"`
 
-	// Signals Signals that arrive with the start, whether the execution is new or not
+	// Signals Signals that are sent together with the start, even if the execution already exists
 	Signals *[]NamedValue `json:"signals,omitempty"`
 
 	// StartAt Run the code at this time
 	StartAt *time.Time `json:"start_at,omitempty"`
 
-	// Timeout Longest time of all runs together
+	// Timeout The maximum time of all runs together, such as 90m
 	Timeout *string `json:"timeout,omitempty"`
 
 	// Workflow Example: order
 	Workflow string `json:"workflow"`
 }
 
-// StartBodyReuse What to do when a closed execution has the key; never by default
+// StartBodyReuse Whether to start a new run if a closed execution has the key; never by default
 type StartBodyReuse string
 
 // Started defines model for Started.
 type Started struct {
-	// Existing The key was taken: this is the execution that has it
+	// Existing Whether the key was taken; if so, this is the execution that has it
 	Existing bool   `json:"existing"`
 	Key      string `json:"key"`
 	Run      string `json:"run"`
@@ -2469,59 +2469,59 @@ type SubmitBody struct {
 	// Activity Example: mail
 	Activity string `json:"activity"`
 
-	// AttemptTimeout Longest time of one attempt
+	// AttemptTimeout The maximum time of one attempt, such as 10m
 	AttemptTimeout *string `json:"attempt_timeout,omitempty"`
 
-	// Attempts Most attempts; no limit if it is absent
+	// Attempts The maximum number of attempts; the default is no limit
 	Attempts *int64 `json:"attempts,omitempty"`
 
-	// Breaker Its circuit breaker
+	// Breaker The name of the circuit breaker of the task
 	Breaker *string `json:"breaker,omitempty"`
 
-	// Delay How long it waits before the first attempt, such as 90m
+	// Delay How long the task waits before the first attempt, such as 90m
 	Delay *string `json:"delay,omitempty"`
 
-	// FairKey A key that gets a fair share of the queue
+	// FairKey Tasks with the same fair key form a group, and each group gets a fair share of the queue
 	FairKey *string `json:"fair_key,omitempty"`
 
-	// FairWeight The share of the fair key; 1 if it is absent
+	// FairWeight The weight of the fair key: 2 gets twice the share of 1; the default is 1
 	FairWeight *int64 `json:"fair_weight,omitempty"`
 
-	// HeartbeatTimeout Longest time between two heartbeats
+	// HeartbeatTimeout The maximum time between two heartbeats, such as 30s
 	HeartbeatTimeout *string `json:"heartbeat_timeout,omitempty"`
 
 	// Input Any JSON
 	Input interface{} `json:"input,omitempty"`
 
-	// Key At most one task of an activity has a key; without one, each request is a new task
+	// Key The key of the task; an activity has at most one task with this key; without a key, each request creates a new task
 	Key    *string            `json:"key,omitempty"`
 	Labels *map[string]string `json:"labels,omitempty"`
 
-	// Limits Limits that apply to the task
+	// Limits The names of limits that apply to the task
 	Limits *[]string `json:"limits,omitempty"`
 
-	// Priority Tasks with a larger number start first
+	// Priority The priority; tasks with a larger number start first
 	Priority *int64 `json:"priority,omitempty"`
 
-	// Queue The queue default, if it is absent
+	// Queue The queue of the task; the default is the queue named default
 	Queue *string `json:"queue,omitempty"`
 
-	// Reuse What to do when a closed task has the key; never by default
+	// Reuse Whether to run the task again if a closed task has the key; never by default
 	Reuse *SubmitBodyReuse `json:"reuse,omitempty"`
 
-	// ScheduleToClose Longest time of all attempts and the pauses between them
+	// ScheduleToClose The maximum time of all attempts and the pauses between them, such as 24h
 	ScheduleToClose *string `json:"schedule_to_close,omitempty"`
 
-	// ScheduleToStart Longest wait for a worker
+	// ScheduleToStart The maximum time that the task waits for a worker, such as 10m
 	ScheduleToStart *string `json:"schedule_to_start,omitempty"`
 }
 
-// SubmitBodyReuse What to do when a closed task has the key; never by default
+// SubmitBodyReuse Whether to run the task again if a closed task has the key; never by default
 type SubmitBodyReuse string
 
 // Tally defines model for Tally.
 type Tally struct {
-	// Groups The largest first, at most 1,000
+	// Groups The largest group first, at most 1,000 groups
 	Groups []TallyGroup `json:"groups"`
 
 	// Others Executions of groups that are not listed
@@ -2540,7 +2540,7 @@ type TallyGroup struct {
 
 // TaskItems defines model for TaskItems.
 type TaskItems struct {
-	// Gap Items before these are no longer kept
+	// Gap Whether items before these are no longer kept
 	Gap   *bool        `json:"gap,omitempty"`
 	Items []StreamItem `json:"items"`
 	Run   string       `json:"run"`
@@ -2550,7 +2550,7 @@ type TaskItems struct {
 type TaskLogs struct {
 	Cursor *string `json:"cursor,omitempty"`
 
-	// Ended The task has ended, and this is the last page
+	// Ended Whether the task has ended and this is the last page
 	Ended bool      `json:"ended"`
 	Lines []LogLine `json:"lines"`
 	Run   string    `json:"run"`
@@ -2558,40 +2558,40 @@ type TaskLogs struct {
 
 // TaskSettings defines model for TaskSettings.
 type TaskSettings struct {
-	// AttemptTimeout Longest time of one attempt
+	// AttemptTimeout The maximum time of one attempt, such as 10m
 	AttemptTimeout *string `json:"attempt_timeout,omitempty"`
 
-	// Attempts Most attempts; no limit if it is absent
+	// Attempts The maximum number of attempts; the default is no limit
 	Attempts *int64 `json:"attempts,omitempty"`
 
-	// Breaker Its circuit breaker
+	// Breaker The name of the circuit breaker of the task
 	Breaker *string `json:"breaker,omitempty"`
 
-	// Delay How long it waits before the first attempt, such as 90m
+	// Delay How long the task waits before the first attempt, such as 90m
 	Delay *string `json:"delay,omitempty"`
 
-	// FairKey A key that gets a fair share of the queue
+	// FairKey Tasks with the same fair key form a group, and each group gets a fair share of the queue
 	FairKey *string `json:"fair_key,omitempty"`
 
-	// FairWeight The share of the fair key; 1 if it is absent
+	// FairWeight The weight of the fair key: 2 gets twice the share of 1; the default is 1
 	FairWeight *int64 `json:"fair_weight,omitempty"`
 
-	// HeartbeatTimeout Longest time between two heartbeats
+	// HeartbeatTimeout The maximum time between two heartbeats, such as 30s
 	HeartbeatTimeout *string `json:"heartbeat_timeout,omitempty"`
 
-	// Limits Limits that apply to the task
+	// Limits The names of limits that apply to the task
 	Limits *[]string `json:"limits,omitempty"`
 
-	// Priority Tasks with a larger number start first
+	// Priority The priority; tasks with a larger number start first
 	Priority *int64 `json:"priority,omitempty"`
 
-	// Queue The queue default, if it is absent
+	// Queue The queue of the task; the default is the queue named default
 	Queue *string `json:"queue,omitempty"`
 
-	// ScheduleToClose Longest time of all attempts and the pauses between them
+	// ScheduleToClose The maximum time of all attempts and the pauses between them, such as 24h
 	ScheduleToClose *string `json:"schedule_to_close,omitempty"`
 
-	// ScheduleToStart Longest wait for a worker
+	// ScheduleToStart The maximum time that the task waits for a worker, such as 10m
 	ScheduleToStart *string `json:"schedule_to_start,omitempty"`
 }
 
@@ -2610,13 +2610,13 @@ type TaskStream struct {
 
 // Tenant defines model for Tenant.
 type Tenant struct {
-	// Created Of its record; a tenant that only has executions has none
+	// Created When its record was created; absent for a tenant without a record, which only has executions
 	Created  *time.Time `json:"created,omitempty"`
 	Disabled bool       `json:"disabled"`
 	Name     string     `json:"name"`
 	Note     *string    `json:"note,omitempty"`
 
-	// Open Most open executions
+	// Open The maximum number of open executions
 	Open *int64 `json:"open,omitempty"`
 
 	// Retention How long closed executions are kept
@@ -2624,16 +2624,16 @@ type Tenant struct {
 	// Example: 720h
 	Retention *string `json:"retention,omitempty"`
 
-	// Starts Most starts per second and node
+	// Starts The maximum number of starts per second on each node
 	Starts *int64 `json:"starts,omitempty"`
 
-	// Weight The share among tenants whose tasks wait for the same workers
+	// Weight The share of this tenant when tasks of several tenants wait for the same workers
 	Weight *int64 `json:"weight,omitempty"`
 }
 
 // TenantChange defines model for TenantChange.
 type TenantChange struct {
-	// Disabled Refuse the keys of the tenant
+	// Disabled Whether the server refuses the keys of the tenant
 	Disabled *bool   `json:"disabled,omitempty"`
 	Note     *string `json:"note,omitempty"`
 	Open     *int64  `json:"open,omitempty"`
@@ -2649,25 +2649,25 @@ type Tick struct {
 	At  time.Time `json:"at"`
 	Key string    `json:"key"`
 
-	// Outcome none: no execution of it exists; unknown: it lies before the last change of the schedule
+	// Outcome none: it has no execution; unknown: it is before the last change of the schedule
 	Outcome TickOutcome `json:"outcome"`
 
-	// Status Of that execution
+	// Status The status of that execution
 	Status *string `json:"status,omitempty"`
 
-	// Workflow Of the execution that it starts
+	// Workflow The workflow of the execution that it starts
 	Workflow string `json:"workflow"`
 }
 
-// TickOutcome none: no execution of it exists; unknown: it lies before the last change of the schedule
+// TickOutcome none: it has no execution; unknown: it is before the last change of the schedule
 type TickOutcome string
 
 // TickList defines model for TickList.
 type TickList struct {
-	// Items The oldest first
+	// Items The times, the oldest first
 	Items []Tick `json:"items"`
 
-	// More There are others: ask again from behind the last one
+	// More Whether there are more; ask again from a time after the last one
 	More bool `json:"more"`
 }
 
@@ -2679,13 +2679,13 @@ type Timer struct {
 
 // TrialUse defines model for TrialUse.
 type TrialUse struct {
-	// Clears How long the tasks that could start now would take to start, because of the rate
+	// Clears How long it would take until all tasks that could start now have started, because of the rate
 	Clears *string `json:"clears,omitempty"`
 
 	// Delayed Tasks that start later
 	Delayed int64 `json:"delayed"`
 
-	// Excess How many tasks that run or could start now would have to wait, because of the concurrency
+	// Excess How many of the tasks that run or could start now would have to wait, because of the concurrency
 	Excess int64 `json:"excess"`
 
 	// Held Tasks that run
@@ -2707,17 +2707,17 @@ type Use struct {
 
 // ValueBody defines model for ValueBody.
 type ValueBody struct {
-	// Value JSON as it is, text as a string, other bytes as an object with encoding, size and base64
+	// Value A JSON value as it is, a text as a string, and other bytes as an object with encoding, size and base64
 	Value interface{} `json:"value"`
 }
 
 // ViewBody defines model for ViewBody.
 type ViewBody struct {
-	// Display What else a console keeps with it: any JSON of at most 8 KiB
+	// Display Further settings of the console, as any JSON of at most 8 KiB
 	Display interface{} `json:"display,omitempty"`
 	Note    *string     `json:"note,omitempty"`
 
-	// Page What it is a view of; the server checks queries of executions
+	// Page The page of the console that it is a view of; the server checks only queries of executions
 	//
 	// Example: executions
 	Page *string `json:"page,omitempty"`
@@ -2732,10 +2732,10 @@ type ViewInfo struct {
 	Created *time.Time `json:"created"`
 	Name    string     `json:"name"`
 
-	// Owner Who created it
+	// Owner The caller that created it
 	Owner *string `json:"owner,omitempty"`
 
-	// Version Its ETag
+	// Version The version, which is also the ETag
 	Version int64 `json:"version"`
 }
 
@@ -2753,7 +2753,7 @@ type WaitedCall struct {
 	Name   *string `json:"name,omitempty"`
 	OneWay *bool   `json:"one_way,omitempty"`
 
-	// Position From 1
+	// Position The position in the mailbox, from 1
 	Position  *int64     `json:"position,omitempty"`
 	RequestId *string    `json:"request_id,omitempty"`
 	Running   *bool      `json:"running,omitempty"`
@@ -2762,7 +2762,7 @@ type WaitedCall struct {
 
 // WaitedCalls defines model for WaitedCalls.
 type WaitedCalls struct {
-	// Cursor Of the next page; absent on the last one
+	// Cursor The cursor of the next page; absent on the last page
 	Cursor *string      `json:"cursor,omitempty"`
 	Items  []WaitedCall `json:"items"`
 	Total  int64        `json:"total"`
@@ -2772,7 +2772,7 @@ type WaitedCalls struct {
 type Worker struct {
 	Activities *[]string `json:"activities,omitempty"`
 
-	// Alike Other remote workers that offer the same
+	// Alike How many other remote workers offer the same
 	Alike     *int64    `json:"alike,omitempty"`
 	Breakers  *[]string `json:"breakers,omitempty"`
 	Draining  *bool     `json:"draining,omitempty"`
@@ -2789,7 +2789,7 @@ type Worker struct {
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	// Tenant Only actions that concern this tenant; callers of a tenant see no others
+	// Tenant Only actions that concern this tenant; callers of a tenant see only actions of their tenant
 	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
 
 	// From At this time or later
@@ -2807,7 +2807,7 @@ type ListAuditParams struct {
 	Outcome  *ListAuditParamsOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
 	Limit    *int64                  `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2816,10 +2816,10 @@ type ListAuditParamsOutcome string
 
 // ListBatchesParams defines parameters for ListBatches.
 type ListBatchesParams struct {
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Open Only batches that have not ended
@@ -2828,19 +2828,19 @@ type ListBatchesParams struct {
 
 // StartBatchParams defines parameters for StartBatch.
 type StartBatchParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelBatchParams defines parameters for CancelBatch.
 type CancelBatchParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // WatchChangesParams defines parameters for WatchChanges.
 type WatchChangesParams struct {
-	// Cursor As Last-Event-ID, for clients that cannot set headers
+	// Cursor The same as Last-Event-ID, for clients that cannot set headers
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Class Only these classes, separated by commas: execution, task, entity, worker, setting
@@ -2850,10 +2850,10 @@ type WatchChangesParams struct {
 	Workflow *string `form:"workflow,omitempty" json:"workflow,omitempty"`
 	Key      *string `form:"key,omitempty" json:"key,omitempty"`
 
-	// Kind Only what has happened, separated by commas: started, claimed, failed and so on
+	// Kind Only changes of these kinds, separated by commas: started, claimed, failed and so on
 	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Queue Only tasks of these queues, separated by commas, and the queues themselves
+	// Queue Only changes of these queues and of their tasks, separated by commas
 	Queue *string `form:"queue,omitempty" json:"queue,omitempty"`
 
 	// Status Only changes after which the run has one of these statuses, separated by commas
@@ -2878,7 +2878,7 @@ type CountDeadTasksParams struct {
 	// To Died before this time
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Requeued true: only requeued dead tasks; false: only others
+	// Requeued true: only dead tasks that were requeued; false: only dead tasks that were not
 	Requeued *CountDeadTasksParamsRequeued `form:"requeued,omitempty" json:"requeued,omitempty"`
 }
 
@@ -2900,7 +2900,7 @@ type GroupDeadTasksParams struct {
 	// To Died before this time
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Requeued true: only requeued dead tasks; false: only others
+	// Requeued true: only dead tasks that were requeued; false: only dead tasks that were not
 	Requeued *GroupDeadTasksParamsRequeued `form:"requeued,omitempty" json:"requeued,omitempty"`
 	Limit    *int64                        `form:"limit,omitempty" json:"limit,omitempty"`
 }
@@ -2923,13 +2923,13 @@ type ListDeadTasksParams struct {
 	// To Died before this time
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Requeued true: only requeued dead tasks; false: only others
+	// Requeued true: only dead tasks that were requeued; false: only dead tasks that were not
 	Requeued *ListDeadTasksParamsRequeued `form:"requeued,omitempty" json:"requeued,omitempty"`
 
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2938,22 +2938,22 @@ type ListDeadTasksParamsRequeued string
 
 // RequeueDeadTaskParams defines parameters for RequeueDeadTask.
 type RequeueDeadTaskParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // UndoRequeueParams defines parameters for UndoRequeue.
 type UndoRequeueParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListEntitiesParams defines parameters for ListEntities.
 type ListEntitiesParams struct {
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Entity Only this type
@@ -2977,46 +2977,46 @@ type ListEntitiesParams struct {
 	// Waiting Only entities for which stored calls wait, in no particular order
 	Waiting *bool `form:"waiting,omitempty" json:"waiting,omitempty"`
 
-	// Expired Only states whose time is over; other lists do not have them
+	// Expired Only entities whose TTL has passed; without this parameter a list does not have them
 	Expired *bool `form:"expired,omitempty" json:"expired,omitempty"`
 }
 
 // EditEntityParams defines parameters for EditEntity.
 type EditEntityParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch The ETag that the entity must have
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// IfNoneMatch With *, the entity must have no state
+	// IfNoneMatch If it is *, the entity must not have a state
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
 // CallEntityParams defines parameters for CallEntity.
 type CallEntityParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // InterruptEntityParams defines parameters for InterruptEntity.
 type InterruptEntityParams struct {
-	// Id The id of the running call; whichever runs by default
+	// Id The id of the call to interrupt; by default the call that is running
 	Id *string `form:"id,omitempty" json:"id,omitempty"`
 }
 
 // ListMailboxParams defines parameters for ListMailbox.
 type ListMailboxParams struct {
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // SendEntityParams defines parameters for SendEntity.
 type SendEntityParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3028,7 +3028,7 @@ type CountExecutionsParams struct {
 	// AllRuns Include earlier runs of a chain
 	AllRuns *bool `form:"all_runs,omitempty" json:"all_runs,omitempty"`
 
-	// Bound Stop counting here; 0 counts all executions, however long that takes
+	// Bound Stop counting at this number; 0 counts all executions, which may take long
 	Bound *int64 `form:"bound,omitempty" json:"bound,omitempty"`
 }
 
@@ -3040,10 +3040,10 @@ type TallyExecutionsParams struct {
 	// AllRuns Include earlier runs of a chain
 	AllRuns *bool `form:"all_runs,omitempty" json:"all_runs,omitempty"`
 
-	// By Which of workflow, status and reason tell groups apart, separated by commas
+	// By The properties that form the groups: workflow, status and reason, separated by commas
 	By *string `form:"by,omitempty" json:"by,omitempty"`
 
-	// Bound Executions that are counted at most, the newest first
+	// Bound How many executions are counted at most, the newest first
 	Bound *int64 `form:"bound,omitempty" json:"bound,omitempty"`
 }
 
@@ -3055,10 +3055,10 @@ type ListExecutionsParams struct {
 	// AllRuns Include earlier runs of a chain
 	AllRuns *bool `form:"all_runs,omitempty" json:"all_runs,omitempty"`
 
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Explain Ask the owners of open executions for their reasons
@@ -3067,46 +3067,46 @@ type ListExecutionsParams struct {
 
 // StartExecutionParams defines parameters for StartExecution.
 type StartExecutionParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteExecutionParams defines parameters for DeleteExecution.
 type DeleteExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
 	// DryRun Only return what the call would delete
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // DescribeExecutionParams defines parameters for DescribeExecution.
 type DescribeExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // CancelExecutionParams defines parameters for CancelExecution.
 type CancelExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // WatchEventsParams defines parameters for WatchEvents.
 type WatchEventsParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// After Only events behind this position; Last-Event-ID wins
+	// After Only events after this position; ignored if there is a Last-Event-ID
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// Preview Bytes of each value that a line shows
+	// Preview How many bytes of each value a line shows
 	Preview *int64 `form:"preview,omitempty" json:"preview,omitempty"`
 
 	// LastEventID The id of the last message that the client has seen
@@ -3115,26 +3115,26 @@ type WatchEventsParams struct {
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// After Only events behind this position
+	// After Only events after this position
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// Before Only events before this position; 0 for no end
+	// Before Only events before this position; 0 for no bound
 	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 	Limit  *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Last The last events instead of the first ones, if there are more than the limit; they are in order all the same
+	// Last If there are more events than the limit, return the last ones instead of the first ones, still in ascending order
 	Last *bool `form:"last,omitempty" json:"last,omitempty"`
 
-	// Preview Bytes of each value that a line shows
+	// Preview How many bytes of each value a line shows
 	Preview *int64 `form:"preview,omitempty" json:"preview,omitempty"`
 }
 
 // GetEventBytesParams defines parameters for GetEventBytes.
 type GetEventBytesParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
@@ -3143,104 +3143,104 @@ type GetEventBytesParamsField string
 
 // ExplainExecutionParams defines parameters for ExplainExecution.
 type ExplainExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // ExplainGraphParams defines parameters for ExplainGraph.
 type ExplainGraphParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// Depth How many steps away from the execution the graph reaches
+	// Depth How many edges the graph follows from the execution
 	Depth *int64 `form:"depth,omitempty" json:"depth,omitempty"`
 }
 
 // ExportExecutionParams defines parameters for ExportExecution.
 type ExportExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // ForkExecutionParams defines parameters for ForkExecution.
 type ForkExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
 type GetHistoryParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// After Return the events behind this position
+	// After Return the events after this position
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Payloads Whether events have their inputs and outputs, or only the size of both
+	// Payloads Whether events have their inputs and outputs; if not, they have only the size of both
 	Payloads *bool `form:"payloads,omitempty" json:"payloads,omitempty"`
 }
 
 // PauseExecutionParams defines parameters for PauseExecution.
 type PauseExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RejectPromiseParams defines parameters for RejectPromise.
 type RejectPromiseParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ResolvePromiseParams defines parameters for ResolvePromise.
 type ResolvePromiseParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // QueryExecutionParams defines parameters for QueryExecution.
 type QueryExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // GetRelationsParams defines parameters for GetRelations.
 type GetRelationsParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// After Only children behind this position of the history
+	// After Only children after this position of the history
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// Forks Also search for forks: the newest 5,000 executions of the workflow that started later
+	// Forks Also search for forks, among the newest 5,000 executions of the workflow that started later
 	Forks *bool `form:"forks,omitempty" json:"forks,omitempty"`
 }
 
 // ResetExecutionParams defines parameters for ResetExecution.
 type ResetExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // AwaitExecutionParams defines parameters for AwaitExecution.
 type AwaitExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
 	// Wait How long to wait, at most 10m; 30s by default
@@ -3249,99 +3249,99 @@ type AwaitExecutionParams struct {
 
 // ResumeExecutionParams defines parameters for ResumeExecution.
 type ResumeExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryExecutionParams defines parameters for RetryExecution.
 type RetryExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // SignalExecutionParams defines parameters for SignalExecution.
 type SignalExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // SignalWithStartParams defines parameters for SignalWithStart.
 type SignalWithStartParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // GetStateParams defines parameters for GetState.
 type GetStateParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // GetStateBytesParams defines parameters for GetStateBytes.
 type GetStateBytesParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // GetTaskLogsParams defines parameters for GetTaskLogs.
 type GetTaskLogsParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// Step The step of a workflow; none for a task of its own
+	// Step The step of a workflow; absent for a task without a workflow
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
-	// After The cursor of the page before
+	// After The cursor of the previous page
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 	Limit *int64  `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Wait Wait until there is a line, or the task has ended
+	// Wait Wait until there is a line or the task has ended
 	Wait *bool `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // GetTaskStatesParams defines parameters for GetTaskStates.
 type GetTaskStatesParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// Step The step of a workflow; none for a task of its own
+	// Step The step of a workflow; absent for a task without a workflow
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 }
 
 // GetTaskStreamParams defines parameters for GetTaskStream.
 type GetTaskStreamParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// Step The step of a workflow; none for a task of its own
+	// Step The step of a workflow; absent for a task without a workflow
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
 	// After The position of the last item read
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Wait Wait until there is an item, or the task has ended
+	// Wait Wait until there is an item or the task has ended
 	Wait *bool `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // WatchTaskStreamParams defines parameters for WatchTaskStream.
 type WatchTaskStreamParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// Step The step of a workflow; none for a task of its own
+	// Step The step of a workflow; absent for a task without a workflow
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
-	// After Only items behind this position; Last-Event-ID wins
+	// After Only items after this position; ignored if there is a Last-Event-ID
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
 	// LastEventID The id of the last message that the client has seen
@@ -3350,45 +3350,45 @@ type WatchTaskStreamParams struct {
 
 // TerminateExecutionParams defines parameters for TerminateExecution.
 type TerminateExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListUnreadSignalsParams defines parameters for ListUnreadSignals.
 type ListUnreadSignalsParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
 // DropUnreadSignalParams defines parameters for DropUnreadSignal.
 type DropUnreadSignalParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run    *string `form:"run,omitempty" json:"run,omitempty"`
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // SkipUnreadSignalParams defines parameters for SkipUnreadSignal.
 type SkipUnreadSignalParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run    *string `form:"run,omitempty" json:"run,omitempty"`
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateExecutionParams defines parameters for UpdateExecution.
 type UpdateExecutionParams struct {
-	// Run The id of a run; the current run by default
+	// Run The id of a run; by default the current run
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3398,7 +3398,7 @@ type ImportExecutionParams struct {
 	Key    *string `form:"key,omitempty" json:"key,omitempty"`
 	DryRun *bool   `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3410,16 +3410,16 @@ type ListKeysParams struct {
 
 // SetLimitParams defines parameters for SetLimit.
 type SetLimitParams struct {
-	// AnyQueue Also for a queue that no worker serves
+	// AnyQueue Accept a queue that no worker serves
 	AnyQueue *bool `form:"any_queue,omitempty" json:"any_queue,omitempty"`
 }
 
 // ListLocksParams defines parameters for ListLocks.
 type ListLocksParams struct {
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Entity Only this type
@@ -3443,32 +3443,32 @@ type ListLocksParams struct {
 	// Waiting Only entities for which stored calls wait, in no particular order
 	Waiting *bool `form:"waiting,omitempty" json:"waiting,omitempty"`
 
-	// Expired Only states whose time is over; other lists do not have them
+	// Expired Only entities whose TTL has passed; without this parameter a list does not have them
 	Expired *bool `form:"expired,omitempty" json:"expired,omitempty"`
 }
 
 // ReleaseLockParams defines parameters for ReleaseLock.
 type ReleaseLockParams struct {
-	// Epoch The fencing token of the lock to take; whichever there is by default
+	// Epoch The fencing token of the lock to release; by default the current lock
 	Epoch *int64 `form:"epoch,omitempty" json:"epoch,omitempty"`
 
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListReplayReportsParams defines parameters for ListReplayReports.
 type ListReplayReportsParams struct {
-	// Limit Most items of the page
+	// Limit The maximum number of items of the page
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Workflow Only reports that have results of this workflow
 	Workflow *string `form:"workflow,omitempty" json:"workflow,omitempty"`
 	Build    *string `form:"build,omitempty" json:"build,omitempty"`
 
-	// Outcome Only reports with this outcome; with a workflow, those in which the workflow has it
+	// Outcome Only reports with this outcome; together with workflow, only reports in which that workflow has this outcome
 	Outcome *ListReplayReportsParamsOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
 }
 
@@ -3477,7 +3477,7 @@ type ListReplayReportsParamsOutcome string
 
 // AddReplayReportParams defines parameters for AddReplayReport.
 type AddReplayReportParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3495,10 +3495,10 @@ type SetScheduleParams struct {
 
 // ListTicksParams defines parameters for ListTicks.
 type ListTicksParams struct {
-	// From 24 hours ago by default
+	// From The beginning of the range; 24 hours ago by default
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
-	// To 24 hours from now by default; excluded
+	// To The end of the range, which is not included; 24 hours from now by default
 	To    *time.Time `form:"to,omitempty" json:"to,omitempty"`
 	Limit *int64     `form:"limit,omitempty" json:"limit,omitempty"`
 }
@@ -3508,7 +3508,7 @@ type ChangeScheduleParamsVerb string
 
 // GetSeriesParams defines parameters for GetSeries.
 type GetSeriesParams struct {
-	// Step The length of a point: a multiple of 5s that divides 1h; 1m by default
+	// Step The time that one point covers: a multiple of 5s that divides 1h; 1m by default
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
 	// Levels Return the state of queues and limits too
@@ -3523,13 +3523,13 @@ type ListSessionsParams struct {
 
 // ListStrandedParams defines parameters for ListStranded.
 type ListStrandedParams struct {
-	// Cursor The cursor of the page before
+	// Cursor The cursor of the previous page
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // SubmitTaskParams defines parameters for SubmitTask.
 type SubmitTaskParams struct {
-	// IdempotencyKey Two requests with the same key are one request
+	// IdempotencyKey A key that you choose; requests with the same key take effect once
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3543,7 +3543,7 @@ type DeleteSettingParams struct {
 	// IfMatch The ETag that the setting must have
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// IfNoneMatch With *, the setting must not exist
+	// IfNoneMatch If it is *, the setting must not exist
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
@@ -3555,7 +3555,7 @@ type SetSettingParams struct {
 	// IfMatch The ETag that the setting must have
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// IfNoneMatch With *, the setting must not exist
+	// IfNoneMatch If it is *, the setting must not exist
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
@@ -3564,7 +3564,7 @@ type DeleteViewParams struct {
 	// IfMatch The ETag that the setting must have
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// IfNoneMatch With *, the setting must not exist
+	// IfNoneMatch If it is *, the setting must not exist
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
@@ -3573,7 +3573,7 @@ type SetViewParams struct {
 	// IfMatch The ETag that the setting must have
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// IfNoneMatch With *, the setting must not exist
+	// IfNoneMatch If it is *, the setting must not exist
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
@@ -3868,14 +3868,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/breakers (the `ListBreakers` operationId).
 	ListBreakers(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseBreakerWithBody Let no task through a breaker before a time
+	// PauseBreakerWithBody Hold all tasks of a breaker back until a time
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/breakers/{name}/pause (the `PauseBreaker` operationId).
 	PauseBreakerWithBody(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseBreaker Let no task through a breaker before a time
+	// PauseBreaker Hold all tasks of a breaker back until a time
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3903,7 +3903,7 @@ type ClientInterface interface {
 
 	// WatchChanges Follow what changes in the tenant, as server-sent events
 	//
-	// An event `changes` has a page of changes as JSON. Its id is the cursor: a client that connects again sends it as Last-Event-ID and misses nothing, as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
+	// An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
 	//
 	// Corresponds with GET /v1/changes (the `WatchChanges` operationId).
 	WatchChanges(ctx context.Context, params *WatchChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3947,7 +3947,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/dead-tasks/{id}/requeue (the `RequeueDeadTask` operationId).
 	RequeueDeadTask(ctx context.Context, id string, params *RequeueDeadTaskParams, body RequeueDeadTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UndoRequeue Take a requeue back
+	// UndoRequeue Undo a requeue
 	//
 	// Corresponds with POST /v1/dead-tasks/{id}/undo-requeue (the `UndoRequeue` operationId).
 	UndoRequeue(ctx context.Context, id string, params *UndoRequeueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3978,7 +3978,7 @@ type ClientInterface interface {
 
 	// GetEntityBytes Read the bytes of the committed state of an entity
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Corresponds with GET /v1/entities/{entity}/{key}/bytes (the `GetEntityBytes` operationId).
 	GetEntityBytes(ctx context.Context, entity string, key string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4014,7 +4014,7 @@ type ClientInterface interface {
 
 	// GetMailboxBytes Read the bytes of the input of a waiting call
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Corresponds with GET /v1/entities/{entity}/{key}/mailbox/{id}/bytes (the `GetMailboxBytes` operationId).
 	GetMailboxBytes(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4093,21 +4093,21 @@ type ClientInterface interface {
 
 	// WatchEvents Follow the events of a run as server-sent events, without payloads
 	//
-	// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+	// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
 	WatchEvents(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents Read the events of a run as JSON lines, without payloads
 	//
-	// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+	// Each line is an event. The header Perdure-Run has the id of the run, and Perdure-Events the number of its events. If the connection breaks before the end of the reply, lines are missing.
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, workflow string, key string, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetEventBytes Read the bytes of the input or output of an event
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/events/{position}/{field} (the `GetEventBytes` operationId).
 	GetEventBytes(ctx context.Context, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4117,7 +4117,7 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation (the `ExplainExecution` operationId).
 	ExplainExecution(ctx context.Context, workflow string, key string, params *ExplainExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainGraph Explain on what the progress of an execution depends, as a graph
+	// ExplainGraph Explain as a graph what an execution waits for
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation/graph (the `ExplainGraph` operationId).
 	ExplainGraph(ctx context.Context, workflow string, key string, params *ExplainGraphParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4289,7 +4289,7 @@ type ClientInterface interface {
 
 	// GetStateBytes Read the bytes of a value that the code has set
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name}/bytes (the `GetStateBytes` operationId).
 	GetStateBytes(ctx context.Context, workflow string, key string, name string, params *GetStateBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4311,19 +4311,19 @@ type ClientInterface interface {
 
 	// WatchTaskStream Follow the items that a task streams, as server-sent events
 	//
-	// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+	// An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
 	WatchTaskStream(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TerminateExecutionWithBody End an execution at once, without its code
+	// TerminateExecutionWithBody End an execution immediately, without running its code
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/executions/{workflow}/{key}/terminate (the `TerminateExecution` operationId).
 	TerminateExecutionWithBody(ctx context.Context, workflow string, key string, params *TerminateExecutionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TerminateExecution End an execution at once, without its code
+	// TerminateExecution End an execution immediately, without running its code
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4482,14 +4482,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/queues (the `ListQueues` operationId).
 	ListQueues(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseQueueWithBody Start no further tasks of a queue
+	// PauseQueueWithBody Pause a queue: start no further tasks of it
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/queues/{name}/pause (the `PauseQueue` operationId).
 	PauseQueueWithBody(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseQueue Start no further tasks of a queue
+	// PauseQueue Pause a queue: start no further tasks of it
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4563,7 +4563,7 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
 	SetSchedule(ctx context.Context, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTicks List the times of a schedule in a range, with what became of them
+	// ListTicks List the times of a schedule in a range, with their outcomes
 	//
 	// Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
 	ListTicks(ctx context.Context, name string, params *ListTicksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4631,7 +4631,7 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/shards (the `ListShards` operationId).
 	ListShards(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RebalanceShards Make all nodes look at once whether shards should move
+	// RebalanceShards Make all nodes check immediately whether shards should move
 	//
 	// Corresponds with POST /v1/shards/rebalance (the `RebalanceShards` operationId).
 	RebalanceShards(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -5017,7 +5017,7 @@ func (c *Client) ListBreakers(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// PauseBreakerWithBody Let no task through a breaker before a time
+// PauseBreakerWithBody Hold all tasks of a breaker back until a time
 //
 // Takes any type of body and a specified content type.
 //
@@ -5034,7 +5034,7 @@ func (c *Client) PauseBreakerWithBody(ctx context.Context, name string, contentT
 	return c.Client.Do(req)
 }
 
-// PauseBreaker Let no task through a breaker before a time
+// PauseBreaker Hold all tasks of a breaker back until a time
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5102,7 +5102,7 @@ func (c *Client) TripBreaker(ctx context.Context, name string, body TripBreakerJ
 
 // WatchChanges Follow what changes in the tenant, as server-sent events
 //
-// An event `changes` has a page of changes as JSON. Its id is the cursor: a client that connects again sends it as Last-Event-ID and misses nothing, as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
+// An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
 //
 // Corresponds with GET /v1/changes (the `WatchChanges` operationId).
 func (c *Client) WatchChanges(ctx context.Context, params *WatchChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5226,7 +5226,7 @@ func (c *Client) RequeueDeadTask(ctx context.Context, id string, params *Requeue
 	return c.Client.Do(req)
 }
 
-// UndoRequeue Take a requeue back
+// UndoRequeue Undo a requeue
 //
 // Corresponds with POST /v1/dead-tasks/{id}/undo-requeue (the `UndoRequeue` operationId).
 func (c *Client) UndoRequeue(ctx context.Context, id string, params *UndoRequeueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5307,7 +5307,7 @@ func (c *Client) EditEntity(ctx context.Context, entity string, key string, para
 
 // GetEntityBytes Read the bytes of the committed state of an entity
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Corresponds with GET /v1/entities/{entity}/{key}/bytes (the `GetEntityBytes` operationId).
 func (c *Client) GetEntityBytes(ctx context.Context, entity string, key string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5403,7 +5403,7 @@ func (c *Client) DropMailboxItem(ctx context.Context, entity string, key string,
 
 // GetMailboxBytes Read the bytes of the input of a waiting call
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Corresponds with GET /v1/entities/{entity}/{key}/mailbox/{id}/bytes (the `GetMailboxBytes` operationId).
 func (c *Client) GetMailboxBytes(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5612,7 +5612,7 @@ func (c *Client) CancelExecution(ctx context.Context, workflow string, key strin
 
 // WatchEvents Follow the events of a run as server-sent events, without payloads
 //
-// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
 func (c *Client) WatchEvents(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5629,7 +5629,7 @@ func (c *Client) WatchEvents(ctx context.Context, workflow string, key string, p
 
 // ListEvents Read the events of a run as JSON lines, without payloads
 //
-// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+// Each line is an event. The header Perdure-Run has the id of the run, and Perdure-Events the number of its events. If the connection breaks before the end of the reply, lines are missing.
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, workflow string, key string, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5646,7 +5646,7 @@ func (c *Client) ListEvents(ctx context.Context, workflow string, key string, pa
 
 // GetEventBytes Read the bytes of the input or output of an event
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/events/{position}/{field} (the `GetEventBytes` operationId).
 func (c *Client) GetEventBytes(ctx context.Context, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5676,7 +5676,7 @@ func (c *Client) ExplainExecution(ctx context.Context, workflow string, key stri
 	return c.Client.Do(req)
 }
 
-// ExplainGraph Explain on what the progress of an execution depends, as a graph
+// ExplainGraph Explain as a graph what an execution waits for
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/explanation/graph (the `ExplainGraph` operationId).
 func (c *Client) ExplainGraph(ctx context.Context, workflow string, key string, params *ExplainGraphParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6108,7 +6108,7 @@ func (c *Client) GetState(ctx context.Context, workflow string, key string, name
 
 // GetStateBytes Read the bytes of a value that the code has set
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/states/{name}/bytes (the `GetStateBytes` operationId).
 func (c *Client) GetStateBytes(ctx context.Context, workflow string, key string, name string, params *GetStateBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6170,7 +6170,7 @@ func (c *Client) GetTaskStream(ctx context.Context, workflow string, key string,
 
 // WatchTaskStream Follow the items that a task streams, as server-sent events
 //
-// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+// An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
 func (c *Client) WatchTaskStream(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6185,7 +6185,7 @@ func (c *Client) WatchTaskStream(ctx context.Context, workflow string, key strin
 	return c.Client.Do(req)
 }
 
-// TerminateExecutionWithBody End an execution at once, without its code
+// TerminateExecutionWithBody End an execution immediately, without running its code
 //
 // Takes any type of body and a specified content type.
 //
@@ -6202,7 +6202,7 @@ func (c *Client) TerminateExecutionWithBody(ctx context.Context, workflow string
 	return c.Client.Do(req)
 }
 
-// TerminateExecution End an execution at once, without its code
+// TerminateExecution End an execution immediately, without running its code
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6631,7 +6631,7 @@ func (c *Client) ListQueues(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// PauseQueueWithBody Start no further tasks of a queue
+// PauseQueueWithBody Pause a queue: start no further tasks of it
 //
 // Takes any type of body and a specified content type.
 //
@@ -6648,7 +6648,7 @@ func (c *Client) PauseQueueWithBody(ctx context.Context, name string, contentTyp
 	return c.Client.Do(req)
 }
 
-// PauseQueue Start no further tasks of a queue
+// PauseQueue Pause a queue: start no further tasks of it
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6842,7 +6842,7 @@ func (c *Client) SetSchedule(ctx context.Context, name string, params *SetSchedu
 	return c.Client.Do(req)
 }
 
-// ListTicks List the times of a schedule in a range, with what became of them
+// ListTicks List the times of a schedule in a range, with their outcomes
 //
 // Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
 func (c *Client) ListTicks(ctx context.Context, name string, params *ListTicksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7030,7 +7030,7 @@ func (c *Client) ListShards(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// RebalanceShards Make all nodes look at once whether shards should move
+// RebalanceShards Make all nodes check immediately whether shards should move
 //
 // Corresponds with POST /v1/shards/rebalance (the `RebalanceShards` operationId).
 func (c *Client) RebalanceShards(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15745,14 +15745,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/breakers (the `ListBreakers` operationId).
 	ListBreakersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListBreakersResponse, error)
 
-	// PauseBreakerWithBodyWithResponse Let no task through a breaker before a time
+	// PauseBreakerWithBodyWithResponse Hold all tasks of a breaker back until a time
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/breakers/{name}/pause (the `PauseBreaker` operationId).
 	PauseBreakerWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseBreakerResponse, error)
 
-	// PauseBreakerWithResponse Let no task through a breaker before a time
+	// PauseBreakerWithResponse Hold all tasks of a breaker back until a time
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15782,7 +15782,7 @@ type ClientWithResponsesInterface interface {
 
 	// WatchChangesWithResponse Follow what changes in the tenant, as server-sent events
 	//
-	// An event `changes` has a page of changes as JSON. Its id is the cursor: a client that connects again sends it as Last-Event-ID and misses nothing, as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
+	// An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15838,7 +15838,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/dead-tasks/{id}/requeue (the `RequeueDeadTask` operationId).
 	RequeueDeadTaskWithResponse(ctx context.Context, id string, params *RequeueDeadTaskParams, body RequeueDeadTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*RequeueDeadTaskResponse, error)
 
-	// UndoRequeueWithResponse Take a requeue back
+	// UndoRequeueWithResponse Undo a requeue
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15875,7 +15875,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetEntityBytesWithResponse Read the bytes of the committed state of an entity
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15919,7 +15919,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetMailboxBytesWithResponse Read the bytes of the input of a waiting call
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16012,7 +16012,7 @@ type ClientWithResponsesInterface interface {
 
 	// WatchEventsWithResponse Follow the events of a run as server-sent events, without payloads
 	//
-	// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+	// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16021,7 +16021,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListEventsWithResponse Read the events of a run as JSON lines, without payloads
 	//
-	// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+	// Each line is an event. The header Perdure-Run has the id of the run, and Perdure-Events the number of its events. If the connection breaks before the end of the reply, lines are missing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16030,7 +16030,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetEventBytesWithResponse Read the bytes of the input or output of an event
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16044,7 +16044,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation (the `ExplainExecution` operationId).
 	ExplainExecutionWithResponse(ctx context.Context, workflow string, key string, params *ExplainExecutionParams, reqEditors ...RequestEditorFn) (*ExplainExecutionResponse, error)
 
-	// ExplainGraphWithResponse Explain on what the progress of an execution depends, as a graph
+	// ExplainGraphWithResponse Explain as a graph what an execution waits for
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16228,7 +16228,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetStateBytesWithResponse Read the bytes of a value that the code has set
 	//
-	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16258,21 +16258,21 @@ type ClientWithResponsesInterface interface {
 
 	// WatchTaskStreamWithResponse Follow the items that a task streams, as server-sent events
 	//
-	// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+	// An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
 	WatchTaskStreamWithResponse(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*WatchTaskStreamResponse, error)
 
-	// TerminateExecutionWithBodyWithResponse End an execution at once, without its code
+	// TerminateExecutionWithBodyWithResponse End an execution immediately, without running its code
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/executions/{workflow}/{key}/terminate (the `TerminateExecution` operationId).
 	TerminateExecutionWithBodyWithResponse(ctx context.Context, workflow string, key string, params *TerminateExecutionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TerminateExecutionResponse, error)
 
-	// TerminateExecutionWithResponse End an execution at once, without its code
+	// TerminateExecutionWithResponse End an execution immediately, without running its code
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16461,14 +16461,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/queues (the `ListQueues` operationId).
 	ListQueuesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListQueuesResponse, error)
 
-	// PauseQueueWithBodyWithResponse Start no further tasks of a queue
+	// PauseQueueWithBodyWithResponse Pause a queue: start no further tasks of it
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/queues/{name}/pause (the `PauseQueue` operationId).
 	PauseQueueWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error)
 
-	// PauseQueueWithResponse Start no further tasks of a queue
+	// PauseQueueWithResponse Pause a queue: start no further tasks of it
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16552,7 +16552,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
 	SetScheduleWithResponse(ctx context.Context, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*SetScheduleResponse, error)
 
-	// ListTicksWithResponse List the times of a schedule in a range, with what became of them
+	// ListTicksWithResponse List the times of a schedule in a range, with their outcomes
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16636,7 +16636,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/shards (the `ListShards` operationId).
 	ListShardsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListShardsResponse, error)
 
-	// RebalanceShardsWithResponse Make all nodes look at once whether shards should move
+	// RebalanceShardsWithResponse Make all nodes check immediately whether shards should move
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -22868,7 +22868,7 @@ func (c *ClientWithResponses) ListBreakersWithResponse(ctx context.Context, reqE
 	return ParseListBreakersResponse(rsp)
 }
 
-// PauseBreakerWithBodyWithResponse Let no task through a breaker before a time
+// PauseBreakerWithBodyWithResponse Hold all tasks of a breaker back until a time
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -22881,7 +22881,7 @@ func (c *ClientWithResponses) PauseBreakerWithBodyWithResponse(ctx context.Conte
 	return ParsePauseBreakerResponse(rsp)
 }
 
-// PauseBreakerWithResponse Let no task through a breaker before a time
+// PauseBreakerWithResponse Hold all tasks of a breaker back until a time
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -22935,7 +22935,7 @@ func (c *ClientWithResponses) TripBreakerWithResponse(ctx context.Context, name 
 
 // WatchChangesWithResponse Follow what changes in the tenant, as server-sent events
 //
-// An event `changes` has a page of changes as JSON. Its id is the cursor: a client that connects again sends it as Last-Event-ID and misses nothing, as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
+// An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23039,7 +23039,7 @@ func (c *ClientWithResponses) RequeueDeadTaskWithResponse(ctx context.Context, i
 	return ParseRequeueDeadTaskResponse(rsp)
 }
 
-// UndoRequeueWithResponse Take a requeue back
+// UndoRequeueWithResponse Undo a requeue
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23106,7 +23106,7 @@ func (c *ClientWithResponses) EditEntityWithResponse(ctx context.Context, entity
 
 // GetEntityBytesWithResponse Read the bytes of the committed state of an entity
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23186,7 +23186,7 @@ func (c *ClientWithResponses) DropMailboxItemWithResponse(ctx context.Context, e
 
 // GetMailboxBytesWithResponse Read the bytes of the input of a waiting call
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23357,7 +23357,7 @@ func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, w
 
 // WatchEventsWithResponse Follow the events of a run as server-sent events, without payloads
 //
-// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23372,7 +23372,7 @@ func (c *ClientWithResponses) WatchEventsWithResponse(ctx context.Context, workf
 
 // ListEventsWithResponse Read the events of a run as JSON lines, without payloads
 //
-// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+// Each line is an event. The header Perdure-Run has the id of the run, and Perdure-Events the number of its events. If the connection breaks before the end of the reply, lines are missing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23387,7 +23387,7 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, workfl
 
 // GetEventBytesWithResponse Read the bytes of the input or output of an event
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23413,7 +23413,7 @@ func (c *ClientWithResponses) ExplainExecutionWithResponse(ctx context.Context, 
 	return ParseExplainExecutionResponse(rsp)
 }
 
-// ExplainGraphWithResponse Explain on what the progress of an execution depends, as a graph
+// ExplainGraphWithResponse Explain as a graph what an execution waits for
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23753,7 +23753,7 @@ func (c *ClientWithResponses) GetStateWithResponse(ctx context.Context, workflow
 
 // GetStateBytesWithResponse Read the bytes of a value that the code has set
 //
-// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+// The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23807,7 +23807,7 @@ func (c *ClientWithResponses) GetTaskStreamWithResponse(ctx context.Context, wor
 
 // WatchTaskStreamWithResponse Follow the items that a task streams, as server-sent events
 //
-// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+// An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23820,7 +23820,7 @@ func (c *ClientWithResponses) WatchTaskStreamWithResponse(ctx context.Context, w
 	return ParseWatchTaskStreamResponse(rsp)
 }
 
-// TerminateExecutionWithBodyWithResponse End an execution at once, without its code
+// TerminateExecutionWithBodyWithResponse End an execution immediately, without running its code
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -23833,7 +23833,7 @@ func (c *ClientWithResponses) TerminateExecutionWithBodyWithResponse(ctx context
 	return ParseTerminateExecutionResponse(rsp)
 }
 
-// TerminateExecutionWithResponse End an execution at once, without its code
+// TerminateExecutionWithResponse End an execution immediately, without running its code
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24184,7 +24184,7 @@ func (c *ClientWithResponses) ListQueuesWithResponse(ctx context.Context, reqEdi
 	return ParseListQueuesResponse(rsp)
 }
 
-// PauseQueueWithBodyWithResponse Start no further tasks of a queue
+// PauseQueueWithBodyWithResponse Pause a queue: start no further tasks of it
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24197,7 +24197,7 @@ func (c *ClientWithResponses) PauseQueueWithBodyWithResponse(ctx context.Context
 	return ParsePauseQueueResponse(rsp)
 }
 
-// PauseQueueWithResponse Start no further tasks of a queue
+// PauseQueueWithResponse Pause a queue: start no further tasks of it
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24353,7 +24353,7 @@ func (c *ClientWithResponses) SetScheduleWithResponse(ctx context.Context, name 
 	return ParseSetScheduleResponse(rsp)
 }
 
-// ListTicksWithResponse List the times of a schedule in a range, with what became of them
+// ListTicksWithResponse List the times of a schedule in a range, with their outcomes
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24509,7 +24509,7 @@ func (c *ClientWithResponses) ListShardsWithResponse(ctx context.Context, reqEdi
 	return ParseListShardsResponse(rsp)
 }
 
-// RebalanceShardsWithResponse Make all nodes look at once whether shards should move
+// RebalanceShardsWithResponse Make all nodes check immediately whether shards should move
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -37,7 +37,7 @@ var page = template.Must(template.New("page").Parse(`<!doctype html>
 </html>
 `))
 
-// start shows the document that the page names.
+// start is the script of the page. It shows the document whose path is in the page.
 const start = `"use strict";
 SwaggerUIBundle({
   url: document.body.dataset.document, dom_id: "#swagger-ui", deepLinking: true, validatorUrl: null, docExpansion: "list", persistAuthorization: false,
@@ -50,7 +50,7 @@ var kinds = map[string]string{
 	"favicon-16x16.png": "image/png", "favicon-32x32.png": "image/png",
 }
 
-// Page is where the document of an API is shown, and where the document is.
+// Page has two paths: of the page that shows the document of an API, and of the document itself.
 type Page struct {
 	Title string
 	// Base is the path of the page, without a slash at its end.
@@ -108,7 +108,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// send sends a compressed file, as it is or unpacked.
+// send sends a compressed file. If asIs is false, it unpacks the file.
 func send(w http.ResponseWriter, packed fs.File, asIs bool) error {
 	if asIs {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -17,7 +17,7 @@ type admin struct {
 // Admin wraps an api.Admin and records its calls.
 func (l *Log) Admin(inner api.Admin) api.Admin { return &admin{inner, l} }
 
-// tenantValue is what an entry shows of a tenant.
+// tenantValue is the part of a tenant that an entry shows.
 type tenantValue struct {
 	Note      string        `json:"note,omitempty"`
 	Disabled  bool          `json:"disabled,omitempty"`
@@ -26,7 +26,7 @@ type tenantValue struct {
 
 func showTenant(t *api.TenantInfo) any { return tenantValue{t.Note, t.Disabled, t.Allowance} }
 
-// tenant returns a tenant before it changes; nil if there is none.
+// tenant returns a tenant before it changes, or nil if there is none.
 func (a *admin) tenant(ctx context.Context, name string) []byte {
 	if !a.log.records(ctx) {
 		return nil
@@ -58,7 +58,7 @@ func (a *admin) SetTenant(ctx context.Context, c api.TenantChange) (t api.Tenant
 	return t, err
 }
 
-// keyValue is what an entry shows of a key. It never has the secret.
+// keyValue is the part of a key that an entry shows. It never has the secret.
 type keyValue struct {
 	ID      string   `json:"id,omitempty"`
 	Admin   bool     `json:"admin,omitempty"`
@@ -75,7 +75,7 @@ func showKey(k *api.KeyInfo) any {
 	return v
 }
 
-// key returns a key before it changes; only its id if it cannot be found.
+// key returns a key before it changes. If the key cannot be found, k has only the id.
 func (a *admin) key(ctx context.Context, id string) (k api.KeyInfo, before []byte) {
 	if !a.log.records(ctx) {
 		return api.KeyInfo{ID: id}, nil
@@ -126,7 +126,7 @@ func (a *admin) RotateKey(ctx context.Context, r api.RotateRequest) (k api.NewKe
 	return k, err
 }
 
-// loginValue is what an entry shows of a session. It never has the secret.
+// loginValue is the part of a session that an entry shows. It never has the secret.
 type loginValue struct {
 	ID         string   `json:"id"`
 	Caller     string   `json:"caller"`
@@ -196,7 +196,7 @@ func (a *admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
 	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.DrainWorker(ctx, r) })
 }
 
-// drainValue is what an entry shows of an order to a node.
+// drainValue is the part of an order to a node that an entry shows.
 type drainValue struct {
 	Drained bool `json:"drained"`
 }

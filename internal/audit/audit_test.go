@@ -24,8 +24,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// world is a log on a memory store, with a service that only reads. Other calls fail, and the log
-// records that.
+// world is a log on a memory store, with a service that only reads. Calls that change something
+// fail, and the log records the failures.
 type world struct {
 	t       *testing.T
 	store   *brittle
@@ -40,7 +40,7 @@ type brittle struct {
 	store.Store
 
 	mu   sync.Mutex
-	left int // how many more entries it takes; negative for any number
+	left int // how many more entries it accepts; negative for any number
 }
 
 func (b *brittle) PutAudit(ctx context.Context, rows []store.AuditRow) error {
@@ -55,7 +55,7 @@ func (b *brittle) PutAudit(ctx context.Context, rows []store.AuditRow) error {
 	return b.Store.PutAudit(ctx, rows)
 }
 
-// take says how many more entries the store takes.
+// take sets how many more entries the store accepts.
 func (b *brittle) take(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,8 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// Every call that the table names leaves exactly one entry, although it fails here.
+// Every call that the table names leaves exactly one entry, even if the call fails, as it does in
+// this test.
 func TestEveryCallIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,8 +227,8 @@ func TestWhatIsNotRecorded(t *testing.T) {
 	}
 }
 
-// An action that cannot be recorded is not taken. An outcome that cannot be recorded leaves the
-// entry as unknown, and the action is done.
+// If the log cannot record an action, the action does not happen. If it cannot record the outcome,
+// the action has happened, and the outcome in its entry stays "unknown".
 func TestActionsThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	w := live(t)
@@ -318,7 +319,7 @@ func TestEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// The text of an error of user code may quote a payload, so the entry does not have it.
+// The text of an error of user code may quote a payload, so the entry does not contain that text.
 func TestErrorsOfCodeAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -344,8 +345,8 @@ func (f *failing) Update(context.Context, api.UpdateRequest) (model.Payload, err
 	return model.Payload{}, f.err
 }
 
-// Refused attempts are recorded once a minute per caller and action, with a count of the others. A
-// caller that floods the log does not hide another.
+// The log records refused attempts once a minute per caller and action, with a count of the
+// attempts in between. A caller that floods the log does not hide the attempts of another caller.
 func TestRefusedAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -358,7 +359,7 @@ func TestRefusedAttempts(t *testing.T) {
 	}
 	_ = a.Authorize(&bob, "execution:terminate")
 	_ = a.Authorize(&bob, "execution:read")  // not administrative
-	_ = a.Authorize(&bob, "execution:start") // what programs do
+	_ = a.Authorize(&bob, "execution:start") // programs do this, so it is not administrative
 	w.now = w.now.Add(time.Minute)
 	_ = a.Authorize(&ann, "tenant:write")
 	_ = authz.Quiet(a).Authorize(&bob, "key:write")
@@ -467,8 +468,8 @@ func (s stalled) PutAudit(context.Context, []store.AuditRow) error {
 	return nil
 }
 
-// Entries of callers that give up while the store is away still wait to be written. Their number is
-// bounded.
+// If a caller gives up while the store is away, its entry still waits to be written. The number of
+// such entries is bounded.
 func TestWaitingEntriesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := stalled{released: make(chan struct{})}

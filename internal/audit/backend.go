@@ -40,8 +40,8 @@ func targetOf(t api.Target) (tenant, resource string) {
 	return t.Address.Tenant, resource
 }
 
-// command is what an entry shows of a command to a schedule. The rest of the command may contain a
-// payload.
+// command is the part of a command to a schedule that an entry shows. The rest of the command may
+// contain a payload.
 type command struct {
 	Verb string `json:"verb"`
 }
@@ -104,7 +104,7 @@ func (b *backend) ofSchedule(ctx context.Context, call string, a model.Address, 
 	return b.log.record(ctx, api.AuditEntry{Tenant: a.Tenant, Call: call, Resource: about(a)}, act)
 }
 
-// Deliver records a message that cancels, as Cancel does.
+// Deliver records a message that cancels an execution, as Cancel does.
 func (b *backend) Deliver(ctx context.Context, m *model.Message) error {
 	act := func(ctx context.Context) (any, error) { return nil, b.Backend.Deliver(ctx, m) }
 	if m.Kind != model.MessageCancel {
@@ -119,7 +119,7 @@ func (b *backend) Cancel(ctx context.Context, r api.CancelRequest) error {
 	return b.order(ctx, "Cancel", r, b.Backend.Cancel)
 }
 
-// Terminate ends an execution at once.
+// Terminate ends an execution immediately.
 func (b *backend) Terminate(ctx context.Context, r api.CancelRequest) error {
 	return b.order(ctx, "Terminate", r, b.Backend.Terminate)
 }
@@ -176,7 +176,8 @@ func (b *backend) Mailbox(ctx context.Context, r api.MailboxRequest) (c model.Ca
 	return c, err
 }
 
-// versionValue is what an entry shows of the state of an entity. The state itself is a payload.
+// versionValue is the part of the state of an entity that an entry shows. The state itself is a
+// payload, so the entry does not have it.
 type versionValue struct {
 	Version int64 `json:"version"`
 }
@@ -252,7 +253,7 @@ func (b *backend) Import(ctx context.Context, r api.ImportRequest) (reply api.Pa
 	return reply, err
 }
 
-// deleteValue is what a delete has removed.
+// deleteValue says what a delete has removed.
 type deleteValue struct {
 	Runs  int  `json:"runs"`
 	Force bool `json:"force,omitempty"`
@@ -272,15 +273,15 @@ func (b *backend) Delete(ctx context.Context, r api.DeleteRequest) (reply api.De
 	return reply, err
 }
 
-// batchValue is what an entry shows of a batch job.
+// batchValue is the part of a batch job that an entry shows.
 type batchValue struct {
 	Verb    string `json:"verb"`
 	Query   string `json:"query"`
 	Matched int64  `json:"matched"`
 }
 
-// StartBatch records batch jobs. What a batch does to each execution is not recorded again: the
-// history of the execution names the batch.
+// StartBatch records batch jobs. The log has no entries for the single executions that a batch acts
+// on, because the history of each execution names the batch.
 func (b *backend) StartBatch(ctx context.Context, r api.BatchRequest) (got api.Batch, err error) {
 	if r.DryRun {
 		return b.Backend.StartBatch(ctx, r)
@@ -299,7 +300,7 @@ func (b *backend) StartBatch(ctx context.Context, r api.BatchRequest) (got api.B
 	return got, err
 }
 
-// startedBatch is what an entry shows of a batch that has started.
+// startedBatch is the part of a started batch that an entry shows.
 type startedBatch struct {
 	ID string `json:"id"`
 	batchValue

@@ -1,6 +1,7 @@
-// Package audit records administrative actions: who took which action on what, when, through which
-// door, what it replaced, and how it ended. A Log wraps the calls of a backend. Every door that
-// uses the wrapped backend records in the same way, and no door has rules of its own.
+// Package audit records administrative actions: which caller took which action on what, when and
+// through which door, what the action replaced, and how it ended. A Log wraps the calls of a
+// backend. A door is a way into the server, such as gRPC or REST. All doors use the wrapped
+// backend, so all of them record in the same way.
 //
 // Promises:
 //
@@ -12,6 +13,6 @@
 //     written in the background, so it can be lost when the process dies.
 //   - An entry has no payload and no secret. All its texts are bounded.
 //
-// A call whose context names no caller comes from the program itself and is not recorded, unless
-// the log has a caller for such calls.
+// If the context of a call names no caller, the call comes from the program itself. The log records
+// such a call only if Config.Caller is set.
 package audit

@@ -16,7 +16,7 @@ import (
 const (
 	// MaxName bounds names: of the caller, of its tenant, of its address and of the request.
 	MaxName = 256
-	// MaxResource bounds the name of what an action acts on.
+	// MaxResource bounds the name of the thing that an action acts on.
 	MaxResource = 600
 	// MaxText bounds the reason and the error.
 	MaxText = 1000
@@ -77,7 +77,8 @@ func timeOf(id model.RunID) model.Time {
 	return model.Time(ms * 1000)
 }
 
-// value encodes an old or a new value. A large value is cut after the beginning of its text.
+// value encodes an old or a new value. If the value is large, it keeps only the beginning of its
+// text.
 func value(v any) []byte {
 	if v == nil {
 		return nil

@@ -54,7 +54,7 @@ func (b *backend) breakerRule(ctx context.Context, tenant, name string) []byte {
 	return nil
 }
 
-// ruleValue is what an entry shows of the rule of a breaker.
+// ruleValue is the part of the rule of a breaker that an entry shows.
 type ruleValue struct {
 	Failures      int     `json:"failures,omitempty"`
 	Ratio         float64 `json:"ratio,omitempty"`
@@ -77,7 +77,7 @@ func showRule(r *api.Breaker) ruleValue {
 	return ruleValue{r.Failures, r.Ratio, r.Calls, text(r.Window), text(r.Reset), r.Probes, r.Successes, text(r.Lease), text(r.MaxRetryAfter)}
 }
 
-// breakerValue is what an entry shows of the state of a breaker.
+// breakerValue is the part of the state of a breaker that an entry shows.
 type breakerValue struct {
 	State string `json:"state"`
 	Until string `json:"until,omitempty"`
@@ -136,7 +136,7 @@ func (b *backend) ResetBreaker(ctx context.Context, tenant, name string) error {
 	})
 }
 
-// PauseBreaker lets no task through a breaker before a time.
+// PauseBreaker makes a breaker hold all tasks back until a time.
 //
 //arch:parameters given by api.Backend
 func (b *backend) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {
@@ -162,7 +162,7 @@ type queueValue struct {
 	Paused bool `json:"paused"`
 }
 
-// PauseQueue starts no further tasks of a queue.
+// PauseQueue makes the engine start no further tasks of a queue.
 func (b *backend) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	e := api.AuditEntry{Tenant: tenant, Call: "PauseQueue", Resource: "queue " + name, Reason: why, Before: b.queue(ctx, tenant, name)}
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) {
@@ -178,7 +178,7 @@ func (b *backend) ResumeQueue(ctx context.Context, tenant, name string) error {
 	})
 }
 
-// queue says whether a queue is paused before a change.
+// queue says whether a queue was paused before a change.
 func (b *backend) queue(ctx context.Context, tenant, name string) []byte {
 	if !b.log.records(ctx) {
 		return nil

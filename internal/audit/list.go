@@ -18,7 +18,7 @@ const (
 	// MaxLimit is how many entries a page may have.
 	MaxLimit = 1000
 	// mostRead is how many entries one call reads, so that a filter that matches nothing does not
-	// read the whole log at once.
+	// read the whole log in one call.
 	mostRead = 5000
 	pageRows = 500
 	pageSize = 2 << 20
@@ -93,7 +93,7 @@ func selection(ctx context.Context, r *api.AuditRequest) (q store.AuditQuery, er
 	return q, err
 }
 
-// matches reports whether an entry meets the conditions that the store does not know.
+// matches reports whether an entry meets the conditions that the store cannot check.
 func matches(r *api.AuditRequest, e *api.AuditEntry) bool {
 	if r.Caller == "" && r.Action == "" && r.Resource == "" && r.Outcome == "" {
 		return true

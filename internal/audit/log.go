@@ -18,8 +18,8 @@ import (
 const (
 	// mostRows is how many entries one transaction writes.
 	mostRows = 200
-	// mostWaiting is how many entries may wait to be written. The entry of a caller that gives up
-	// still waits.
+	// mostWaiting is how many entries may wait to be written. They include entries of callers that
+	// have given up.
 	mostWaiting = 10_000
 	// writeTime bounds one write.
 	writeTime = 10 * time.Second
@@ -28,7 +28,7 @@ const (
 // Config configures a log.
 type Config struct {
 	Store store.Audit
-	// Log gets what cannot be recorded; nil for none.
+	// Log receives messages about entries that cannot be written; nil for none.
 	Log *slog.Logger
 	// Caller is recorded for calls whose context names no caller; nil if the log does not record
 	// such calls.
@@ -43,8 +43,8 @@ type Log struct {
 
 	mu      sync.Mutex
 	waiting []*write
-	writing bool           // a goroutine writes what waits
-	flushes sync.WaitGroup // of that goroutine
+	writing bool           // a goroutine writes the waiting entries
+	flushes sync.WaitGroup // waits for that goroutine
 	refused map[attempt]*refusals
 	queued  int  // refusals that wait to be written
 	closed  bool // no further refusal is recorded
@@ -67,7 +67,7 @@ func New(cfg Config) *Log {
 	return &Log{config: cfg, refused: map[attempt]*refusals{}}
 }
 
-// Close waits until all refusals so far are written. Later ones are not recorded.
+// Close waits until all refusals so far are written. The log does not record later refusals.
 func (l *Log) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -75,7 +75,7 @@ func (l *Log) Close() {
 	l.flushes.Wait()
 }
 
-// caller returns who acts; nil if the call is not recorded.
+// caller returns the caller of an action, or nil if the log does not record the call.
 func (l *Log) caller(ctx context.Context) *authn.Call {
 	if who := authn.CallOf(ctx); who != nil {
 		return who
@@ -86,7 +86,7 @@ func (l *Log) caller(ctx context.Context) *authn.Call {
 // records reports whether a call is recorded. If it is not, the caller need not read the old value.
 func (l *Log) records(ctx context.Context) bool { return l.caller(ctx) != nil }
 
-// sign adds to an entry who acts, and when.
+// sign adds the caller and the time to an entry.
 func (l *Log) sign(e *api.AuditEntry, who *authn.Call) {
 	e.ID, e.At = model.RunID(uuid.Must(uuid.NewV7())), model.TimeOf(l.config.Now())
 	e.Caller, e.CallerTenant, e.Admin, e.Door, e.From = who.Name, who.Tenant, who.Admin, who.Door, who.From
@@ -123,7 +123,7 @@ func (l *Log) record(ctx context.Context, e api.AuditEntry, act func(ctx context
 	return err
 }
 
-// Note records what the server itself has done, such as reading its policies again.
+// Note records an action of the server itself, such as reading its policies again.
 func (l *Log) Note(ctx context.Context, e api.AuditEntry) error {
 	l.sign(&e, &authn.Call{Identity: authn.Identity{Name: e.Caller}, Door: e.Door})
 	return l.put(ctx, &e)

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Bounds of the record of refused attempts. A caller that is refused all the time must not fill the
-// store, and must not displace the attempts of other callers.
+// Bounds of the record of refused attempts. A caller whose attempts are refused again and again
+// must not fill the store, and must not displace the attempts of other callers.
 const (
 	// refusalEvery is how often equal attempts of one caller are recorded.
 	refusalEvery = time.Minute
@@ -22,7 +22,7 @@ const (
 	mostQueued = 200
 )
 
-// attempt is what equal attempts have in common.
+// attempt has the properties that equal attempts have in common.
 type attempt struct {
 	tenant, name, door string
 	action             authz.Action
@@ -118,7 +118,7 @@ func (l *Log) admit(a attempt) (unrecorded int64, ok bool) {
 	return unrecorded, true
 }
 
-// forget removes attempts that may be recorded again.
+// forget removes attempts whose last entry is so old that the next attempt is recorded anyway.
 func (l *Log) forget(now time.Time) {
 	for a, r := range l.refused {
 		if now.Sub(r.recorded) >= refusalEvery {

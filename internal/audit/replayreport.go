@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// replayValue is what an entry shows of a replay report.
+// replayValue is the part of a replay report that an entry shows.
 type replayValue struct {
 	ID         string `json:"id"`
 	Outcome    string `json:"outcome"`
@@ -18,8 +18,8 @@ type replayValue struct {
 	Source     string `json:"source,omitempty"`
 }
 
-// AddReplayReport stores a replay report. People decide about a deploy by it, so the log says who
-// has added it.
+// AddReplayReport stores a replay report. People use the report to decide about a deploy, so the
+// log says which caller has added it.
 func (b *backend) AddReplayReport(ctx context.Context, r api.ReplayReportRequest) (reply api.ReplayReportReply, err error) {
 	e := api.AuditEntry{Tenant: r.Tenant, Call: "AddReplayReport", Resource: "replay report of build " + r.Build, RequestID: r.RequestID}
 	err = b.log.record(ctx, e, func(ctx context.Context) (any, error) {

@@ -24,7 +24,7 @@ const (
 	changes  = "except to list and to show"
 )
 
-// table is the one table of what is recorded. Every action of package authz has a row.
+// table says which calls are recorded. Every action of package authz has a row.
 var table = []row{
 	{action: "server:describe", why: reads},
 	{action: "execution:read", why: reads},
@@ -99,7 +99,7 @@ func actionOf(call string) authz.Action {
 	return ""
 }
 
-// administrative reports whether a refused attempt at an action is recorded. That is so for actions
+// administrative reports whether a refused attempt at an action is recorded. It is true for actions
 // that are recorded for every target, and for actions that only admins may take.
 func administrative(action authz.Action) bool {
 	if r := authz.ByAction(action); r != nil && r.Group == authz.Administer || action == "token:create" {

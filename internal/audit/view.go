@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// viewValue is what an entry shows of a saved view.
+// viewValue is the part of a saved view that an entry shows.
 type viewValue struct {
 	Page  string `json:"page,omitempty"`
 	Query string `json:"query,omitempty"`
@@ -16,7 +16,7 @@ type viewValue struct {
 
 func showView(v *api.View) any { return viewValue{v.Page, v.Query, v.Note, v.Owner} }
 
-// view returns a view before it changes; nil if there is none.
+// view returns a view before it changes, or nil if there is none.
 func (b *backend) view(ctx context.Context, tenant, name string) []byte {
 	if !b.log.records(ctx) {
 		return nil

@@ -1,5 +1,5 @@
-// Package authn says who is calling: it turns the headers of a request into an identity, or refuses
-// them. It says whether the caller has an admin key, and decides nothing else about what the caller
+// Package authn identifies callers: it turns the headers of a request into an identity, or refuses
+// the request. Apart from saying whether the caller is an admin, it does not decide what the caller
 // may do.
 //
 // An authenticator is safe for concurrent use and never blocks: the server calls it before it reads
@@ -20,7 +20,7 @@ import (
 
 // Headers that authenticators read, in lower case.
 const (
-	// AuthorizationHeader has "Bearer " and the key.
+	// AuthorizationHeader has the text "Bearer " followed by the key.
 	AuthorizationHeader = "authorization"
 	// SessionHeader has the secret of a session, from the cookie of a browser. The HTTP server sets
 	// it. No client can send a header with this name.
@@ -30,26 +30,27 @@ const (
 	TenantHeader = "perdure-tenant"
 )
 
-// Identity is who makes a call.
+// Identity describes the caller of a call.
 type Identity struct {
-	// Tenant that the caller acts in.
+	// Tenant is the tenant that the caller acts in.
 	Tenant string
 	// Tenants are the tenants that the caller may choose, if there are several. Tenant is one of
-	// them. It is nil for a caller that has one tenant, and for an admin, who may choose any.
+	// them. Tenants is nil for a caller that has one tenant, and for an admin, who may choose any.
 	Tenants []string
-	// Name of the caller, for logs and people.
+	// Name is the name of the caller, for logs and people.
 	Name string
 	// Admin says that the caller has an admin key.
 	Admin bool
 	// Older says that the clients of the credential speak the older dialect of the Flovyn protocol.
 	Older bool
-	// Roles of the caller; none for the role that a credential without roles has.
+	// Roles are the roles of the caller. If there are none, the caller has the role of credentials
+	// without roles.
 	Roles []string
 	// Credential is what the caller has presented.
 	Credential Credential
-	// Valid ends when the credential does: its key was revoked, or its tenant disabled. The cause
-	// of its end is the error for the caller. It is nil for a credential that lasts as long as the
-	// server.
+	// Valid is a context that ends when the credential ends, for example because its key was
+	// revoked or its tenant disabled. The cause of its end is the error for the caller. It is nil
+	// for a credential that lasts as long as the server.
 	Valid context.Context //nolint:containedctx // the life of a credential, not of a call
 }
 
@@ -63,11 +64,11 @@ const (
 
 // Credential is what a caller has presented, without secrets.
 type Credential struct {
-	// Kind is one of the constants above; empty if the server asks for nothing.
+	// Kind is one of the constants above; empty if the server needs no credential.
 	Kind string
 	// ID is the id of a key or a session, or names the admin key or the signer of a token.
 	ID string
-	// Expires is when it ends by itself; zero for never.
+	// Expires is when the credential expires; zero for never.
 	Expires model.Time
 }
 
@@ -80,7 +81,7 @@ type AdminKey struct {
 }
 
 // NewAdminKey returns an authenticator for one key. Callers that choose no tenant act in the given
-// one.
+// tenant.
 func NewAdminKey(key, tenant string) (*AdminKey, error) {
 	if err := checkStrength("the admin key", key); err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (k *AdminKey) Authenticate(_ context.Context, header map[string][]string) (
 	return k.identity(header)
 }
 
-// errUnknownKey refuses a key without saying what is wrong with it.
+// errUnknownKey is the error for a wrong key. It does not say what is wrong with the key.
 var errUnknownKey = fault.New(fault.Unauthenticated, "the key is not known")
 
 func (k *AdminKey) matches(key string) bool {
@@ -122,8 +123,8 @@ func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
 	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}, Valid: k.valid}, nil
 }
 
-// mark names the key, so that a session can tell whether the server still has the same key. It is a
-// digest of the digest, so it reveals nothing about the key.
+// mark returns a name of the key. With it a session can tell whether the server still has the same
+// key. It is a digest of the digest, so it reveals nothing about the key.
 func (k *AdminKey) mark() string {
 	sum := sha256.Sum256(append([]byte("admin key "), k.sum[:]...))
 	return hex.EncodeToString(sum[:8])
@@ -138,10 +139,10 @@ func anyTenant(header map[string][]string, otherwise string) (string, error) {
 	return tenant, err
 }
 
-// Open lets everyone in as an admin. It is for servers that only their own user
-// can reach: on loopback, or on a socket.
+// Open accepts every caller as an admin. It is for servers that only their own user can reach: on
+// loopback, or on a socket.
 type Open struct {
-	// Tenant of callers that choose none.
+	// Tenant is the tenant of callers that choose none.
 	Tenant string
 	// Choose lets callers choose another tenant.
 	Choose bool
@@ -168,8 +169,8 @@ func onlyTenant(header map[string][]string, own string) error {
 	return err
 }
 
-// ownTenant returns the tenant that a caller chooses among its own, or the first argument if it
-// chooses none.
+// ownTenant returns the tenant that a caller chooses among its own, or otherwise if it chooses
+// none.
 func ownTenant(header map[string][]string, otherwise string, own []string) (string, error) {
 	if len(own) == 0 {
 		return otherwise, onlyTenant(header, otherwise)
@@ -197,7 +198,7 @@ func bearer(header map[string][]string) (string, error) {
 	return key, nil
 }
 
-// chosenTenant returns the tenant that a request chooses, if it does.
+// chosenTenant returns the tenant that a request chooses. chosen is false if it chooses none.
 func chosenTenant(header map[string][]string) (tenant string, chosen bool, err error) {
 	values := header[TenantHeader]
 	switch len(values) {

@@ -11,12 +11,12 @@ const (
 	DoorStore  = "store"  // a command that has opened the store itself
 )
 
-// Call is who makes a call, and how the call came in.
+// Call is the caller of a call, and the door through which the call came.
 type Call struct {
 	Identity
 
 	Door string
-	// From is the address of the caller; empty if the door knows none.
+	// From is the address of the caller; empty if the door does not know it.
 	From string
 }
 
@@ -27,7 +27,7 @@ func WithCall(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, callKey{}, &c)
 }
 
-// CallOf returns who makes the call of the context; nil for a call that came through no door, such
+// CallOf returns the caller in a context. It returns nil for a call that came through no door, such
 // as a call of the program itself.
 func CallOf(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)

@@ -23,7 +23,8 @@ type Keyring struct {
 	// trusted are the static keys of tenants, by their digests. They do not change while the
 	// server runs.
 	trusted map[[sha256.Size]byte]Identity
-	// unsigned accepts callers that present a JWT, without a check of its signature.
+	// unsigned says that the keyring accepts callers that present a JWT without checking its
+	// signature.
 	unsigned bool
 	verifier Verifier // nil when signed tokens are not accepted
 	all      atomic.Pointer[map[string]*credential]
@@ -43,10 +44,10 @@ type Keyring struct {
 // credential is a stored key as this process knows it.
 type credential struct {
 	key  Key
-	name string // of callers with the key
-	// refused says why the key is not accepted; nil when it is.
+	name string // the name of callers with the key
+	// refused says why the key is not accepted; nil if it is accepted.
 	refused error
-	valid   context.Context //nolint:containedctx // ends with the key
+	valid   context.Context //nolint:containedctx // ends when the key ends
 	end     context.CancelCauseFunc
 	// used is when a caller last used the key, as a model.Time; 0 for never.
 	used atomic.Int64
@@ -222,8 +223,9 @@ func (r *Keyring) Uses() (all []Use) {
 	return all
 }
 
-// find returns the credential of a secret; nil when there is none. The id is not secret, so the
-// time of its lookup may vary. The comparison of the digests takes the same time for all secrets.
+// find returns the credential of a secret, or nil if there is none. The id is not secret, so the
+// lookup of the id may take different times. The comparison of the digests takes the same time for
+// all secrets.
 func (r *Keyring) find(secret string) *credential {
 	id, ok := idOf(secret)
 	if !ok {

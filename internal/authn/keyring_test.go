@@ -19,8 +19,8 @@ func present(secret string, tenants ...string) map[string][]string {
 	return map[string][]string{"authorization": {"Bearer " + secret}, "perdure-tenant": tenants}
 }
 
-// A stored key is accepted until it is revoked or its tenant is disabled. Then calls that use it
-// end. Other keys are not affected.
+// A stored key is accepted until it is revoked or its tenant is disabled. At that time, calls that
+// use the key end. Other keys are not affected.
 func TestKeyring(t *testing.T) {
 	t.Parallel()
 	static, err := authn.NewAdminKey(key, "default")
@@ -105,8 +105,8 @@ func TestStoredKey(t *testing.T) {
 	}
 }
 
-// When a key expires, calls that use it end. A key whose end or roles change is a new credential:
-// calls with the old one end as well.
+// When a key expires, calls that use it end. If the expiry or the roles of a key change, calls that
+// use the key end as well.
 func TestKeyExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

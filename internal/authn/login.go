@@ -22,10 +22,10 @@ import (
 const LoginSetting = "login"
 
 // Login is what is stored about a session of a browser. A caller that has presented a key or a
-// token gets one, and presents its secret as a cookie. The session gives its caller the same rights
-// as the key or the token, and ends with it.
+// token gets a session, and presents the secret of the session as a cookie. The session gives its
+// caller the same rights as the key or the token, and ends when that key or token ends.
 type Login struct {
-	// ID finds the session, and is no secret. Tenant is empty for a session of an admin.
+	// ID identifies the session, and is not secret. Tenant is empty for a session of an admin.
 	ID     string `json:"-"`
 	Tenant string `json:"-"`
 	// Sum is the SHA-256 digest of the secret, which has 260 random bits.
@@ -44,7 +44,8 @@ type Login struct {
 // Admin reports whether it is a session of an admin.
 func (l *Login) Admin() bool { return l.Tenant == "" }
 
-// loginPrefix begins the secret of a session; its id and the secret part follow, as in a key.
+// loginPrefix is the prefix of the secret of a session. The id of the session and the secret part
+// follow, as in a key.
 const loginPrefix = "perdure-session_"
 
 // NewLogin draws a session. The secret is what the browser presents.
@@ -86,9 +87,9 @@ func CheckGuard(secret, presented string) error {
 type login struct {
 	Login
 
-	valid context.Context //nolint:containedctx // ends with the session
+	valid context.Context //nolint:containedctx // ends when the session ends
 	end   context.CancelCauseFunc
-	tie   sync.Once // to the key that it was opened with
+	tie   sync.Once // ties the session to the key that it was opened with
 }
 
 // Errors of sessions that have ended.
@@ -98,15 +99,16 @@ var (
 	errTooOld    = fault.New(fault.Unauthenticated, "the session has expired: sign in again")
 )
 
-// SetLogins replaces the stored sessions. It ends the calls of sessions that are gone.
+// SetLogins replaces the stored sessions. It ends the calls of sessions that no longer exist.
 func (r *Keyring) SetLogins(all []Login) {
 	r.setting.Lock()
 	defer r.setting.Unlock()
 	r.setLogins(all)
 }
 
-// renewLogins restores sessions that are still stored, but have ended in this process together with
-// their tenant or their key: the tenant may be enabled again. The caller holds the lock.
+// renewLogins restores sessions that are still stored, but have ended in this process because their
+// tenant was disabled or their key ended. The tenant may be enabled again. The caller holds the
+// lock.
 func (r *Keyring) renewLogins() {
 	var all []Login
 	for _, l := range *r.logins.Load() {
@@ -183,7 +185,7 @@ func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (
 }
 
 // parent refuses a session whose key has ended or changed, whose tenant is disabled, or whose admin
-// key the server no longer has. It returns a context that ends with the session or its key.
+// key the server no longer has. It returns a context that ends when the session or its key ends.
 func (r *Keyring) parent(l *login) (context.Context, error) {
 	r.mu.Lock()
 	disabled, trusts := r.disabled[l.Tenant], r.trusts

@@ -18,8 +18,8 @@ type signed struct{}
 
 func (signed) Verify(string, time.Time) (authn.Token, error) { return authn.Token{}, nil }
 
-// A session ends with the key or token that opened it, and by itself. The stored record has no
-// secret.
+// A session ends when the key or token that opened it ends, and when it expires. The stored record
+// has no secret.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Settings that hold keys and tenants. A key is a setting of its tenant; an admin key is a setting
-// of no tenant. The time when a key was last used is another setting with the same name. The record
-// of a tenant is stored next to its allowance.
+// Kinds of settings that hold keys and tenants. A key is a setting of its tenant. An admin key is a
+// setting without a tenant. The time when a key was last used is another setting with the same
+// name. The record of a tenant is stored next to its allowance.
 const (
 	KeySetting    = "key"
 	KeyUseSetting = "key_use"
@@ -29,27 +29,27 @@ type Tenant struct {
 
 // Key is what is stored about a key.
 type Key struct {
-	// ID finds the key. It is part of what the caller presents, and no secret.
+	// ID identifies the key. It is part of what the caller presents, and is not secret.
 	ID string `json:"-"`
-	// Tenant that the key belongs to; empty for an admin key.
+	// Tenant is the tenant that the key belongs to; empty for an admin key.
 	Tenant string `json:"-"`
 	// Sum is the SHA-256 digest of what the caller presents. A slow hash such as bcrypt protects
-	// passwords, which can be guessed. A key has 260 random bits, which cannot, and a slow hash
-	// would cost every call many milliseconds.
+	// passwords, which can be guessed. A key has 260 random bits, which cannot be guessed, so it
+	// needs no slow hash, which would cost every call many milliseconds.
 	Sum     []byte     `json:"sum"`
 	Note    string     `json:"note,omitempty"`
 	Created model.Time `json:"created,omitempty"`
-	// Roles say what the key may do; none for everything in its tenant.
+	// Roles say what the key may do. A key without roles may do everything in its tenant.
 	Roles []string `json:"roles,omitempty"`
-	// Expires is when the key ends by itself; zero for never.
+	// Expires is when the key expires; zero for never.
 	Expires model.Time `json:"expires,omitempty"`
 }
 
 // Admin reports whether the key is an admin key, which belongs to no tenant.
 func (k *Key) Admin() bool { return k.Tenant == "" }
 
-// Form of a key: the prefix, its id, and the secret part, separated by underscores. The prefix
-// lets tools find keys that were published by accident.
+// A key has three parts, separated by underscores: the prefix, its id, and the secret part. The
+// prefix lets tools find keys that were published by accident.
 const (
 	keyPrefix = "perdure_"
 	idLength  = 12 // characters of 5 random bits
@@ -100,7 +100,7 @@ type KeyUse struct {
 	At model.Time `json:"at"`
 }
 
-// ReadKeyUse reads when a key was last used; zero when that cannot be read.
+// ReadKeyUse reads when a key was last used. It returns zero if that cannot be read.
 func ReadKeyUse(body []byte) model.Time {
 	u := KeyUse{}
 	if json.Unmarshal(body, &u) != nil {

@@ -11,11 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// workerTokenPrefix begins the worker tokens of the older Flovyn dialect. A key follows.
+// workerTokenPrefix is the prefix of the worker tokens of the older Flovyn dialect. A key follows
+// it.
 const workerTokenPrefix = "fwt_"
 
-// placeholderToken matches what native bindings of Flovyn SDKs present when they have no token.
-// Programs cannot give a token to the client of the Kotlin SDK.
+// placeholderToken matches the placeholder that native bindings of Flovyn SDKs present when they
+// have no token. The client of the Kotlin SDK, for example, has no way to set a token.
 var placeholderToken = regexp.MustCompile(`^f[wc]t_placeholder-[0-9a-f-]{36}$`)
 
 // Trust adds a static key of a tenant. It must be called before the server runs.
@@ -37,9 +38,9 @@ func (r *Keyring) Trust(key string, who Identity) error {
 	return nil
 }
 
-// TrustUnsigned accepts callers that present a JWT, without a check of its signature, or the
-// placeholder of a token. It is only for tests of clients: anyone can forge both. It must be called
-// before the server runs.
+// TrustUnsigned makes the keyring accept callers that present a JWT, without checking its
+// signature, or the placeholder of a token. It is only for tests of clients, because anyone can
+// forge both. It must be called before the server runs.
 func (r *Keyring) TrustUnsigned() { r.unsigned = true }
 
 // unnamedUser returns the caller that presents a placeholder. Its tenant decides which dialect it

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxToken is the longest signed token, in bytes. A longer one is refused before it is read.
+// maxToken is the longest signed token, in bytes. The keyring refuses a longer token without
+// reading it.
 const maxToken = 8 << 10
 
 // maxTokens is how many verified tokens the keyring keeps in memory.
@@ -18,11 +19,11 @@ const maxTokens = 10_000
 
 // Verifier reads signed tokens.
 type Verifier interface {
-	// Verify returns what a token says, or an error that refuses it. It must not block.
+	// Verify returns the content of a token, or an error that refuses it. It must not block.
 	Verify(token string, now time.Time) (Token, error)
 }
 
-// Token is what a signed token says.
+// Token is the content of a signed token.
 type Token struct {
 	// Tenant, Name, Roles and Admin describe the caller.
 	Tenant, Name string
@@ -40,7 +41,7 @@ type Token struct {
 // the verification of a signature.
 type verified struct {
 	token Token
-	valid context.Context //nolint:containedctx // ends with the token
+	valid context.Context //nolint:containedctx // ends when the token ends
 	end   context.CancelCauseFunc
 }
 
@@ -48,7 +49,7 @@ type verified struct {
 // the first call of Authenticate.
 func (r *Keyring) UseTokens(v Verifier) { r.verifier = v }
 
-// isToken reports whether a secret looks like a signed token: three parts with dots.
+// isToken reports whether a secret looks like a signed token: three parts with dots between them.
 func isToken(secret string) bool {
 	return !strings.HasPrefix(secret, keyPrefix) && strings.Count(secret, ".") == 2
 }
@@ -77,7 +78,7 @@ func (r *Keyring) authenticateToken(secret string, header map[string][]string) (
 	return who, nil
 }
 
-// enabledTenant is ownTenant, and refuses a tenant that is disabled.
+// enabledTenant is like ownTenant, but refuses a tenant that is disabled.
 func (r *Keyring) enabledTenant(header map[string][]string, otherwise string, own []string) (string, error) {
 	tenant, err := ownTenant(header, otherwise, own)
 	if err != nil {
@@ -91,7 +92,8 @@ func (r *Keyring) enabledTenant(header map[string][]string, otherwise string, ow
 	return tenant, nil
 }
 
-// newlyDisabled returns the first of some tenants that was enabled before; empty for none.
+// newlyDisabled returns the first of some tenants that is disabled now and was enabled before. It
+// returns an empty text if there is none.
 func newlyDisabled(tenants []string, before, now map[string]bool) string {
 	for _, tenant := range tenants {
 		if now[tenant] && !before[tenant] {
@@ -101,7 +103,7 @@ func newlyDisabled(tenants []string, before, now map[string]bool) string {
 	return ""
 }
 
-// verify returns the result for a token, from memory if it is there.
+// verify returns the result for a token. It takes the result from memory if it is there.
 func (r *Keyring) verify(secret string, now time.Time) (*verified, error) {
 	sum := sha256.Sum256([]byte(secret))
 	r.mu.Lock()

@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// What a static key must have, so that it cannot be guessed.
+// Minimum requirements of a static key, so that it cannot be guessed.
 const (
 	leastKey     = 16 // bytes
 	leastVariety = 8  // different bytes
 )
 
-// placeholders are words in keys that a person has copied from an example and not replaced.
+// placeholders are words that show that a key was copied from an example and not replaced.
 var placeholders = []string{"changeme", "replaceme", "password", "placeholder", "example", "letmein", "topsecret"}
 
 // checkStrength refuses a static key that others can guess. The error does not quote the key.
@@ -25,7 +25,7 @@ func checkStrength(what, key string) error {
 	return fault.WithHint(fault.New(fault.Invalid, "%s %s", what, why), "create one with: openssl rand -hex 32")
 }
 
-// weakness says why a key can be guessed; empty if it cannot.
+// weakness says why a key is easy to guess. It returns an empty text if it is not.
 func weakness(key string) string {
 	if len(key) < leastKey {
 		return fmt.Sprintf("has %d bytes, must be >= %d", len(key), leastKey)

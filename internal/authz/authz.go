@@ -2,8 +2,8 @@
 // operation of the REST API and every route of the Flovyn contract. The row names the action, and
 // the kind of thing that it acts on. An Authorizer decides whether a caller may take an action.
 //
-// A call that has no row in the table is refused. Servers check at start that the table covers all
-// that they serve, so a new method cannot be reached before its row exists.
+// A call that has no row in the table is refused. Servers check at start that the table covers
+// everything that they serve, so a server with a method that has no row does not start.
 //
 // The policies of package policy are the Authorizer of a server. This package itself links no
 // policy engine, so that programs with an embedded store stay small.
@@ -30,7 +30,7 @@ const (
 	Use        Group = "use"        // start, signal and call: what programs do
 	Operate    Group = "operate"    // repair, pause, bound and remove: what people do
 	Work       Group = "work"       // execute code of the tenant as a worker
-	Audit      Group = "audit"      // see who has taken which administrative action
+	Audit      Group = "audit"      // see which caller has taken which administrative action
 	Administer Group = "administer" // change tenants, keys, settings and nodes of the server
 )
 
@@ -62,8 +62,8 @@ const (
 	RoleWorker   = "worker"
 	RoleOperator = "operator"
 	RoleAuditor  = "auditor"
-	RoleOwner    = "owner" // of a key that names no role
-	RoleAdmin    = "admin" // of admin keys only
+	RoleOwner    = "owner" // the role of a key that names no role
+	RoleAdmin    = "admin" // the role of admin keys only
 )
 
 // TenantRoles are the roles that a key of a tenant can have.
@@ -73,7 +73,8 @@ func TenantRoles() []string {
 
 // Authorizer decides what callers may do. It is safe for concurrent use and does not block.
 type Authorizer interface {
-	// Authorize returns nil when the caller may take the action, and Denied otherwise.
+	// Authorize returns nil if the caller may take the action, and an error of kind Denied
+	// otherwise.
 	Authorize(who *authn.Identity, action Action) error
 }
 
@@ -89,8 +90,8 @@ func (Admins) Authorize(who *authn.Identity, action Action) error {
 	return Refusal(who, action)
 }
 
-// Quiet returns an authorizer that makes the same decisions and records nothing. It is for
-// questions about what a caller may do.
+// Quiet returns an authorizer that makes the same decisions and records nothing. It is for code
+// that only wants to know what a caller may do.
 func Quiet(a Authorizer) Authorizer {
 	if recording, ok := a.(interface{ Unwrap() Authorizer }); ok {
 		return recording.Unwrap()
@@ -145,13 +146,13 @@ func newIndex(table []Rule) index {
 	return x
 }
 
-// ByMethod returns the row of a method of gRPC; nil when there is none.
+// ByMethod returns the row of a method of gRPC, or nil if there is none.
 func ByMethod(full string) *Rule { return rows.methods[full] }
 
-// ByOperation returns the row of an operation of the REST API; nil when there is none.
+// ByOperation returns the row of an operation of the REST API, or nil if there is none.
 func ByOperation(id string) *Rule { return rows.operations[id] }
 
-// ByAction returns the row of an action; nil when there is none.
+// ByAction returns the row of an action, or nil if there is none.
 func ByAction(a Action) *Rule { return rows.actions[a] }
 
 // Table returns all rows, in the order of the table.

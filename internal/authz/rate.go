@@ -20,21 +20,21 @@ type Rate struct {
 
 	mu     sync.Mutex
 	all    map[caller]*budget
-	others budget // of callers beyond mostCallers
+	others budget // shared by the callers beyond mostCallers
 	swept  time.Time
 }
 
-// caller is who makes calls.
+// caller identifies a caller.
 type caller struct{ tenant, kind, id, name string }
 
-// budget is how many calls a caller may make now, as of a time.
+// budget is how many calls a caller could make at the given time.
 type budget struct {
 	left float64
 	at   time.Time
 }
 
-// NewRate returns a bound on the calls per second of each caller. A caller may save up the calls of
-// one second.
+// NewRate returns a bound on the calls per second of each caller. A caller that has been quiet may
+// make the calls of one second in a burst.
 func NewRate(perSecond int) *Rate {
 	return &Rate{perSecond: float64(perSecond), now: time.Now, all: map[caller]*budget{}}
 }
@@ -56,14 +56,15 @@ func (l limited) Authorize(who *authn.Identity, action Action) error {
 	return l.next.Authorize(who, action)
 }
 
-// Unwrap returns an authorizer that counts no calls, for questions.
+// Unwrap returns an authorizer that counts no calls, for code that only wants to know what a caller
+// may do.
 func (l limited) Unwrap() Authorizer { return Quiet(l.next) }
 
 // Take counts a call of a caller, or refuses it.
 func (r *Rate) Take(who *authn.Identity) error {
 	c := caller{who.Tenant, who.Credential.Kind, who.Credential.ID, who.Name}
 	if who.Admin {
-		c.tenant = "" // an admin chooses it
+		c.tenant = "" // an admin can choose any tenant, so the budget does not depend on it
 	}
 	now := r.now()
 	r.mu.Lock()
@@ -83,8 +84,8 @@ func (r *Rate) Take(who *authn.Identity) error {
 }
 
 // admit returns the budget of a caller that is not known. It forgets callers that have made no call
-// for a second: their budgets are full, like the budget of a new caller. It looks for them at most
-// once a second, so that a crowd of callers does not make every call expensive.
+// for a second: their budgets are full, like the budget of a new caller. It looks for such callers
+// at most once a second, so that calls stay cheap even if there are very many callers.
 func (r *Rate) admit(c caller, now time.Time) *budget {
 	if len(r.all) >= mostCallers && now.Sub(r.swept) >= time.Second {
 		r.swept = now

@@ -16,7 +16,7 @@ type always struct{ asked int }
 func (a *always) Authorize(*authn.Identity, Action) error { a.asked++; return nil }
 
 // The rate refuses a caller that makes too many calls until time has passed. It does not refuse
-// other callers. A question about what a caller may do does not count as a call.
+// other callers. The question whether a caller may do something is not counted as a call.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -59,7 +59,7 @@ func TestRate(t *testing.T) {
 		t.Errorf("%d of 15 calls an hour later, want 10", n)
 	}
 
-	// An admin does not get more by changing the tenant.
+	// An admin does not get more calls by changing the tenant.
 	boss := func(tenant string) *authn.Identity {
 		return &authn.Identity{Tenant: tenant, Name: "admin", Admin: true}
 	}

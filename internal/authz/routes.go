@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// routes are the requests of the HTTP contract of the Flovyn protocol, with the action of each.
-// Organizations and tenants, as its two dialects call them, share the routes. The door has no
-// actions of its own.
+// routes are the requests of the HTTP contract of the Flovyn protocol, with the action of each. The
+// two dialects of the protocol, in which a tenant is called an organization or a tenant, share
+// these routes. All actions here also exist in the table.
 var routes = map[string]Action{
 	"POST orgs":                                                      "tenant:write",
 	"orgs/{slug}/agent-executions":                                   "execution:read",
@@ -46,7 +46,7 @@ var routes = map[string]Action{
 	"GET orgs/{slug}/task-executions/{task}/stream":                  "task:read",
 }
 
-// ByRoute returns the row of a request of the Flovyn contract; nil when there is none.
+// ByRoute returns the row of a request of the Flovyn contract, or nil if there is none.
 func ByRoute(name string) *Rule { return rows.actions[routes[name]] }
 
 // Routes lists the requests of the Flovyn contract that have a row, in order.

@@ -16,9 +16,9 @@ const (
 
 // table is the one table of what callers can do. A method or an operation has exactly one row.
 //
-// A method that does several things has the most dangerous of their actions: Signals and Mailbox
-// also skip and drop what they list, and Mailbox interrupts calls. A schedule is an execution, so
-// the same actions concern it.
+// A method that does several things has the most dangerous of their actions. For example, Signals
+// and Mailbox can also skip and drop what they list, and Mailbox can interrupt calls. A schedule is
+// an execution, so the same actions concern it.
 var table = []Rule{
 	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", clientMethod + "Bundle", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
 
@@ -105,9 +105,9 @@ var batchActions = map[string]Action{
 	"retry": "execution:fork", "reset": "execution:fork", "delete": "execution:delete",
 }
 
-// BatchActions returns what a caller must be allowed to do, apart from batch:start, to start a
-// batch job with a verb: to find executions, and to do to one of them what the batch does to all.
-// The action of an unknown verb does not exist, so every authorizer refuses it.
+// BatchActions returns the actions that a caller needs, apart from batch:start, to start a batch
+// job with a verb: to read executions, and to apply the verb to one of them. An unknown verb has no
+// action, so every authorizer refuses it.
 func BatchActions(verb string) []Action { return []Action{"execution:read", batchActions[verb]} }
 
 // The methods of server reflection, in its two versions.

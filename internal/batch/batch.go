@@ -2,10 +2,10 @@
 //
 // It lists the executions newest first, page by page. A bounded number of workers apply the
 // operation, each to one execution at a time. If one execution refuses it, the batch reports that
-// and continues with the others. The cursor only moves to older starts, so a batch does not touch
+// and continues with the others. The listing only moves to older starts, so a batch does not touch
 // executions that start while it runs. It addresses each execution by the run that was listed, so
-// it does not touch a later run of the same key. A batch stores nothing: after an interruption it
-// is simply run again.
+// it does not touch a later run of the same key. A batch stores nothing: after an interruption the
+// caller runs it again.
 package batch
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// Do applies the operation to an execution. Several calls run at once.
+// Do applies the operation to an execution. Several calls run at the same time.
 type Do func(ctx context.Context, e *api.Description) error
 
-// Result is the result for one execution. A result without an execution is the error of the
-// listing, and the last one.
+// Result is the result for one execution. A result without an execution has the error of the
+// listing. It is the last result.
 type Result struct {
 	Execution *api.Description
 	Err       error
@@ -27,7 +27,7 @@ type Result struct {
 
 // Run applies do to every execution that the request selects, and yields the results as they
 // arrive, in any order. If do is nil, Run changes nothing: it only yields the executions. When the
-// caller stops iterating, Run begins nothing new and waits for the operations in flight.
+// caller stops iterating, Run starts no further operations and waits for those in flight.
 func Run(ctx context.Context, c api.Client, r api.ListRequest, do Do) iter.Seq[Result] {
 	r.Limit = pageSize
 	list := func(ctx context.Context, hand func(*api.Description), _ func(Result)) error {

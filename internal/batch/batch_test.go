@@ -104,7 +104,8 @@ func TestDryRunOnlyLists(t *testing.T) {
 	}
 }
 
-// Executions that were listed before are processed; the error of the listing is the last result.
+// The executions that were listed before the error are processed. The error of the listing is the
+// last result.
 func TestListingFails(t *testing.T) {
 	t.Parallel()
 	var results []batch.Result
@@ -117,8 +118,8 @@ func TestListingFails(t *testing.T) {
 	}
 }
 
-// A caller that stops iterating stops the batch: nothing new begins, and nothing runs when the loop
-// has ended.
+// A caller that stops iterating stops the batch: no further operation starts, and none is running
+// when the loop has ended.
 func TestStoppedHalfWay(t *testing.T) {
 	t.Parallel()
 	var begun, running atomic.Int32

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// workers is how many operations run at once: enough to fill group commits, few enough to leave
-// room for other callers.
+// workers is how many operations run at the same time: enough to fill group commits, few enough to
+// leave room for other callers.
 const workers = 16
 
-// pageSize is how many items are listed at once.
+// pageSize is how many items one page of a listing has.
 const pageSize = 200
 
 // fan applies do to all listed items, with a bounded number of workers, and yields the results as
 // they arrive, in any order. list passes items to hand, and may report results of its own to tell.
 // The error of list, or else the reason why ctx has ended, is the last result. When the caller
-// stops iterating, ctx ends, fan begins nothing new and waits for the calls in flight.
+// stops iterating, ctx ends, and fan starts no further calls and waits for those in flight.
 func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func(T), tell func(R)) error, do func(context.Context, T) R, last func(error) R) iter.Seq[R] {
 	return func(yield func(R) bool) {
 		ctx, cancel := context.WithCancel(ctx)

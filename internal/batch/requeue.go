@@ -13,8 +13,7 @@ import (
 
 // Requeue says how dead tasks are requeued.
 type Requeue struct {
-	// Canary requeues one task first, and continues only after that task has completed. Otherwise
-	// it requeues nothing else.
+	// Canary requeues one task first, the canary, and continues only if that task completes.
 	Canary bool
 	// Rate is how many tasks are requeued per second at most; 0 for no limit.
 	Rate float64
@@ -33,8 +32,8 @@ func (r *Requeue) Check() error {
 	return nil
 }
 
-// Requeued is the result for one dead task. A result without a task is the error that ended the
-// batch, and the last one.
+// Requeued is the result for one dead task. A result without a task has the error that ended the
+// batch. It is the last result.
 type Requeued struct {
 	Task  *api.DeadTask
 	Reply api.RequeueReply
@@ -43,8 +42,8 @@ type Requeued struct {
 
 // RequeueAll requeues every dead task that the request selects, latest death first, and yields the
 // results. It skips tasks that were requeued before, unless the request selects them. An error for
-// one task does not stop the others. When the caller stops iterating, RequeueAll begins nothing
-// new.
+// one task does not stop the others. When the caller stops iterating, RequeueAll requeues no
+// further tasks.
 func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeue) iter.Seq[Requeued] {
 	if r.Requeued == nil {
 		never := false
@@ -81,7 +80,7 @@ func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeu
 	return fan(ctx, list, one, func(err error) Requeued { return Requeued{Err: err} })
 }
 
-// outcome waits for the end of the canary, and returns an error unless it completed.
+// outcome waits for the end of the canary. It returns an error if the canary did not complete.
 func outcome(ctx context.Context, c api.Client, canary *Requeued) error {
 	end, err := c.Await(ctx, api.Target{Address: canary.Reply.Address, Run: canary.Reply.Run})
 	switch {
@@ -141,8 +140,8 @@ func listDead(ctx context.Context, c api.Client, r api.DeadRequest, do func(*api
 	}, do)
 }
 
-// PurgeAll removes every dead task that the request selects, and yields the results. A dead task
-// whose requeued task is open is refused and stays.
+// PurgeAll removes every dead task that the request selects, and yields the results. It does not
+// remove a dead task whose requeued task is still open; the result of that task is an error.
 func PurgeAll(ctx context.Context, c api.Client, r api.DeadRequest, dry bool) iter.Seq[Requeued] {
 	return func(yield func(Requeued) bool) {
 		stopped := false

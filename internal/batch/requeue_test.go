@@ -21,7 +21,7 @@ import (
 type graves struct {
 	api.Client
 	n   int
-	end model.Status // of every requeued task
+	end model.Status // how every requeued task ends
 	bad string       // the task that is refused
 
 	mu       sync.Mutex
@@ -106,8 +106,8 @@ func TestCanaryStopsTheOthers(t *testing.T) {
 	}
 }
 
-// The rate is never exceeded, even a very small one: a pause that is too long for a Duration
-// becomes a very long pause, not zero.
+// Requeues never exceed the rate, even if the rate is very small. A pause that is too long for a
+// Duration becomes a very long pause, not zero.
 func TestRequeueRate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,9 +11,9 @@ import (
 type Signals func(ctx context.Context, r api.SignalsRequest) (model.Calls, error)
 
 // DropSignals drops the unread signals of the name in r.ID, oldest first, in pages of one commit
-// each, and passes each dropped signal to tell. Signals that arrive after the first page may stay,
-// so it ends although more signals arrive. When it returns an error, the signals that it passed to
-// tell are dropped.
+// each, and passes each dropped signal to tell. Signals that arrive after the first page may stay:
+// otherwise DropSignals might never end. If it returns an error, only the signals that it has
+// passed to tell are dropped.
 func DropSignals(ctx context.Context, ask Signals, r api.SignalsRequest, tell func(*model.Call)) error {
 	r.Do = model.MailboxDropNamed
 	for first, left := true, 0; first || left > 0; first = false {

@@ -14,12 +14,13 @@ const StateProgress = "progress"
 
 // Bounds of a batch job.
 const (
-	// MaxID bounds the id of a batch: request ids are made of it and of the id of a run.
+	// MaxID bounds the id of a batch, because the batch makes request ids from its own id and the
+	// id of a run.
 	MaxID = 100
 	// MaxQuery and MaxReason bound the texts of a batch, which every run of its chain carries.
 	MaxQuery  = 16 << 10
 	MaxReason = 1000
-	// MaxInput bounds the value of a signal, as it is stored.
+	// MaxInput bounds the stored form of the value of a signal.
 	MaxInput = 256 << 10
 	// MaxOpen is how many batch jobs of a tenant may be open.
 	MaxOpen = 100
@@ -45,7 +46,8 @@ func Narrow(verb, query string) (string, bool) {
 // Spec is what a batch job does. It is stored as plain JSON.
 type Spec struct {
 	Verb string `json:"verb"`
-	// Query is what the caller asked for, and Selects the whole selection, with absolute times.
+	// Query is the query of the caller. Selects is the whole selection that the batch makes of it,
+	// with absolute times.
 	Query   string            `json:"query"`
 	Selects string            `json:"selects"`
 	Reason  string            `json:"reason,omitempty"`
@@ -57,9 +59,9 @@ type Spec struct {
 	By      string            `json:"by,omitempty"`
 	// Began is when the batch started, in the first run of its chain.
 	Began time.Time `json:"began"`
-	// Matched is how many executions the query selected then.
+	// Matched is how many executions the query selected when the batch started.
 	Matched int64 `json:"matched"`
-	// Asked is a digest of the request, which recognizes its repetition.
+	// Asked is a digest of the request. With it the service recognizes a repetition of the request.
 	Asked []byte `json:"asked"`
 }
 
@@ -67,9 +69,9 @@ type Spec struct {
 // continues.
 type Input struct {
 	Spec Spec `json:"spec"`
-	// Cursor is where the run begins to list; empty for the first run.
+	// Cursor is where the run continues the listing; empty for the first run.
 	Cursor string `json:"cursor,omitempty"`
-	// Progress of the runs before.
+	// Progress is the sum of the previous runs.
 	Progress Progress `json:"progress"`
 }
 

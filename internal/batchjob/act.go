@@ -15,13 +15,13 @@ import (
 
 // Bounds of a page.
 const (
-	// pageSize is how many executions are listed at once, and maxPageBytes how many bytes their
-	// names may have.
+	// pageSize is how many executions one page has, and maxPageBytes how many bytes their names may
+	// have.
 	pageSize     = 100
 	maxPageBytes = 128 << 10
-	// workers is how many executions a batch acts on at once.
+	// workers is how many executions a batch acts on at the same time.
 	workers = 8
-	// itemTime is how long an act may take.
+	// itemTime is how long the verb may take on one execution.
 	itemTime = 30 * time.Second
 	// maxTries is how often a batch acts on a page before it counts unreachable executions as
 	// failed.
@@ -38,12 +38,13 @@ type work struct {
 	client     api.Client
 	tenant, id string
 	spec       *batch.Spec
-	// old says that the page is old, so the batch must look into histories to see what was done.
+	// old is true if the page is older than oldPage. The batch must read histories to see which
+	// executions have already received the request.
 	old bool
 }
 
-// on returns the work on a page that was listed at a time. A clock that has gone back makes a page
-// old as well, because the age of the page is not known.
+// on returns the work on a page that was listed at the given time. A clock that has gone back makes
+// a page old as well, because the age of the page is not known.
 func (w *work) on(listed time.Time) *work {
 	now := *w
 	age := time.Since(listed)
@@ -81,8 +82,9 @@ func (w *work) list(ctx context.Context, cursor string) (items []batch.Item, nex
 	}
 }
 
-// act acts on the items of a page, several at once. An error means that some of them could not be
-// reached, and that the page must be tried again. The last try counts them as failed instead.
+// act acts on the items of a page, several at the same time. An error means that some of them could
+// not be reached, and that the page must be tried again. If last is true, act counts such items as
+// failed instead.
 func (w *work) act(ctx context.Context, items []batch.Item, last bool) (batch.Progress, error) {
 	errs := make([]error, len(items))
 	turns := make(chan int)
@@ -133,7 +135,7 @@ func isPassing(err error) bool {
 // one acts on one execution. The request id makes a repetition harmless.
 func (w *work) one(ctx context.Context, item *batch.Item) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // nothing new begins
+		return context.Cause(ctx) // start nothing new
 	}
 	ctx, cancel := context.WithTimeout(ctx, itemTime)
 	defer cancel()
@@ -179,8 +181,8 @@ func (w *work) one(ctx context.Context, item *batch.Item) error {
 	return err
 }
 
-// remove deletes an execution with all its runs. If it is gone, this batch or another caller has
-// removed it, so it counts as done.
+// remove deletes an execution with all its runs. If the execution no longer exists, this batch or
+// another caller has removed it, and remove returns no error.
 func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 	d, err := w.client.Describe(ctx, t)
 	if err == nil && !d.Current {
@@ -196,8 +198,8 @@ func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 	return err
 }
 
-// leavesEvent reports whether a request of a verb leaves an event with its id in the history. The
-// other verbs end the run or remove it, so a repetition has no effect.
+// leavesEvent reports whether a verb leaves an event with the request id in the history. The other
+// verbs end the run or remove it, so a repetition has no effect.
 func leavesEvent(verb string) bool {
 	switch verb {
 	case api.BatchCancel, api.BatchSignal, api.BatchPause, api.BatchResume:

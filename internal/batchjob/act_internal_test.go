@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// refusing answers each act as the key of the execution says.
+// refusing is a client. The key of an execution says how it answers requests for that execution.
 type refusing struct {
 	api.Client
 	acts     atomic.Int64
@@ -78,7 +78,7 @@ func TestAnswersOfExecutions(t *testing.T) {
 		{api.BatchDelete, "replaced", false, batch.Progress{Skipped: 1}, false},
 		{"unknown", "fine", false, batch.Progress{Failed: 1}, false},
 	} {
-		// One execution per page shows what its answer does.
+		// A page with one execution shows the effect of its answer.
 		w := &work{client: &refusing{}, tenant: "acme", id: "b", spec: &batch.Spec{Verb: c.verb}}
 		got, err := w.act(t.Context(), items(c.key), c.last)
 		if (err != nil) != c.again || err == nil && (got.Done != c.want.Done || got.Skipped != c.want.Skipped || got.Failed != c.want.Failed) {
@@ -91,7 +91,7 @@ func TestAnswersOfExecutions(t *testing.T) {
 	}
 }
 
-// A page keeps the last errors only, and acts on a bounded number of executions at once.
+// A page keeps the last errors only, and acts on a bounded number of executions at the same time.
 func TestErrorsAndWorkersAreBounded(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -129,7 +129,7 @@ func (l *long) List(_ context.Context, r api.ListRequest) (page api.ListPage, er
 	return page, nil
 }
 
-// A page of long names is smaller.
+// A page with long names has fewer executions.
 func TestPageIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	c := &long{}
@@ -140,7 +140,8 @@ func TestPageIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// past has the histories of executions, one event per page, and counts signals.
+// past is a client with the histories of executions. It returns one event per page, and counts
+// signals.
 type past struct {
 	api.Client
 	events  map[string][]model.Event // by key
@@ -193,7 +194,7 @@ func TestOldPage(t *testing.T) {
 	}
 }
 
-// A page that is interrupted is not recorded.
+// A batch does not record a page that was interrupted.
 func TestInterruptedPageIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

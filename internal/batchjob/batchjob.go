@@ -1,16 +1,16 @@
 // Package batchjob has the code of batch jobs: executions that apply one verb to every execution
 // that a query selects. A batch job is an execution of the workflow model.BatchType.
 //
-// A batch works page by page. The page that it acts on is recorded before it acts, as part of the
-// outcome of the step before. Each act has a request id made of the ids of the batch and of the run
-// that it concerns. So a batch that a crash interrupts repeats at most one page, and the repetition
-// changes nothing twice. If the page is so old that owners may have forgotten the ids, the
-// histories of the executions show which of them have received the request. The cursor of the list
-// moves to older starts only, so a batch does not touch executions that start while it runs, and
-// names each execution by the run that was listed.
+// A batch works page by page. Before it acts on a page, the executions of that page are recorded in
+// the outcome of the previous step. Each request to an execution has an id that is made of the id
+// of the batch and the id of the run. So a batch that a crash interrupts repeats at most one page,
+// and the repetition changes nothing twice. If the page is so old that owners may have forgotten
+// the ids, the histories of the executions show which of them have received the request. The list
+// moves to older starts only, so a batch does not touch executions that start while it runs. It
+// names each execution by the run that was listed, so it does not touch later runs of the same key.
 //
-// A batch acts with the rights of the caller that started it. The service has checked them, and
-// lets no other request and no code start a batch.
+// A batch acts with the rights of the caller that started it. The service has checked these rights.
+// It refuses every other way to start a batch, by a request or by code.
 package batchjob
 
 import (
@@ -30,21 +30,21 @@ import (
 // pagesPerRun is how many pages one run acts on. It keeps histories short.
 const pagesPerRun = 20
 
-// maxBodies is how many batches act at once in a process.
+// maxBodies is how many batches act at the same time in a process.
 const maxBodies = 8
 
-// ClientHost gives batch jobs the calls that they make. The host of the code implements it.
+// ClientHost gives batch jobs the client for their requests. The host of the code implements it.
 type ClientHost interface {
-	// BatchClient returns the calls of the process itself, which no caller limits.
+	// BatchClient returns a client of the process itself, which has no limits of a caller.
 	BatchClient() api.Client
 }
 
-// page is the outcome of a step: the results for the items of the page before, and the items of the
-// next page.
+// page is the outcome of a step: the results for the items of the previous page, and the items of
+// the next page.
 type page struct {
 	Results batch.Progress `json:"results"`
 	Items   []batch.Item   `json:"items,omitempty"`
-	// Cursor is where the page after the items begins; empty if there is none.
+	// Cursor is where the page after these items starts; empty if there is none.
 	Cursor string `json:"cursor,omitempty"`
 }
 
@@ -88,7 +88,7 @@ func Code(x replay.Ctx, p model.Payload) (model.Payload, error) {
 	}
 }
 
-// orContinue returns what continues a batch in a new run, or the error.
+// orContinue returns err, or the value that continues the batch in a new run if err is nil.
 func orContinue(err error, input model.Payload) error {
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func orContinue(err error, input model.Payload) error {
 	return &replay.Continue{Workflow: model.BatchType, Input: input}
 }
 
-// step acts on the items of a page and lists the next page. The last step of a run lists nothing:
-// the next run does.
+// step acts on the items of a page and lists the next page. The last step of a run lists nothing,
+// because the next run does.
 func step(x replay.Ctx, w *work, n int, now page) (next page, err error) {
 	tries, listed := 0, x.Now()
 	out, err := x.Detached().Step(&replay.Step{
@@ -151,10 +151,10 @@ type Host interface {
 // clientHost is the host of the code in a server.
 type clientHost struct{ client api.Client }
 
-// BatchClient returns the calls of the server.
+// BatchClient returns the client of the server.
 func (h clientHost) BatchClient() api.Client { return h.client }
 
-// ServeAll runs the batch jobs of every tenant, until stop.
+// ServeAll runs the batch jobs of every tenant until the caller calls stop.
 func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
 	w := replay.NewWorker(replay.Config{Code: map[string]replay.Code{model.BatchType: Code}, Host: clientHost{h}, Logger: log, MaxSteps: maxBodies})
 	session, err := h.JoinBuiltIn(ctx, w, model.BatchType)
@@ -165,7 +165,7 @@ func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err e
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = w.Close(ctx) // the next process continues what it holds
+		_ = w.Close(ctx) // another process continues its batches
 	}, nil
 }
 

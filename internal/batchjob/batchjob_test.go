@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A batch applies every verb to all executions that the query selects, as a single call does to one
-// execution. This holds on every store, in process and over a connection.
+// A batch applies its verb to all executions that the query selects, with the same effect as a
+// single call on each of them. This holds on every store, in process and over a connection.
 func TestEveryVerb(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"memory", "sqlite", "postgres"} {
@@ -167,7 +167,7 @@ func TestIDStartsOneBatch(t *testing.T) {
 	}
 }
 
-// Requests that make no sense are refused, with all their problems.
+// Requests that make no sense are refused. The error names all their problems.
 func TestSenselessBatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")
@@ -340,13 +340,13 @@ func TestBatchLeavesBuiltInsAlone(t *testing.T) {
 	}
 }
 
-// A batch over more than ten thousand executions holds one page at a time: the runs of its chain
-// have short and small histories, however many executions there are.
+// A batch over more than ten thousand executions holds one page at a time: its runs have short
+// histories, no matter how many executions there are.
 func TestManyExecutionsTakeNoMoreMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "sqlite")
 	n := 10_050
-	if testing.Short() { // with the race detector
+	if testing.Short() { // short mode runs with the race detector, which is slow
 		n = 2_550
 	}
 	w.start(w.client, model.Address{Tenant: tenant, Type: "idle", Key: "a"}, "1", "x", n)
@@ -373,8 +373,8 @@ func TestManyExecutionsTakeNoMoreMemory(t *testing.T) {
 	}
 }
 
-// A canceled batch ends between two pages. Its progress is exact: everything that it counts is
-// done, and nothing else.
+// A canceled batch ends between two pages. Its progress is exact: the batch has acted on all
+// executions that it counts, and on no others.
 func TestCanceledBatchKeepsExactProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")
@@ -388,7 +388,7 @@ func TestCanceledBatchKeepsExactProgress(t *testing.T) {
 		return err != nil || b.Progress.Done > 0
 	})
 	err := w.client.CancelBatch(w.ctx, api.BatchTarget{Tenant: tenant, ID: "c", Reason: "wrong query"})
-	if err != nil && !fault.Is(err, fault.Conflict) { // it may have been faster
+	if err != nil && !fault.Is(err, fault.Conflict) { // the batch may have ended before
 		t.Fatal(err)
 	}
 

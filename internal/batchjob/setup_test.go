@@ -86,8 +86,8 @@ func (w *world) dial(tenant string) *remote.Backend {
 	return b
 }
 
-// serve runs the code of the workflow job. It waits for the signal go, or fails if its input says
-// so.
+// serve runs the code of the workflow "job". The code waits for the signal "go", or fails if its
+// input says so.
 func (w *world) serve() {
 	w.t.Helper()
 	start := perdure.NewSignal[string]("go")

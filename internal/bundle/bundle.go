@@ -14,20 +14,20 @@ import (
 const (
 	// MaxBytes is the size up to which a bundle takes further calls or answers.
 	MaxBytes = 256 << 10
-	// MaxCall is the largest request that travels in a bundle. Larger ones have a stream of their
-	// own, so that they do not delay others.
+	// MaxCall is the largest request that travels in a bundle. Larger requests have a stream of
+	// their own, so that they do not delay others.
 	MaxCall = 64 << 10
 	// MaxCalls is how many calls of one stream may wait for their answers.
 	MaxCalls = 1000
-	// MaxWaiting is how many bytes may wait to be sent. An end of the stream that has that many
-	// bytes accepts no further items.
+	// MaxWaiting is how many bytes may wait to be sent. While that many bytes wait at one end of
+	// the stream, that end accepts no further items.
 	MaxWaiting = 16 << 20
 )
 
 // Sender sends items in bundles, in the order in which they were posted. Any number of goroutines
 // may call Post, but only one may call Run.
 type Sender[T any] struct {
-	most int // bytes of a bundle with more than one item
+	most int // maximum bytes of a bundle with more than one item
 
 	mu      sync.Mutex
 	waiting []item[T]
@@ -58,7 +58,7 @@ func (s *Sender[T]) Post(value T, size int) {
 	}
 }
 
-// IsFull reports whether so many bytes wait that the caller should not add more.
+// IsFull reports whether MaxWaiting bytes wait. The caller should not add more to a full sender.
 func (s *Sender[T]) IsFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

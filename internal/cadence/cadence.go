@@ -38,7 +38,7 @@ type Cadence struct {
 	line  *cron.SpecSchedule
 	zone  *time.Location
 	every time.Duration
-	phase time.Duration // of the first instant after the beginning of 1970
+	phase time.Duration // the time from the beginning of 1970 to the first instant
 	text  string
 }
 
@@ -190,7 +190,7 @@ func Every(every, phase time.Duration) (Cadence, error) {
 	return c, nil
 }
 
-// CheckInstant returns why a point in time is out of range; nil when it is not.
+// CheckInstant returns an error if a point in time is out of range.
 func CheckInstant(field string, t time.Time) error {
 	if y := t.UTC().Year(); y < firstYear || y > lastYear {
 		return wrong(field, t.UTC().Format(time.RFC3339), "its year must be between %d and %d", firstYear, lastYear)
@@ -243,7 +243,7 @@ func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
 		if wall.IsZero() {
 			return time.Time{}, false
 		}
-		// true at once, unless a zone changed twice within hours
+		// The first attempt succeeds, unless a zone changed twice within hours.
 		if t := c.firstReached(wall); t.After(after) {
 			return t, true
 		}
@@ -265,7 +265,7 @@ func (c Cadence) lastShown(at time.Time) time.Time {
 	return wall
 }
 
-// firstReached returns the first instant at which the wall clock shows a time or a later one.
+// firstReached returns the first instant at which the wall clock shows a given time or a later one.
 func (c Cadence) firstReached(wall time.Time) time.Time {
 	at := wall.Add(-48 * time.Hour) // no zone is that far from UTC
 	for {
@@ -279,8 +279,7 @@ func (c Cadence) firstReached(wall time.Time) time.Time {
 		_, end := local.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
 			// For zones that follow a rule from some year on, Go assumes years of 365 days: on the
-			// last day of a leap year the bound is in the past. Such a day is searched hour by
-			// hour.
+			// last day of a leap year the bound is in the past. Search such a day hour by hour.
 			end = at.Add(time.Hour)
 		}
 
@@ -296,7 +295,7 @@ func asUTC(t time.Time, offset int) time.Time {
 }
 
 // Between returns the first instants after a point in time, up to and including another one. It
-// returns at most as many as most says, and reports in more whether there are others.
+// returns at most as many instants as most says. more reports whether there are further ones.
 func (c Cadence) Between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for at := after; ; {
 		t, ok := c.Next(at)

@@ -212,7 +212,7 @@ func draw(t *rapid.T) drawn {
 	return d
 }
 
-// TestNextIsTheFirst compares with a walk minute by minute along the wall clock.
+// TestNextIsTheFirst compares Next with a walk along the wall clock, minute by minute.
 func TestNextIsTheFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

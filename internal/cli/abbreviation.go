@@ -13,14 +13,14 @@ import (
 )
 
 // Ids are long: a run id is run_ and 26 characters, a hashed key has 64. As with git and docker,
-// people may type the beginning of an id. They may also paste a shortened id from a table, with the
-// mark where the table cut it.
+// people may type the beginning of an id. They may also paste a shortened id from a table. Such an
+// id contains a mark where the table cut it.
 //
 // Without the mark, the command completes only keys that machines made, from six characters on. It
 // does not complete keys that people chose: if order/4 does not exist, it must not become order/42.
 
 const (
-	// shortestHash is the least number of characters that identify a hash or a UUID.
+	// shortestHash is how many characters of a hash or a UUID a user must type at least.
 	shortestHash = 6
 	// maxCandidates is the largest number of ids that an error lists.
 	maxCandidates = 10
@@ -101,8 +101,8 @@ func (s subject) find(ctx context.Context, b api.Backend) (t api.Target, err err
 	return t, err
 }
 
-// findKey completes the key of an execution. If an execution has exactly the typed key, it is the
-// one.
+// findKey completes the key of an execution. If an execution has exactly the typed key, findKey
+// returns that key.
 func findKey(ctx context.Context, b api.Backend, a model.Address) (string, error) {
 	short := search{abbreviation: abbreviationOf(a.Key), what: "execution"}
 	hash := !short.marked && len(a.Key) >= shortestHash && hashBeginning.MatchString(a.Key) && !machineMade.MatchString(a.Key)
@@ -110,7 +110,7 @@ func findKey(ctx context.Context, b api.Backend, a model.Address) (string, error
 		return a.Key, nil
 	}
 	if _, err := b.Describe(ctx, api.Target{Address: a}); !fault.Is(err, fault.NotFound) {
-		return a.Key, nil // it exists, or the command itself reports the error
+		return a.Key, nil // the key or id exists, or the command itself reports the error
 	}
 
 	short.text = a.Type + "/" + a.Key
@@ -167,8 +167,9 @@ func scan(ctx context.Context, b api.Backend, r api.ListRequest, look func(d *ap
 	}
 }
 
-// findEntity completes the key of an entity that a table cut. It does not complete the mere
-// beginning of a key, because calling an entity that does not exist creates it.
+// findEntity completes the key of an entity that a table has shortened. It does not complete a key
+// that the user has typed. A call of an entity that does not exist creates the entity, so a typed
+// key may be a new one.
 func findEntity(ctx context.Context, b api.Backend, a model.Address) (model.Address, error) {
 	short := search{abbreviation: abbreviationOf(a.Key), what: "entity"}
 	if !short.marked {
@@ -229,7 +230,7 @@ func findFingerprint(ctx context.Context, b api.Backend, r *api.DeadRequest) err
 		return err
 	}
 
-	known := map[string]bool{} // several activities may have the same
+	known := map[string]bool{} // several activities may have the same fingerprint
 	for i := range groups {
 		if id := groups[i].Fingerprint; !known[id] {
 			known[id] = true
@@ -270,11 +271,11 @@ func (o *options) deadNamed(text string) (deadName, error) {
 func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
 	if n.whole {
 		if _, err := b.ShowDead(ctx, n.id); !fault.Is(err, fault.NotFound) {
-			return n.id, nil // it exists, or the command itself reports the error
+			return n.id, nil // the key or id exists, or the command itself reports the error
 		}
 	}
 
-	// The id of a submitted task is the beginning of the ids of all steps of its run.
+	// The ids of all steps of a run begin with the id of the submitted task.
 	short := search{abbreviation: abbreviationOf(n.text), what: "dead task"}
 	for r := (api.DeadRequest{Tenant: n.tenant, Limit: 500}); ; {
 		page, err := b.ListDead(ctx, r)

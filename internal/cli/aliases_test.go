@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every other name finds its command, no two commands of a group share a name, every noun has its
-// plural, and the page about the command line has all of them.
+// Every alias finds its command, no two commands of a group share a name, every noun has its
+// plural, and docs/cli.md lists all aliases.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	root, page := newRoot(&options{}), readDoc(t, "docs/cli.md")

@@ -82,7 +82,8 @@ as Terminate, or an operation of the REST API such as terminate-execution. The c
 	return cmd
 }
 
-// findRule finds the row of an action, of a method by its last part, or of an operation.
+// findRule finds a row of the table of actions: by an action, by the last part of the name of a
+// method, or by an operation.
 func findRule(text string) (*authz.Rule, error) {
 	if r := authz.ByAction(authz.Action(text)); r != nil {
 		return r, nil
@@ -100,7 +101,8 @@ func findRule(text string) (*authz.Rule, error) {
 	return nil, fault.WithHint(fault.New(fault.NotFound, "there is no action, method or operation %q", text), "perdure auth actions lists them")
 }
 
-// printDecision prints a decision. It returns Denied for a refusal, so that scripts see it.
+// printDecision prints a decision. For a refusal it returns an error of kind Denied, so that
+// scripts see it in the exit code.
 func (o *options) printDecision(who *authn.Identity, r *authz.Rule, e policy.Explanation) error {
 	var err error
 	if o.structured() {

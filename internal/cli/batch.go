@@ -128,7 +128,7 @@ func (o *options) startBatch(ctx context.Context, f *batchFlags, r api.BatchRequ
 }
 
 // withBatchCode opens the store for a command that starts or watches a batch. If the store is a
-// file, no other process runs batches, so the command runs them itself. Then alone is true.
+// file, no other process runs batches, so the command runs them itself, and alone is true.
 func (o *options) withBatchCode(ctx context.Context, do func(c api.Backend, alone bool) error) (err error) {
 	n, err := o.open(ctx)
 	if err != nil {
@@ -331,7 +331,7 @@ func newBatchShow(o *options) *cobra.Command {
 	return cmd
 }
 
-// findBatch completes the id of a batch. The user may type it as a table shortens it.
+// findBatch completes the id of a batch. The user may type the id in the shortened form of a table.
 func (o *options) findBatch(ctx context.Context, c api.Backend, id string) (string, error) {
 	return findKey(ctx, c, model.Address{Tenant: o.tenant, Type: model.BatchType, Key: id})
 }

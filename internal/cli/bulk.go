@@ -27,8 +27,8 @@ type bulk struct {
 
 	Selected int64 `json:"selected"`
 	Written  int   `json:"written"`
-	Skipped  int   `json:"skipped"` // the file existed
-	Gone     int   `json:"gone"`    // the store removed the run during the export
+	Skipped  int   `json:"skipped"` // runs whose file existed
+	Gone     int   `json:"gone"`    // runs that the store removed during the export
 	Failed   int   `json:"failed"`
 }
 

@@ -26,7 +26,7 @@ const (
 // profile of a production system never becomes the store of a new server.
 const noProfile = "no-profile"
 
-// noTarget marks the commands that change profiles and work on no store.
+// noTarget marks the commands that change profiles and do not use a store.
 const noTarget = "no-target"
 
 // sourced is a value and where it comes from.
@@ -36,8 +36,8 @@ type sourced struct{ value, origin string }
 type choice struct {
 	url, tenant, profile sourced
 	ca                   sourced
-	// key is where the key comes from: its value is the name of a file or a variable, never the
-	// key.
+	// key says where the key comes from. Its value is the name of a file or of a variable, never
+	// the key itself.
 	key sourced
 	// keyInFile is true if key names a file.
 	keyInFile bool
@@ -85,8 +85,9 @@ func first(all ...sourced) sourced {
 // of returns a value of the profile of a choice.
 func (t *choice) of(value string) sourced { return sourced{value, "profile " + t.profile.value} }
 
-// chooseProfile finds the profile of a command. There is none if a flag names a store or a server,
-// or if the environment does and no flag names a profile.
+// chooseProfile finds the profile of a command. A command uses no profile if a flag names a store
+// or a server. It also uses none if the environment names a store or a server, unless a flag names
+// a profile.
 func (o *options) chooseProfile(cmd *cobra.Command, t *choice) (profile, error) {
 	named := cmd.Flags().Changed("profile")
 	addressed := cmd.Flags().Changed("store") || cmd.Flags().Changed("server")
@@ -148,7 +149,7 @@ func (t *choice) chooseKey(p *profile) {
 	}
 }
 
-// token returns the key for the server; empty for none.
+// token returns the key for the server. It is empty if there is none.
 func (t *choice) token() (string, error) {
 	switch {
 	case t == nil || t.key.value == "":
@@ -163,7 +164,8 @@ func (t *choice) token() (string, error) {
 	return key, nil
 }
 
-// trust returns which certificates of servers the command accepts; nil for the roots of the system.
+// trust returns which certificates of servers the command accepts. It returns nil for the root
+// certificates of the system.
 func (t *choice) trust() (*tls.Config, error) {
 	if t == nil || t.ca.value == "" {
 		return nil, nil
@@ -179,7 +181,7 @@ func (t *choice) trust() (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
-// withoutPassword returns the URL of a store as people may see it.
+// withoutPassword returns the URL of a store without its password, so that people may see it.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {

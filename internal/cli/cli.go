@@ -63,7 +63,7 @@ type options struct {
 
 	wide, full bool
 
-	// fieldList is the text of --fields, and fields what it selects; nil for everything.
+	// fieldList is the text of --fields. fields is what it selects; nil for everything.
 	fieldList string
 	fields    *fieldChoice
 
@@ -83,7 +83,7 @@ type options struct {
 type scope struct {
 	tenant string
 	chosen string // tenant that the command asks a server for; empty for the tenant of the key
-	// any lets the key belong to any tenant.
+	// any says that the key may belong to any tenant.
 	any bool
 }
 
@@ -168,9 +168,9 @@ func (o *options) run(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-// prepare makes every command record that it has started. A command that only groups other commands
-// rejects an unknown verb, because a script with a misspelt verb must fail. A completion works on
-// the store or the server that the command would use.
+// prepare makes every command record that it has started. It makes a command that only groups other
+// commands reject an unknown verb, because a script with a misspelt verb must fail. It makes
+// completions use the store or the server that the command would use.
 func (o *options) prepare(cmd *cobra.Command, began *bool) {
 	cmd.Long = joinLines(cmd.Long)
 	explainArguments(cmd)
@@ -203,7 +203,8 @@ func (o *options) prepare(cmd *cobra.Command, began *bool) {
 }
 
 // joinLines puts each paragraph of a text on one line. The library wraps lines at the width of the
-// terminal, and would otherwise keep our line breaks too. Indented paragraphs stay as they are.
+// terminal, and would otherwise keep the line breaks of the source as well. Indented paragraphs
+// stay as they are.
 func joinLines(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
@@ -239,7 +240,7 @@ func newRoot(o *options) *cobra.Command {
 		Example: `  perdure workflow list
   perdure workflow explain greet/hello-1 --store file:perdure.db
   perdure doctor --store postgres://localhost/app`,
-		SilenceUsage: true, DisableSuggestions: true, // explainMistake has better suggestions
+		SilenceUsage: true, DisableSuggestions: true, // explainMistake makes better suggestions
 	}
 	root.SetFlagErrorFunc(explainFlag)
 
@@ -291,7 +292,7 @@ func (o *options) log() *slog.Logger {
 // look opens the store for reading. The owner of the store keeps running.
 func (o *options) look(ctx context.Context) (session, error) { return o.lookIn(ctx, o.own()) }
 
-// lookIn is look for a command that does not act in the tenant that it names.
+// lookIn is like look, for a command that names a tenant but does not act in it.
 func (o *options) lookIn(ctx context.Context, in scope) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}, in)
 }

@@ -115,7 +115,8 @@ func TestScripts(t *testing.T) {
 			t.Parallel()
 			testscript.Run(t, testscript.Params{
 				Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
-				// A server is a live node, so its reasons differ from those of a closed store.
+				// A server is a live node, so it gives other reasons than a store that no process
+				// has open.
 				Condition: func(name string) (bool, error) {
 					if name != "server" {
 						return false, fmt.Errorf("unknown condition %q", name)
@@ -132,7 +133,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// build is the program that created the histories of demo, as it answers a deploy check.
+// build plays the program that created the histories of demo, and answers a deploy check.
 func build() {
 	fmt.Println("a package of it prints something while it is initialized")
 	embedded.AnswerDeployCheck(shop)
@@ -141,7 +142,7 @@ func build() {
 	}
 }
 
-// newBuild is the next build of the program, in which a step has another name.
+// newBuild plays the next build of that program, in which a step has another name.
 func newBuild() {
 	embedded.Config{Version: "v2"}.AnswerDeployCheck(perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		fmt.Println("code that prints does not disturb the answers") //perdure:allow effect it is what the test wants to see

@@ -141,7 +141,7 @@ func (o *options) printShards(nodes []api.NodeInfo, shards []api.ShardInfo) erro
 		switch {
 		case id.IsZero():
 			return "-"
-		case i < 0: // the node has joined since the nodes were listed
+		case i < 0: // the node has joined after the nodes were listed
 			return id.String()
 		}
 		return nodes[i].Host
@@ -260,8 +260,8 @@ func newClusterUndrain(o *options) *cobra.Command {
 func newClusterRebalance(o *options) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use: "rebalance", Short: "Make the nodes look at once whether shards should move", Args: cobra.NoArgs,
-		Long: `Make all nodes look at once whether shards should move, and print the shards that do. The nodes also do so by themselves every few seconds.
+		Use: "rebalance", Short: "Make the nodes check immediately whether shards should move", Args: cobra.NoArgs,
+		Long: `Make all nodes check immediately whether shards should move, and print the shards that do. The nodes also do so by themselves every few seconds.
 
 With --dry-run the command only prints which shards would move where. Nothing moves while every shard is where it should be.`,
 		Example: "  perdure cluster rebalance --dry-run",

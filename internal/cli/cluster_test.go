@@ -30,8 +30,9 @@ func decode[T any](t *testing.T, out string) (v T) {
 	return v
 }
 
-// Two nodes of different weight share the shards of a database. A drain moves all shards of one to
-// the other and back, and the last one cannot be drained.
+// Two nodes of different weight share the shards of a database. A drain moves all shards of one
+// node to the other, and an undrain moves them back. The last node that is not drained cannot be
+// drained.
 func TestClusterCommands(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -79,7 +80,7 @@ func TestClusterCommands(t *testing.T) {
 		return -1
 	}
 
-	if n := settled(heavy); n < 36 || n > 60 { // 48 are three of four parts
+	if n := settled(heavy); n < 36 || n > 60 { // 48 of 64 is the share of three quarters
 		t.Errorf("the node with weight 300 owns %d of 64 shards, want about 48", n)
 	}
 	for _, n := range decode[[]nodeJSON](t, do("", 0, "cluster", "nodes", "-o", "json")) {

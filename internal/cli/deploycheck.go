@@ -28,8 +28,8 @@ type deployCheck struct {
 	most   int // most histories in all
 	all    bool
 
-	// post says that the check stores a replay report. The report has the other values; spare has
-	// the results of histories that the program did not replay.
+	// post says that the check stores a replay report. The following fields are the content of that
+	// report. spare has the results of histories that the program did not replay.
 	post             bool
 	name, source, id string
 	results, spare   []api.ReplayResult
@@ -61,7 +61,7 @@ type deployMismatch struct {
 	Run      string `json:"run"`
 	Status   string `json:"status"`
 	Events   int    `json:"events"`
-	Event    int64  `json:"event,omitempty"` // the one that does not fit
+	Event    int64  `json:"event,omitempty"` // the position of the event that does not fit
 	Error    string `json:"error"`
 }
 
@@ -103,7 +103,7 @@ The exit code is 1 if a history does not fit the code. After a deploy of the pro
 				unstored = c.store(cmd.Context(), o)
 			}
 
-			if cmd.Context().Err() != nil { // which has also ended the program
+			if cmd.Context().Err() != nil { // the interrupt has also ended the program
 				return context.Cause(cmd.Context())
 			}
 			if err != nil {
@@ -150,8 +150,8 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 // errEnough ends the listing.
 var errEnough = errors.New("the sample is complete")
 
-// versionsRead is the number of versions of a workflow for which the sample looks. The version is
-// inside the history, so the check reads that many times more histories.
+// versionsRead is how many versions of a workflow the sample looks for. The version is inside the
+// history, so the check reads up to that many times more histories than it replays.
 const versionsRead = 5
 
 // one replays a history, unless the sample has enough of its kind.
@@ -161,8 +161,8 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	}
 	a := d.Start.Address
 	if strings.HasPrefix(a.Type, model.TaskPrefix) || strings.HasPrefix(a.Type, model.ReservedPrefix) {
-		// the program has no code for it: a task without a workflow, or a workflow of Perdure
-		// itself
+		// The program cannot have the code: it is a task without a workflow, or a workflow of
+		// Perdure itself.
 		return nil
 	}
 	if c.seen[a.Type] >= versionsRead*c.each {

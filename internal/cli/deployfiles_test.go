@@ -20,8 +20,8 @@ import (
 // metricName matches names of metrics in a query.
 var metricName = regexp.MustCompile(`perdure_[a-z_]+`)
 
-// unknownMetrics returns the names in queries that no metric has. A histogram has the names that
-// Prometheus makes of it.
+// unknownMetrics returns the names in queries that no metric has. Prometheus derives several names
+// from a histogram, such as its name with _bucket.
 func unknownMetrics(queries []string) (unknown []string) {
 	known := map[string]bool{}
 	for _, f := range telemetry.Families() {
@@ -53,7 +53,7 @@ func unknownMetrics(queries []string) (unknown []string) {
 var labelName = regexp.MustCompile(`\bby \(([^)]*)\)|([a-z_]+) *(?:=~|!~|!=|=) *"`)
 
 // unknownLabels returns the labels in queries that the metrics of the query do not have. Prometheus
-// itself adds the instance, and a histogram has its bounds.
+// itself adds the label instance, and a histogram has the label le.
 func unknownLabels(queries []string) (unknown []string) {
 	for _, q := range queries {
 		known := []string{"instance", "job", "le"}
@@ -141,7 +141,7 @@ func serveFlagsIn(text string) (names []string) {
 	return names
 }
 
-// The files of docs/deployment.md can be parsed, and start the server with flags that it has.
+// The files of docs/deployment.md can be parsed, and start the server with flags that exist.
 func TestDeploymentFiles(t *testing.T) {
 	t.Parallel()
 	known := newRoot(&options{})

@@ -26,8 +26,8 @@ func (c *deployCheck) checkReport() error {
 	return nil
 }
 
-// note keeps a result for the report. Those of histories that were not replayed are kept apart,
-// because they do not count against --limit, and must not displace a mismatch.
+// note keeps a result for the report. It keeps the results of histories that were not replayed
+// apart, because --limit does not apply to them, and they must not displace a mismatch.
 func (c *deployCheck) note(d *api.Description, r api.ReplayResult) {
 	if !c.post {
 		return
@@ -43,7 +43,7 @@ func (c *deployCheck) note(d *api.Description, r api.ReplayResult) {
 	}
 }
 
-// resultOf returns what a report says of a verdict.
+// resultOf returns the result that a report has for a verdict.
 func resultOf(v *deploy.Verdict) api.ReplayResult {
 	switch v.Kind {
 	case "":
@@ -78,7 +78,7 @@ func (c *deployCheck) store(ctx context.Context, o *options) error {
 	return nil
 }
 
-// tellReport prints what became of the report.
+// tellReport prints whether the report was stored.
 func (c *deployCheck) tellReport(o *options) {
 	switch {
 	case c.report.Report != "":
@@ -91,12 +91,13 @@ func (c *deployCheck) tellReport(o *options) {
 	}
 }
 
-// severity orders outcomes: a report that is too large loses the last ones.
+// severity orders outcomes. If a report is too large, it loses results with the last outcomes
+// first.
 var severity = []string{api.ReplayMismatch, api.ReplayError, api.ReplayFits, api.ReplayAbsent, api.ReplaySkipped}
 
-// fitReport leaves out results and shortens texts so that the report is not too large. All
-// mismatches of a build are usually much alike, so a short text tells enough. It returns how many
-// results it has left out.
+// fitReport leaves out results and shortens texts so that the report is not too large. The
+// mismatches of a build are usually similar, so a short text is enough. It returns how many results
+// it has left out.
 func fitReport(results []api.ReplayResult) (fit []api.ReplayResult, left int) {
 	slices.SortStableFunc(results, func(a, b api.ReplayResult) int {
 		return cmp.Compare(slices.Index(severity, a.Outcome), slices.Index(severity, b.Outcome))
@@ -122,7 +123,8 @@ func fitReport(results []api.ReplayResult) (fit []api.ReplayResult, left int) {
 	return results, left
 }
 
-// fitText cuts a text to a number of bytes, and marks the cut. It replaces what cannot be stored.
+// fitText cuts a text to a number of bytes, and marks the cut. It replaces bytes that cannot be
+// stored.
 func fitText(text string, most int) string {
 	const mark = "…"
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// sizeOf returns how many bytes of the bound of a report its results take.
+// sizeOf returns how many bytes results take, as the bound of a report counts them.
 func sizeOf(results []api.ReplayResult) (size int) {
 	for _, r := range results {
 		size += len(r.Workflow) + len(r.Key) + len(r.Text)
@@ -19,8 +19,8 @@ func sizeOf(results []api.ReplayResult) (size int) {
 	return size
 }
 
-// A report that is too large keeps what does not fit the build. It loses texts first, and then
-// histories that were not replayed.
+// A report that is too large keeps the histories that do not fit the build. It loses texts first,
+// and then histories that were not replayed.
 func TestDeployCheckFitsItsReport(t *testing.T) {
 	t.Parallel()
 	many := func(n, key int, outcome, text string) []api.ReplayResult {

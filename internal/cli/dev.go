@@ -105,7 +105,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	return errors.Join(err, <-failed, s.Close(within))
 }
 
-// running is the node of a server. A session that looks at it does not close it.
+// running is a session on the node of a server. Closing the session does not close the node.
 type running struct{ opened }
 
 // Close does nothing.
@@ -173,7 +173,7 @@ func (o *options) watch(ctx context.Context, look func(context.Context) (session
 	w := devWatch{list: o.watchList(nil, api.ListRequest{Tenant: o.tenant, Limit: 100, AllRuns: true}, 100), first: true}
 	for ctx.Err() == nil {
 		err := w.session(ctx, look)
-		w.first = false // a store that was not there has no old executions
+		w.first = false // a new store has no old executions
 		if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Unavailable) {
 			fmt.Fprintf(o.Err, "· %v\n", err)
 		}
@@ -192,7 +192,7 @@ func (o *options) watch(ctx context.Context, look func(context.Context) (session
 	return nil
 }
 
-// devWatch prints executions over as many sessions as it takes.
+// devWatch prints executions. It opens another session whenever one ends.
 type devWatch struct {
 	list  *watchedList
 	first bool // it has read nothing yet

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// tokenVariable names the environment variable that has the key for a server. It is not a flag:
-// other users of the machine can read the arguments of a process.
+// tokenVariable names the environment variable that has the key for a server. The key is not a
+// flag, because other users of the machine can read the arguments of a process.
 const tokenVariable = "PERDURE_TOKEN"
 
 // serverPatience is how long a command tries to reach a server. A server that restarts is back
@@ -22,8 +22,8 @@ const serverPatience = 10 * time.Second
 // dialed is a connection to a server. The store itself cannot be reached through it.
 type dialed struct{ b *remote.Backend }
 
-// dial connects to the server that a URL names, in the chosen tenant. If that is empty, it is the
-// tenant of the key.
+// dial connects to the server that a URL names, in the chosen tenant. If chosen is empty, it uses
+// the tenant of the key.
 func dial(ctx context.Context, c node.Config, t *choice, chosen string) (session, error) {
 	cfg, err := remote.ParseURL(c.URL)
 	if err != nil {
@@ -51,8 +51,8 @@ func dial(ctx context.Context, c node.Config, t *choice, chosen string) (session
 // socketLimit is how long a program may take to answer at its socket.
 const socketLimit = 2 * time.Second
 
-// dialSocket connects to the program that has a file open, if there is one. A socket that a dead
-// program has left refuses connections at once.
+// dialSocket connects to the program that has a file open, if there is one. If a dead program has
+// left a socket, a connection to it fails immediately.
 func dialSocket(ctx context.Context, c node.Config) (session, bool) {
 	if !programListens(ctx, c.URL) {
 		return nil, false

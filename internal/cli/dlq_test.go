@@ -62,7 +62,7 @@ func ids(t *testing.T, out string) []deadJSON {
 	return list
 }
 
-// deadTasks is a file with the dead tasks that killTasks has killed.
+// deadTasks returns a file with the dead tasks of killTasks.
 func deadTasks(t *testing.T) (url string) {
 	t.Helper()
 	url = "file:" + filepath.Join(t.TempDir(), "x.db")
@@ -159,7 +159,7 @@ func TestDlqBesideANode(t *testing.T) {
 }
 
 // If no node runs, every command that changes a PostgreSQL store gives up after its timeout. A
-// command that changes many stops at the first one.
+// command that changes many dead tasks stops at the first one that times out.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -192,7 +192,7 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 	}
 
-	var wg sync.WaitGroup // they wait in parallel
+	var wg sync.WaitGroup // the commands wait in parallel
 	for _, args := range [][]string{
 		{"workflow", "retry", "task:letter/bad-1"},
 		{"workflow", "delete", "task:letter/bad-1", "--yes"},

@@ -45,7 +45,8 @@ func TestExitCodesOfTheDocs(t *testing.T) {
 	}
 }
 
-// The usage of a verb is a line that can be typed: names of arguments, or --query instead of one.
+// The usage of a verb is a line that can be typed. It has names of arguments, or --query instead of
+// an argument.
 func TestUsageOfVerbs(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{

@@ -71,7 +71,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
 	var found []finding
 	if fault.Is(err, fault.Unavailable) {
-		return nil, err // a second attempt would wait as long again
+		return nil, err // a second attempt would take as long again
 	}
 	if err != nil {
 		// A server that may lose commits is a finding like any other. The command still checks the
@@ -138,8 +138,8 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 }
 
 // mailFinding looks for messages that the engine cannot read: damaged messages, which it set aside,
-// and messages of a newer version, which wait. It also counts the messages that the engine refused
-// after their senders had stopped waiting, such as a call that ended its processes.
+// and messages of a newer version, which wait. It also counts messages that the engine refused
+// after their senders had stopped waiting, such as a call that crashed every process that ran it.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	const page, pageBytes = 1000, 16 << 20
 	damaged, newer, refused, example, refusal := 0, 0, 0, "", ""
@@ -156,7 +156,7 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 			case l.Message.Kind == model.MessageNothing:
 				damaged, example = damaged+1, l.Message.ID
 			default:
-				refused, refusal = refused+1, l.Message.ID // the reason
+				refused, refusal = refused+1, l.Message.ID // the id holds the reason
 			}
 			after = letters[i].ID
 		}
@@ -265,7 +265,8 @@ func logFinding(s store.Logged) (finding, error) {
 }
 
 // allTenantFindings looks at the executions of every tenant. The command shows the tenants apart if
-// there are several. Without a live node no process has code, which is not a finding.
+// there are several. If no node is live, no process has code. That is not a problem, so it is not
+// reported.
 func allTenantFindings(ctx context.Context, a api.Admin, live bool, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {

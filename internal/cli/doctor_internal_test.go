@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// logOf is a store with a log of the given size.
+// logOf is a store with a write-ahead log of the given size.
 type logOf struct {
 	bytes int64
 	err   error

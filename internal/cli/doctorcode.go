@@ -51,7 +51,7 @@ func databaseFindings(about store.Inspection) []finding {
 }
 
 // sessionFinding compares the programs that are connected to a server. Different versions are
-// normal during a deployment. After it, they are a sign of a forgotten process.
+// normal during a deployment. After a deployment, they are a sign of a forgotten process.
 func sessionFinding(sessions []api.WorkerSession) finding {
 	agents := map[string]int{}
 	for i := range sessions {
@@ -102,7 +102,7 @@ func codeFindings(ctx context.Context, b api.Backend, tenant string) ([]finding,
 // For the others it only checks whether any live process has the code.
 const maxCallReasons = 200
 
-// callFinding names the entities and services that have waiting calls which no process can run.
+// callFinding names the entities and services whose waiting calls no process can run.
 func callFinding(ctx context.Context, b api.Backend, tenant string) (finding, error) {
 	s := callSurvey{backend: b, keys: map[string]int{}, why: map[string]string{}, missing: map[string]string{}}
 	for _, services := range []bool{false, true} {

@@ -130,7 +130,8 @@ func TestDoctorOfAServer(t *testing.T) { //nolint:paralleltest // it sets the en
 		t.Errorf("whoami: exit %d: %s", code, &out)
 	}
 
-	// The key must stay readable only for its user after the profile was made.
+	// The command refuses a key file that other users can read, even if its mode changed after the
+	// profile was created.
 	withMode(t, key, 0o640)
 	out.Reset()
 	if code := Main(t.Context(), []string{"workflow", "list", "--profile", "one"}, Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code != 2 || !strings.Contains(out.String(), "has mode 0640, and other users must not read or change the key") {

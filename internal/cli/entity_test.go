@@ -88,7 +88,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		want string
 	}{
 		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"},
-		// repeated: the same answer
+		// A repetition gets the same answer.
 		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"},
 		{`call account/42 deposit --input {"Cents":-500}`, 1, "insufficient funds"},
 		{`call entity:account/42 cents -o json`, 0, "100"},
@@ -97,7 +97,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		{`call account deposit`, 2, "write entity/key"},
 		{`call service:/x zone`, 2, "write entity/key"},
 		{`call service:clock/eu zone`, 0, `"zone eu"`},
-		// the command does not have the code
+		// No program has the code of carts.
 		{`call cart/1 add --timeout 300ms`, 6, "one node is running and has not answered"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2`, 0, "sent deposit to account/42"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2 -o json`, 0, `"operation": "deposit"`},

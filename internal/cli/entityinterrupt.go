@@ -35,8 +35,8 @@ without an id the command interrupts whichever call runs, and for a service all 
 	return cmd
 }
 
-// printInterrupted prints the calls that an interrupt concerns. The worker runs the calls of one
-// hand-over one after the other, so only one of them is running.
+// printInterrupted prints the calls that an interrupt may have reached. A worker gets several calls
+// of an entity in one hand-over and runs them one after the other, so only one of them is running.
 func (o *options) printInterrupted(a model.Address, _ string, c *model.Calls) error {
 	if o.structured() {
 		lines := make([]callLine, len(c.Calls))

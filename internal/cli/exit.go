@@ -22,15 +22,16 @@ type exit struct {
 // know.
 const exitRefused = 78
 
-// refusal is the reason why a server does not start. Starting it again does not help until an
+// refusal is the reason why a server refuses to start. Another start fails in the same way until an
 // operator has changed a setting, the machine or the store.
 type refusal struct{ error }
 
 // Unwrap returns the reason.
 func (r refusal) Unwrap() error { return r.error }
 
-// refuseStart returns the error of a server that does not start. It is a refusal unless the reason
-// may end by itself: a store that does not answer, an address that is taken, an interrupt.
+// refuseStart returns the error of a server that does not start. It is a refusal, unless the reason
+// may go away by itself. Such reasons are a store that does not answer, an address that is taken,
+// and an interrupt.
 func refuseStart(err error) error {
 	if err == nil {
 		return nil

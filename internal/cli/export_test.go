@@ -36,7 +36,7 @@ func CheckShape(page string, args []string, out string) error {
 	case s.commands[command] == "none":
 		return nil
 	case command == "dlq requeue" && strings.HasPrefix(rest[0], "-"):
-		command += " --all" // everything that other flags select
+		command += " --all" // the shape with --all covers all other flags
 	}
 
 	if err := s.check(command, []byte(out)); err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/spelling"
 )
 
-// fieldCommands are the names of the commands that have --fields: those that list or show. The
-// value is false if the command prints no table, so that only formats for programs have fields.
+// fieldCommands are the names of the commands that have --fields: the commands that list or show
+// something. The value is false if the command prints no table, so that --fields works only with
+// formats for programs.
 var fieldCommands = map[string]bool{
 	"list": true, "show": true, "describe": true, "stranded": true, "groups": true, "sessions": true, "waiters": true, "nodes": true, "shards": true,
 	"log": true, "mailbox": true, "signals": true, "actions": true, "next": true, "steps": true,
@@ -47,7 +48,8 @@ func (o *options) chooseFields(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// field is a field that the user wants, with the fields in it that they want; none means all.
+// field is a field that the user wants. in has the fields inside it that the user wants; none means
+// all.
 type field struct {
 	name string
 	in   []field
@@ -56,12 +58,13 @@ type field struct {
 // fieldChoice is the value of --fields.
 type fieldChoice struct {
 	tree []field
-	// known is true after the first value. A command that watches prints values of one kind, and
-	// less of an execution that was deleted.
+	// known is true after the first value. A command that watches prints many values of one kind. A
+	// later value, such as a deleted execution, may have fewer fields, which is not an error.
 	known bool
 }
 
-// parseFields parses names that are separated by commas, with dots between a field and one in it.
+// parseFields parses names that are separated by commas. A dot separates a field from a field
+// inside it.
 func parseFields(text string) (*fieldChoice, error) {
 	c := &fieldChoice{}
 	for path := range strings.SplitSeq(text, ",") {
@@ -74,7 +77,8 @@ func parseFields(text string) (*fieldChoice, error) {
 	return c, nil
 }
 
-// addField adds a path. A field that is wanted as a whole stays whole.
+// addField adds a path. If the user wants a field as a whole, a path to a part of it changes
+// nothing.
 func addField(to []field, names []string) []field {
 	i := slices.IndexFunc(to, func(f field) bool { return f.name == names[0] })
 	switch {
@@ -112,9 +116,9 @@ func (c *fieldChoice) pick(v any) (any, error) {
 	return list, json.Unmarshal(picked, &list)
 }
 
-// pickFields returns the chosen fields of a JSON text in the order in which the user names them. A
-// field without a value is left out, as it is without the choice. The result is nil for a value
-// that has no fields.
+// pickFields returns the chosen fields of a JSON text in the order in which the user names them. It
+// leaves out a field without a value, as the output without --fields does. The result is nil for a
+// value that has no fields.
 func pickFields(text json.RawMessage, tree []field) (json.RawMessage, error) {
 	var out bytes.Buffer
 	switch {
@@ -176,8 +180,8 @@ func orNothing(picked json.RawMessage) json.RawMessage {
 	return picked
 }
 
-// checkFields refuses fields that a type does not have. The names in payloads and labels are those
-// of the user, so nothing is known of them.
+// checkFields refuses fields that a type does not have. The names inside payloads and labels come
+// from the user, so it cannot check them.
 func checkFields(t reflect.Type, tree []field, prefix string) error {
 	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && !writesItself(t) {
 		t = t.Elem()
@@ -205,8 +209,8 @@ func writesItself(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
 }
 
-// jsonFields finds the fields that a struct has in JSON, with those of embedded structs, and
-// returns their names in order. Other types have none.
+// jsonFields finds the fields that a struct has in JSON, including fields of embedded structs, and
+// returns their names in order. Other types have no fields.
 func jsonFields(t reflect.Type, known map[string]reflect.Type, names []string) []string {
 	if t.Kind() != reflect.Struct || writesItself(t) {
 		return names
@@ -259,8 +263,8 @@ func (c *fieldChoice) columns(titles []string, rows [][]string) (head []string, 
 	return head, cells, nil
 }
 
-// unknownField refuses a name, and says the nearest known one, or all if none is near. The name of
-// a field in a field has all names before it.
+// unknownField returns the error for an unknown name. It suggests the nearest known name, or lists
+// all names if none is near. For a field inside a field, name has all names of the path.
 func unknownField(what, name string, known []string) error {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	before := strings.TrimSuffix(name, last)

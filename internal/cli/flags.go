@@ -12,7 +12,7 @@ import (
 // spanFlag is a duration that must be positive.
 type spanFlag struct{ to *time.Duration }
 
-// span returns a flag for a positive duration with its default, which may be zero for none.
+// span returns a flag for a positive duration. otherwise is its default; zero means none.
 func span(to *time.Duration, otherwise time.Duration) spanFlag {
 	*to = otherwise
 	return spanFlag{to}

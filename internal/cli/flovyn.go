@@ -23,7 +23,7 @@ import (
 )
 
 // contract is the configuration of a Flovyn server, from its file and the environment. It ignores
-// unknown keys, as that contract demands.
+// unknown keys, as a Flovyn server does.
 type contract struct {
 	DatabaseURL string `toml:"database_url"`
 	ServerPort  int    `toml:"server_port"`
@@ -51,8 +51,8 @@ type staticKey struct {
 	Role          string `toml:"role"`
 }
 
-// roles are the roles of the holder. A worker starts workflows too, because SDKs use one key for
-// both. Other holders own their organization.
+// roles are the roles of the holder of the key. A worker may also start workflows, because SDKs use
+// one key for both. Other holders are owners of their organization.
 func (k *staticKey) roles() []string {
 	if strings.EqualFold(k.PrincipalType, "worker") {
 		return []string{authz.RoleClient, authz.RoleWorker}
@@ -60,10 +60,11 @@ func (k *staticKey) roles() []string {
 	return nil
 }
 
-// skipVariables switch off the verification of signatures, in the contract only.
+// skipVariables are environment variables that switch off the verification of signatures. Only this
+// contract has them.
 var skipVariables = []string{"FLOVYN_SECURITY_JWT_SKIP_SIGNATURE_VERIFICATION", "JWT_SKIP_SIGNATURE_VERIFICATION"}
 
-// readContract reads the file and then the environment, which wins.
+// readContract reads the file and then the environment. The environment wins.
 func readContract(getenv func(string) string) (*contract, error) {
 	c := &contract{ServerPort: 8000, GRPCPort: 9090}
 	if file := getenv("CONFIG_FILE"); file != "" {
@@ -127,7 +128,8 @@ func (c *contract) organizations() (*flovyn.Orgs, error) {
 	return orgs, nil
 }
 
-// authenticator knows the keys of the file. Warnings name the settings that are not safe.
+// authenticator returns an authenticator that knows the keys of the file. Warnings name the
+// settings that are not safe.
 func (c *contract) authenticator(orgs *flovyn.Orgs, admin *authn.AdminKey) (a authenticator, warnings []string, err error) {
 	if c.Auth.Enabled != nil && !*c.Auth.Enabled {
 		return authn.Open{Tenant: model.DefaultTenant, Choose: true}, []string{"authentication is off: every caller is an admin"}, nil

@@ -69,7 +69,7 @@ func TestFlovynContract(t *testing.T) {
 		t.Errorf("the static key: %+v, %v", got, err)
 	}
 	token := "e30.eyJzdWIiOiJ1In0.x"                                      // {"sub":"u"}, without a signature
-	placeholder := "fct_placeholder-0f7c1c1e-5b5a-4c3e-9a35-2f6a52f7a111" // of clients without a token
+	placeholder := "fct_placeholder-0f7c1c1e-5b5a-4c3e-9a35-2f6a52f7a111" // what clients without a token present
 	for _, key := range []string{"another key of the same length!!", token, placeholder} {
 		if _, err := who(key); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("key %q: %v", key, err)

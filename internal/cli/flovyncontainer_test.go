@@ -158,8 +158,8 @@ func TestFlovynContainer(t *testing.T) { //nolint:paralleltest // it sets the en
 	}
 	c.end()
 
-	// A container with another file on the same database has the organization of that file, and all
-	// executions.
+	// A container with another file on the same database has the organization of that file, and
+	// still has all executions.
 	c = runContainer(t, store, "After")
 	if code, text := c.get("/api/orgs/acme", ownerKey); code != http.StatusOK || !strings.Contains(text, "After") {
 		t.Errorf("the organization after a restart: %d %s", code, text)

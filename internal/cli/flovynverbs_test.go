@@ -25,8 +25,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/prom"
 )
 
-// flovynShop is a server, and a Flovyn application whose worker the test plays. It has a queue of
-// its own, so that all tests of verbs share the server.
+// flovynShop is a server, and a Flovyn application whose worker the test plays. The application has
+// a queue of its own, so that all tests of verbs can share the server.
 type flovynShop struct {
 	*testing.T
 
@@ -80,7 +80,7 @@ func (f *flovynShop) begin() string {
 	return reply.GetWorkflowExecutionId()
 }
 
-// take takes the next activation, which must be of an execution.
+// take takes the next activation, which must belong to the given execution.
 func (f *flovynShop) take(id string) {
 	f.Helper()
 	reply, err := f.flows.PollWorkflow(f.Context(), &pb.PollRequest{WorkerId: "w", Queue: f.queue, TimeoutSeconds: 60})
@@ -190,7 +190,8 @@ func flovynList(f *flovynShop) {
 
 func flovynExplain(f *flovynShop) {
 	id := f.waiting()
-	// The door says what the run waits for once it has read the events of the last activation.
+	// The server reports what the run waits for only after it has read the events of the last
+	// activation.
 	for {
 		if out := f.do("It waits", "workflow", "explain", f.name(id)); strings.Contains(out, "approval") {
 			break
@@ -354,7 +355,7 @@ func flovynFork(f *flovynShop) {
 	f.submit(fork, pb.WorkflowStatus_WORKFLOW_STATUS_COMPLETED)
 }
 
-// An exported execution continues elsewhere.
+// An exported execution continues in another store.
 func flovynExport(f *flovynShop) {
 	id, again := f.waiting(), uuid.NewString()
 	file := filepath.Join(f.TempDir(), "order.jsonl")
@@ -419,7 +420,7 @@ func flovynDead(f *flovynShop) {
 	}
 }
 
-// takeTask takes the next task, which must have an id.
+// takeTask takes the next task, which must have the given id.
 func (f *flovynShop) takeTask(id string) {
 	f.Helper()
 	reply, err := f.tasks.PollTask(f.Context(), &pb.PollTaskRequest{WorkerId: "w", Queue: f.queue, TimeoutSeconds: 60})

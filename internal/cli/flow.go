@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// elsewhere explains what a process that executes no tasks can show about a limit.
+// elsewhere is a help text. It explains what a process that executes no tasks can show about a
+// limit.
 const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file only the process that has it open knows that."
 
 // flowVerb makes a command that does something to one named limit, breaker or queue.
@@ -247,7 +248,7 @@ Without --queue and --activity the limit applies to activities that name it with
 	cmd.Flags().StringVar(&l.Key, "key", "", "count each value of this input field separately, such as input.customer.id")
 	cmd.Flags().IntVar(&l.Numbers.Concurrency, "concurrency", 0, "most tasks that run at a time; 0 for no limit")
 	cmd.Flags().StringVar(&rate, "rate", "", "most tasks that start per period, such as 100/1m")
-	cmd.Flags().Int64Var(&l.Numbers.Burst, "burst", 0, "most tasks of the rate that start at once (1)")
+	cmd.Flags().Int64Var(&l.Numbers.Burst, "burst", 0, "most tasks of the rate that start at the same time (1)")
 	cmd.Flags().BoolVar(&anyQueue, "any-queue", false, "accept a queue that no worker serves yet")
 	return cmd
 }

@@ -38,7 +38,7 @@ func TestFlowBesideANode(t *testing.T) {
 
 	until := func(want string) {
 		t.Helper()
-		// until the node has read the rule
+		// Wait until the node has read the rule.
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
@@ -53,7 +53,7 @@ func TestFlowBesideANode(t *testing.T) {
 	explained := func(want string) {
 		t.Helper()
 		until(want)
-		// next to the owner, which knows the state without reading the store
+		// The command asks the owner, which knows the state without reading the store.
 		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key)
 		do(want, "task", "list", "--activity", "ship", "-o", "json")
 		for info, err := range app.Executions().List(t.Context(), `key = "`+x.Ref.Key+`"`) {
@@ -93,7 +93,8 @@ func TestFlowBesideANode(t *testing.T) {
 		"--schedule-to-close", "2h", "--heartbeat-timeout", "10s", "--fair-key", "a", "--fair-weight", "2")
 	do("resumed queue ship", "queue", "resume", "ship")
 
-	for end := time.Now().Add(2 * time.Minute); ; { // its owner learns of the pause after a moment
+	// The owner of the breaker learns of the pause after a moment.
+	for end := time.Now().Add(2 * time.Minute); ; {
 		out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/typed")
 		if strings.Contains(out, "waits for limit crane: no limit of that name is defined") {
 			break

@@ -14,7 +14,7 @@ import (
 )
 
 // On PostgreSQL a command deletes an execution and an entity that another process owns and cannot
-// read. Other commands on them fail at once, with a hint.
+// read. Other commands on them fail immediately, with a hint.
 func TestForcedDeleteBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -23,7 +23,7 @@ func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) 
 	}
 	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: newRowFile(f)})
 	err = errors.Join(err, f.Close())
-	// nothing was deleted, and the next attempt saves the rows again
+	// Remove the file: nothing was deleted, and the next attempt saves the rows again.
 	if fault.Is(err, fault.Conflict) {
 		err = errors.Join(err, os.Remove(f.Name()))
 	}
@@ -84,6 +84,6 @@ type rowFile struct {
 
 func newRowFile(f *os.File) *rowFile { return &rowFile{bufio.NewWriterSize(f, 64<<10), f} }
 
-// Flush writes everything to disk. It does not sync row by row: a long history has a hundred
-// thousand rows, and the command has a time limit.
+// Flush writes everything to disk. It does not sync after each row, because a long history has a
+// hundred thousand rows and the command has a time limit.
 func (r *rowFile) Flush() error { return errors.Join(r.Writer.Flush(), r.file.Sync()) }

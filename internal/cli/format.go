@@ -22,7 +22,7 @@ func formatList() string {
 // structured reports whether the output is for programs. All such formats have the same fields.
 func (o *options) structured() bool { return o.output != "table" }
 
-// json prints one value for programs. As JSON lines, a list has one line per entry.
+// json prints one value for programs. In the format jsonl, a list has one line per entry.
 func (o *options) json(v any) error {
 	v, err := o.chosen(v)
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *options) jsonLine(v any) error {
 	return writeYAML(o.Out, v)
 }
 
-// line prints a value that json has encoded, as one of many values.
+// line prints one of many values, which the caller has encoded as JSON.
 func (o *options) line(printed []byte) error {
 	if o.output == "yaml" {
 		_, err := o.Out.Write(append([]byte("---\n"), printed...))
@@ -131,7 +131,7 @@ func yamlOf(dec *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// yamlCollection reads the rest of a list or an object, whose names and values alternate.
+// yamlCollection reads the rest of a list or an object. In an object, names and values alternate.
 func yamlCollection(dec *json.Decoder, begin json.Delim) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 	if begin == '{' {
@@ -149,6 +149,6 @@ func yamlCollection(dec *json.Decoder, begin json.Delim) (*yaml.Node, error) {
 	if len(n.Content) == 0 {
 		n.Style = yaml.FlowStyle
 	}
-	_, err := dec.Token() // the end
+	_, err := dec.Token() // the closing delimiter
 	return n, err
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzConfig reads texts as a configuration file, as profiles, and as the file of a Flovyn server.
-// For every text, reading ends with settings or with an error that blames the text.
+// For every text, the readers return settings, or an error of kind Invalid.
 func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"", "listen = '127.0.0.1:0'", "lease = '20s'\nproduction = true", "[listen]\na = 1", "listn = 1", "access_log = -1", "a.b.c = 1", "[[orgs]]\nid = 1", contractFile,

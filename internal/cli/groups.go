@@ -63,7 +63,7 @@ func splitList(text string) (names []string) {
 	return names
 }
 
-// countGroups returns the groups in the order of their shards.
+// countGroups returns the groups, ordered by the numbers of their shards.
 func countGroups(nodes []api.NodeInfo, shards []api.ShardInfo) []groupShape {
 	groups := []groupShape{}
 	for i := range shards {
@@ -113,8 +113,8 @@ func hasGroups(shards []api.ShardInfo) bool {
 	return slices.ContainsFunc(shards, func(s api.ShardInfo) bool { return s.Group != "" && s.Group != model.DefaultGroup })
 }
 
-// groupFindings returns the checks of the shard groups. A store with one group needs none, because
-// the checks of nodes cover it.
+// groupFindings returns the checks of the shard groups. A store with one group needs no such
+// checks, because the checks of nodes cover it.
 func groupFindings(groups []groupShape) []finding {
 	if len(groups) < 2 {
 		return nil

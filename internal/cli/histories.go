@@ -46,7 +46,7 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	return errors.Join(err, n.Close())
 }
 
-// place parses the end of a past: a position, or the step before which the past ends.
+// place parses the end of a past. It is a position, or the step before which the past ends.
 func place(r *api.PastRequest, text string) error {
 	if text == "" {
 		return nil
@@ -285,7 +285,7 @@ func (o *options) confirm(question string) bool {
 	fmt.Fprintf(o.Err, "%s [y/N] ", question)
 	var answer string
 	if _, err := fmt.Fscanln(o.In, &answer); err != nil {
-		return false // standard input has ended: no user answers
+		return false // standard input has ended, so there is no answer
 	}
 	answer = strings.ToLower(answer)
 	return answer == "y" || answer == "yes"

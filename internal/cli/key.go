@@ -30,7 +30,7 @@ type keyShape struct {
 	Admin   bool   `json:"admin"`
 	Note    string `json:"note,omitempty"`
 	Created string `json:"created,omitempty"`
-	// Roles that the key names.
+	// Roles are the roles that the key names.
 	Roles   []string `json:"roles,omitempty"`
 	Expires string   `json:"expires,omitempty"`
 	Used    string   `json:"used,omitempty"`
@@ -90,7 +90,7 @@ func keyRoles(k *api.KeyInfo) string {
 	return strings.Join(k.Roles, ", ")
 }
 
-// keyOwner says to whom a key belongs.
+// keyOwner says which tenant a key belongs to, or that it is an admin key.
 func keyOwner(k *api.KeyInfo) string {
 	if k.Admin {
 		return "admins"
@@ -149,7 +149,7 @@ func newKeyRevoke(o *options) *cobra.Command {
 	}
 }
 
-// completeKey returns the id of the key that begins with a text.
+// completeKey returns the id of the only key whose id begins with a text.
 func completeKey(ctx context.Context, a api.Admin, text string) (string, error) {
 	all, err := a.Keys(ctx, "")
 	if err != nil {
@@ -183,6 +183,6 @@ func newKeyRotate(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().DurationVar(&overlap, "overlap", time.Hour, "how long the old key still works; 0 ends it at once")
+	cmd.Flags().DurationVar(&overlap, "overlap", time.Hour, "how long the old key still works; 0 ends it immediately")
 	return cmd
 }

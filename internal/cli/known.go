@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Limits and breakers come into existence when an activity names them. An operation on a misspelt
-// name would therefore change nothing and report no error. So the commands compare a name with all
-// known names: names with a state or a rule, and names in activities of live workers.
+// Limits and breakers need not be created: an activity only names them. An operation on a misspelt
+// name would change nothing and report no error. So the commands compare a name with all known
+// names: names with a state or a rule, and names in activities of live workers.
 
 // maxNames is the largest number of known names that an error lists.
 const maxNames = 20
@@ -45,8 +45,7 @@ func knownText(what string, names []string) string {
 	return "known " + what + ": " + strings.Join(names, ", ") + more
 }
 
-// breakerNames returns the known names. A name that ends in * stands for all names with this
-// prefix.
+// breakerNames returns the known names. A name that ends in * means all names with this prefix.
 func (o *options) breakerNames(ctx context.Context, b api.Backend) (names []string, err error) {
 	states, err := b.Breakers(ctx, o.tenant)
 	if err != nil {

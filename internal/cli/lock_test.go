@@ -37,7 +37,7 @@ func contend(t *testing.T, app *perdure.App) {
 	c := app.With(t.Context())
 	until := func(x perdure.Target, want string) {
 		t.Helper()
-		// until its worker, or the owner of the entity, has reported it
+		// Wait until the worker or the owner of the entity has reported the state.
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
@@ -136,7 +136,7 @@ func wantLocks(t *testing.T, url string) {
 	do("", 4, "lock", "release", "account/a", "--epoch", held["a"]) // move/t-2 holds it now
 }
 
-// wantAfterRelease lets the executions continue: the old holder of a released lock and the new one.
+// wantAfterRelease lets the old holder and the new holder of a released lock continue.
 func wantAfterRelease(t *testing.T, app *perdure.App) {
 	t.Helper()
 	c := app.With(t.Context())
@@ -194,7 +194,7 @@ func TestLocksBesideANode(t *testing.T) {
 	contend(t, app)
 
 	for _, x := range []string{"move/t-1", "move/t-2", "saving/s-1"} {
-		// until the execution has left the memory of its owner and the store has its reason
+		// Wait until the execution has left the memory of its owner and the store has its reason.
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			if out, _, _ := perdureOn(t, url, "workflow", "explain", x); strings.Contains(out, "waits for") || time.Now().After(end) {
 				break

@@ -110,10 +110,10 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 	return cmd
 }
 
-// mailboxOrder is what to do with the mailbox of an entity, or with one call in it.
+// mailboxOrder says what to do with the mailbox of an entity, or with one call in it.
 type mailboxOrder struct {
 	name, do, id string
-	limit        int // of a list; 0 for all
+	limit        int // the maximum number of calls to list; 0 for all
 }
 
 // mailbox sends a request to the owner of an entity and prints the answer with done.

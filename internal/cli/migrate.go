@@ -119,7 +119,7 @@ func (o *options) printSchema(st *node.SchemaStatus) error {
 	return o.table("", append(rows, []string{"Missing", dash(strings.Join(st.Pending, ", "))}))
 }
 
-// migration is what a migration has changed, or would change.
+// migration describes what a migration has changed, or would change.
 type migration struct {
 	before, after node.SchemaStatus
 	dry           bool

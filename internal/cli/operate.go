@@ -24,7 +24,7 @@ import (
 // opens a database next to its nodes.
 func (o *options) act(ctx context.Context) (session, error) { return o.actIn(ctx, o.own()) }
 
-// actIn is act for a command that does not act in the tenant that it names.
+// actIn is like act, for a command that names a tenant but does not act in it.
 func (o *options) actIn(ctx context.Context, in scope) (session, error) {
 	if !remote.IsURL(o.store) {
 		n, err := o.lookIn(ctx, in) // a mistyped name must not create a new file
@@ -49,7 +49,7 @@ func patience(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(span(d, 30*time.Second), "timeout", "how long to wait for the owner of the execution")
 }
 
-// entityPatience is patience for a command that waits for the owner of an entity.
+// entityPatience is like patience, for a command that waits for the owner of an entity.
 func entityPatience(cmd *cobra.Command, d *time.Duration) {
 	patience(cmd, d)
 	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
@@ -58,8 +58,9 @@ func entityPatience(cmd *cobra.Command, d *time.Duration) {
 // openLimit is the longest time for which a command tries to open its store.
 const openLimit = 30 * time.Second
 
-// open opens the store within openLimit. Its context has no deadline, so the store gives up on a
-// server that refuses connections after a few seconds instead of at the limit.
+// open opens the store within openLimit. It gives the store a context without a deadline. With a
+// deadline, the store would try until the deadline to reach a server that refuses connections.
+// Without one, it gives up after a few seconds.
 func (o *options) open(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -129,7 +130,7 @@ func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	f.addTerms(cmd, start)
 }
 
-// addTerms adds the flags that do not name the thing to start.
+// addTerms adds the flags of a start, except the flags for its key.
 func (f *startFlags) addTerms(cmd *cobra.Command, start string) {
 	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
 	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label as name=value; may be repeated")
@@ -251,8 +252,8 @@ func newWorkflowResult(o *options) *cobra.Command {
 	return cmd
 }
 
-// newPromise makes the commands of promises. They are the same as the promise commands of workflow,
-// under the noun that they act on.
+// newPromise makes the commands of promises. They do the same as the promise commands of perdure
+// workflow, under the noun promise.
 func newPromise(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "promise", Short: "Promises that executions wait for",

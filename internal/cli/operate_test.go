@@ -66,7 +66,7 @@ func perdureOn(t *testing.T, url string, args ...string) (out, complaints string
 	if err := cli.CheckShape("../../docs/cli-json.md", args, o.String()); code == 0 && err != nil {
 		t.Error(err)
 	}
-	// errors are wrapped to the width of a terminal
+	// Undo the wrapping of errors to the width of a terminal.
 	return o.String(), strings.Join(strings.Fields(e.String()), " "), code
 }
 
@@ -101,7 +101,7 @@ func TestOperateBesideANode(t *testing.T) {
 	open := func() string { return do("", "workflow", "list", "--query", `status = "open"`, "-o", "json") }
 	waiting := func() string {
 		all := open()
-		for strings.Count(all, "waits for signal approve") < 2 && strings.Count(all, `"running"`) == 2 { // w2 and w3 have not come that far
+		for strings.Count(all, "waits for signal approve") < 2 && strings.Count(all, `"running"`) == 2 { // w2 and w3 do not wait yet
 			all = open()
 		}
 		return all
@@ -157,7 +157,7 @@ func TestOperateWithoutANode(t *testing.T) {
 
 	var complaints string
 	var code int
-	// a busy machine needs a part of it to connect
+	// On a busy machine, connecting needs a part of the timeout, so try longer ones.
 	for _, patience := range []string{"500ms", "5s", "30s"} {
 		_, complaints, code = perdureOn(t, url, "workflow", "start", "shop", "--key", "k", "--input", `"lamp"`, "--timeout", patience)
 		if code == 6 && strings.Contains(complaints, "accepted, but not answered yet") && strings.Contains(complaints, "perdure doctor") {

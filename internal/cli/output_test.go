@@ -129,7 +129,7 @@ func TestTables(t *testing.T) {
 		}
 
 		for _, name := range slices.Sorted(maps.Keys(printers)) {
-			if name != "bench" { // writes Markdown, which has no width
+			if name != "bench" { // it writes Markdown, which has no width
 				check(name, capture(t, width, "table", printers[name]))
 			}
 		}
@@ -141,7 +141,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// The golden files have every table that a command prints, known by its first two headings.
+// The golden files have every table that a command prints. The test recognizes a table by its first
+// two headings.
 func TestEveryTableIsGolden(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "golden", "tables-200.txt"))
@@ -282,7 +283,7 @@ func TestShapes(t *testing.T) {
 		}
 		try(p, command, strings.TrimPrefix(line, command))
 		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" || command == "worker sessions" {
-			// [] and not null
+			// An empty list is [], not null.
 			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command))
 		}
 	}
@@ -341,7 +342,7 @@ func TestEveryCommandHasAShape(t *testing.T) {
 }
 
 // Ids may be abbreviated by an unambiguous beginning, or as tables show them. The command completes
-// a key that people chose only from the form of a table.
+// a key that people chose only if it has the shortened form of a table.
 func TestAbbreviations(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -395,7 +396,7 @@ func TestAbbreviations(t *testing.T) {
 		{"entity show account/eu", 3, "does not exist"},
 		{"lock release account/eu… --force", 0, "account/eu-1"},
 		{"worker drain session_K7X2M9QF…4EGJKN", 0, "asked to drain worker session_K7X2M9QFH3T5RSWZ1BCD4EGJKN"},
-		// too short for an abbreviation
+		// This id is too short for an abbreviation.
 		{"worker drain session_K7X2", 3, "there is no worker session_K7X2"},
 		{"worker drain session_…", 2, "ambiguous"},
 		{"key revoke k3v9x2", 0, "revoked key k3v9x2m7q1ab"},
@@ -415,7 +416,7 @@ func TestKeysThatLookLikeHashes(t *testing.T) {
 	for args, want := range map[string]string{
 		"workflow cancel order/44136fa355": "cancel requested: order/44136fa355\n",
 		"workflow cancel order/44136fa35":  "cancel requested: order/" + hashA + "\n",
-		// the owner reports that it does not exist
+		// The command does not complete the key, and the owner would report that it does not exist.
 		"workflow cancel order/123456":        "cancel requested: order/123456\n",
 		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
 		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",

@@ -11,8 +11,8 @@ import (
 )
 
 // patient is a backend that limits how long each change of an execution or a dead task waits for
-// its owner, because no node may be running. The time that the user takes to answer a question does
-// not count.
+// its owner. It is needed because possibly no node is running. The limit does not include the time
+// that the user takes to answer a question.
 type patient struct {
 	api.Backend
 	most time.Duration

@@ -21,14 +21,14 @@ type prepared struct {
 	api.Backend
 
 	empty bool // the store is empty
-	twins bool // people chose keys that look like the beginning of a hash
+	twins bool // the store has keys that people chose and that look like the beginning of a hash
 }
 
 func (p *prepared) Store() store.Store   { return nil }
 func (p *prepared) Close() error         { return nil }
 func (p *prepared) backend() api.Backend { return p }
 
-// preparedSession has the method name that the interface requires.
+// preparedSession is a session of prepared answers.
 type preparedSession struct{ *prepared }
 
 func (s preparedSession) Backend() api.Backend { return s.backend() }
@@ -78,7 +78,7 @@ var (
 	}
 )
 
-// executions are the content of the store, by describing words.
+// executions are the executions of the store.
 func (p *prepared) executions() []api.Description {
 	if p.empty {
 		return nil

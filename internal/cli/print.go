@@ -108,7 +108,8 @@ func encoding(p model.Payload) string {
 	return p.Form()
 }
 
-// raw returns a payload for JSON output: the value if it is JSON or text, or a description.
+// raw returns a payload for JSON output. That is the value if it is JSON or text, and a description
+// otherwise.
 func raw(p model.Payload) any {
 	p = p.Bare()
 	if len(p.Data) == 0 {

@@ -52,7 +52,7 @@ var (
 	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// profilesPath returns the path of the file; empty if the user has no home.
+// profilesPath returns the path of the file. It is empty if the user has no home directory.
 func profilesPath() string {
 	if path := os.Getenv(profilesVariable); path != "" {
 		return path
@@ -64,11 +64,12 @@ func profilesPath() string {
 	return filepath.Join(dir, "perdure", "profiles.toml")
 }
 
-// readProfiles reads the profiles of the user, and reports everything that is wrong at once. A file
-// that does not exist has no profiles.
+// readProfiles reads the profiles of the user. Its error names everything that is wrong. If the
+// file does not exist, there are no profiles.
 func readProfiles() (*profiles, error) { return readProfilesOf(profilesPath()) }
 
-// readProfilesOf is readProfiles for a file; without a file there are no profiles.
+// readProfilesOf is like readProfiles, for the file at a path. If path is empty, there are no
+// profiles.
 func readProfilesOf(path string) (*profiles, error) {
 	all := &profiles{Named: map[string]profile{}, path: path}
 	if all.path == "" {
@@ -101,7 +102,7 @@ func readProfilesOf(path string) (*profiles, error) {
 	return all, all.check(f)
 }
 
-// profileProblems returns unknown keys, and values that are no texts.
+// profileProblems returns an error for each unknown key, and for each value that is not a text.
 func (f *tomlFile) profileProblems() (problems []error) {
 	for _, key := range f.inOrder("", f.values) {
 		table, ok := f.values[key].(map[string]any)
@@ -239,7 +240,7 @@ func (all *profiles) write() error {
 func checkOwnOnly(what, file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil // reading it says what is wrong
+		return nil // the code that reads the file reports what is wrong
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		err := fault.New(fault.Invalid, "%s has mode %04o, and other users must not read or change %s", file, mode, what)

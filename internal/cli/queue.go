@@ -58,11 +58,11 @@ type queueLine struct {
 	From     string   `json:"from"`
 }
 
-// queueView is what a command shows of queues: lines for JSON, and rows of a table.
+// queueView is the output of a command about queues: lines for JSON, and rows of a table.
 type queueView struct {
 	lines   []queueLine
 	rows    [][]string
-	counted bool // by a node
+	counted bool // the counts come from a node
 }
 
 // readQueues reads the queues of the tenant, or one of them.

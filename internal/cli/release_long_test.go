@@ -17,8 +17,9 @@ import (
 	"testing"
 )
 
-// The script of a release builds a static binary for each of four targets, twice with the same
-// bytes, a checksum of each file, and a bill of materials that lists the modules of the binary.
+// The script of a release builds a static binary for each of four targets. A second build gives the
+// same bytes. The script also writes a checksum of each file, and a bill of materials that lists
+// the modules of the binary.
 //
 //nolint:paralleltest // the builds take all processors
 func TestLongRelease(t *testing.T) {
@@ -75,7 +76,8 @@ func readSums(t *testing.T, file string) map[string]string {
 	return sums
 }
 
-// checkTarget checks that a binary is for its target, and that one for Linux loads no libraries.
+// checkTarget checks that a binary is for its target, and that a binary for Linux loads no
+// libraries.
 func checkTarget(t *testing.T, file, target string) {
 	t.Helper()
 	if strings.HasPrefix(target, "darwin") {

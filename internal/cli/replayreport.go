@@ -245,7 +245,8 @@ The outcome of a result is fits, mismatch, error, absent (the build does not hav
 	return cmd
 }
 
-// maxReportFile bounds the file of a report: every text may be written with escapes.
+// maxReportFile bounds the file of a report. It is larger than the report itself, because the file
+// may write every character as an escape.
 const maxReportFile = 16 * api.MaxReplayReportBytes
 
 // readReport reads the file of a report.

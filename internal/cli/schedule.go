@@ -32,8 +32,8 @@ starts run when your program runs.`,
 	return cmd
 }
 
-// withScheduleCode is within for commands that need an answer from the code of a schedule. If the
-// store is a file, no other process runs that code, so the command runs it.
+// withScheduleCode is like within, for commands that need an answer from the code of a schedule. If
+// the store is a file, no other process runs that code, so the command runs it.
 func (o *options) withScheduleCode(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
 	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
 		if o.alone() {

@@ -67,7 +67,7 @@ func idle(t *testing.T, app *perdure.App, s *perdure.Schedule) {
 	}
 }
 
-// All settings of a task in a schedule file are stored, shown and compared.
+// The commands store, show and compare all settings of a task in a schedule file.
 func TestTasksOfAScheduleFile(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "x.db")
@@ -126,7 +126,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 	apply("unchanged", ", "+task, "--dry-run")
 	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
 	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")
-	// the command may have ended before the task started
+	// The command may have ended before the task started, so the program starts it.
 	app, err := embedded.Open(t.Context(), url, shop)
 	if err != nil {
 		t.Fatal(err)

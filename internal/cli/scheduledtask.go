@@ -89,8 +89,8 @@ func taskToFile(s *model.TaskSpec) *scheduledTask {
 	}
 }
 
-// spec converts the task to its stored form. Equal meanings get the same form, so that apply finds
-// no difference.
+// spec converts the task to its stored form. Settings with the same meaning get the same form, so
+// that apply sees no difference between them.
 func (t *scheduledTask) spec(activity string) *model.TaskSpec {
 	s := &model.TaskSpec{
 		Kind: activity, Queue: cmp.Or(t.Queue, model.DefaultQueue), Priority: t.Priority, Fair: t.FairKey, Weight: t.FairWeight, Delay: t.Delay, Breaker: t.Breaker,

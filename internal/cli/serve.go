@@ -34,12 +34,12 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// adminKeyVariable names the environment variable that has the admin key. It is not a flag: other
-// users of the machine can read the arguments of a process.
+// adminKeyVariable names the environment variable that has the admin key. The key is not a flag,
+// because other users of the machine can read the arguments of a process.
 const adminKeyVariable = "PERDURE_ADMIN_KEY"
 
 // defaultCallRate is how many calls of one caller a server serves per second. A server with two
-// processors does not reach it. It keeps one caller from using up a large machine.
+// processors cannot serve that many. The limit keeps one caller from using up a large machine.
 const defaultCallRate = 50_000
 
 // serveFlags are the flags of serve.
@@ -60,8 +60,8 @@ type serveFlags struct {
 	clientCA                       string
 	tokens                         tokenFlags
 	from                           origins
-	problems                       []error        // of reading the settings
-	command                        *cobra.Command // that has the flags
+	problems                       []error        // errors of reading the settings
+	command                        *cobra.Command // the command that has the flags
 	reloads                        *reloader      // what the server reads again
 	retainAudit                    time.Duration
 	nats                           nats.Config
@@ -162,7 +162,7 @@ func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 // runServer runs a server until it is interrupted or fails.
 func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerConfig) error {
 	log := cfg.Node.Log
-	// From now on SIGHUP does not end the process.
+	// From now on, SIGHUP no longer ends the process.
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -216,7 +216,7 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 	return err
 }
 
-// restAPI returns the constructor of the REST API. A local one asks for no key.
+// restAPI returns the constructor of the REST API. If local is true, the API needs no key.
 func restAPI(local bool) func(node.Parts) (node.Web, error) {
 	return func(p node.Parts) (node.Web, error) {
 		return restapi.New(restapi.Config{
@@ -275,12 +275,13 @@ func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, un
 	return s, unregister, nil
 }
 
-// storePause is how long a server that starts waits before it tries its store again. The store
-// itself has tried for some seconds before.
+// storePause is how long a server that starts waits before it tries its store again. Before that,
+// the store itself has tried for some seconds.
 const storePause = time.Second
 
-// startServerWithin is startServer, but it tries again for a while if the database does not answer.
-// A server and its database often start together, and a database may be restarted in between.
+// startServerWithin is like startServer, but it tries again for a while if the database does not
+// answer. A server and its database often start at the same time, and the database may take longer
+// or be restarted.
 func startServerWithin(ctx context.Context, cfg node.ServerConfig, patience time.Duration) (*node.Server, func(), error) {
 	began := time.Now()
 	for {
@@ -317,7 +318,8 @@ func (o *options) untilStopped(ctx context.Context, s *node.Server, unregister f
 	return errors.Join(err, s.Close(within))
 }
 
-// serverLog is the log of a server: it always logs, also without --verbose. The level can change.
+// serverLog returns the log of a server, which logs even without --verbose. The level can change
+// while the server runs.
 func (o *options) serverLog(format string) (log *slog.Logger, level *slog.LevelVar, err error) {
 	level = &slog.LevelVar{}
 	level.Set(levelOf(o.verbose))

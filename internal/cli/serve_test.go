@@ -91,7 +91,7 @@ func startServe(t *testing.T, args ...string) *served {
 	return s
 }
 
-// end stops the server and checks that it ends in order.
+// end stops the server and checks that it ends without an error.
 func (s *served) end() {
 	s.t.Helper()
 	s.stop()
@@ -109,7 +109,7 @@ func certificate(t *testing.T, dir string) (cert, key string, trust *x509.CertPo
 	return certificateUntil(t, dir, time.Now().Add(time.Hour))
 }
 
-// certificateUntil is certificate with a time at which it expires.
+// certificateUntil is like certificate, for a certificate that expires at the given time.
 func certificateUntil(t *testing.T, dir string, end time.Time) (cert, key string, trust *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -164,7 +164,7 @@ func readOnlyFile(t *testing.T, dir, name string) string {
 	return path
 }
 
-// collector is an OpenTelemetry collector that keeps what it gets.
+// collector is an OpenTelemetry collector that keeps what it receives.
 type collector struct {
 	mu  sync.Mutex
 	got map[string]string // by path
@@ -179,15 +179,15 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// text returns what it has got at a path.
+// text returns what the collector has received at a path.
 func (c *collector) text(path string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.got[path]
 }
 
-// A server with every flag: TLS, a key from a file, metrics by tenant, an export to a collector,
-// and an orderly shutdown.
+// A server runs with every flag: TLS, a key from a file, metrics by tenant and an export to a
+// collector. It shuts down in order.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -248,10 +248,9 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A value that cannot be right is refused with a sentence, before the server touches anything. The
-// exit code is 2 for a flag that cannot be parsed, and otherwise the exit code of a refusal. An
-// address that is taken and a database that does not answer have exit code 5. Every flag of the
-// command is tried.
+// A server refuses an invalid value with a sentence, before it changes anything. If a flag cannot
+// be parsed, the exit code is 2. If an address is taken or the database does not answer, it is 5.
+// In all other cases it is the exit code of a refusal. The test tries every flag of the command.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -370,7 +369,7 @@ func TestServeRefuses(t *testing.T) {
 			}
 		}
 		var complaints bytes.Buffer
-		// Without a deadline: serve would try to connect until then.
+		// Use no deadline, because serve would try to connect until the deadline.
 		ctx, cancel := context.WithCancel(t.Context())
 		late := time.AfterFunc(time.Minute, cancel)
 		code := Main(ctx, args, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &complaints})

@@ -16,19 +16,19 @@ import (
 // serveParts are the checked settings and files of the flags of serve.
 type serveParts struct {
 	log      *slog.Logger
-	level    *slog.LevelVar // of the log
+	level    *slog.LevelVar // the level of the log
 	secure   *tls.Config    // nil for plain text
 	certs    *certificates  // nil for plain text
 	policies *policyFile
 	ring     *authn.Keyring
 	tokens   *tokenKeys // nil without tokens
-	// stop ends what runs in the background: the key set of the identity provider.
+	// stop ends the background work, which reads the key set of the identity provider again.
 	stop func()
 }
 
-// checkServe reads everything that the flags name, and reports all problems at once. A problem with
-// a value of the configuration file names its line. checkServe asks other machines only if there is
-// no problem on this one.
+// checkServe reads everything that the flags name, and reports all problems in one error. If a
+// value of the configuration file is wrong, the error names its line. checkServe makes requests to
+// other machines only if it has found no problem on this one.
 func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, error) {
 	problems := slices.Clone(f.problems)
 	add := func(key string, err error) {
@@ -108,8 +108,8 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 }
 
 // checkSignatures refuses variables that ask the server not to check the signatures of tokens. Only
-// the Flovyn contract has such a switch. Without the refusal, an operator could believe that this
-// server has it.
+// the Flovyn contract has such a switch. Without this check, an operator could believe that this
+// server has the switch too.
 func checkSignatures(getenv func(string) string) error {
 	for _, name := range skipVariables {
 		if text := getenv(name); text != "" && !isFalse(text) {

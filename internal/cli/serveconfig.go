@@ -40,7 +40,7 @@ const flagOrigin = "flag"
 
 // configure sets the flags of serve that the command line does not give: from the environment, and
 // from the configuration file where the environment has nothing. A flag --tls-cert is
-// $PERDURE_TLS_CERT and the key tls_cert. It reports all problems at once.
+// $PERDURE_TLS_CERT and the key tls_cert. It reports all problems in one error.
 func configure(cmd *cobra.Command, file string) (origins, error) {
 	from, problems, err := readSettings(cmd, file)
 	if err != nil {
@@ -49,9 +49,9 @@ func configure(cmd *cobra.Command, file string) (origins, error) {
 	return from, joinProblems(problems)
 }
 
-// readSettings is configure for a caller that also checks the values. The problems are unknown keys
-// and values that cannot be read: the caller reports them together with its own. err is set only if
-// the whole file cannot be used.
+// readSettings is like configure, for a caller that also checks the values. problems are unknown
+// keys and values that cannot be read. The caller reports them together with the problems that it
+// finds itself. err is set only if the whole file cannot be used.
 func readSettings(cmd *cobra.Command, file string) (from origins, problems []error, err error) {
 	f, err := readConfig(configFile(file))
 	if err != nil {
@@ -82,12 +82,13 @@ func readSettings(cmd *cobra.Command, file string) (from origins, problems []err
 	return from, append(problems, checkVariables(os.Environ(), known)...), nil
 }
 
-// setting sets a flag, and returns where its value comes from; empty if the flag keeps its default.
+// setting sets a flag, and returns where its value comes from. The origin is empty if the flag
+// keeps its default.
 func (f *tomlFile) setting(key string, flag *pflag.Flag) (origin string, err error) {
 	value, given := f.values[key]
 	switch value.(type) {
 	case nil, string, bool, int64, float64:
-	default: // wrong even if a flag wins over it
+	default: // a value of another type is wrong, even if a flag wins over it
 		return "", fault.New(fault.Invalid, "%s: %s is a %T, must be a text, a number or a truth value", f.at(key), key, value)
 	}
 	if flag.Changed {

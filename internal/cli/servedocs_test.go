@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// loaded matches what a page loads, or asks its own code to load.
+// loaded matches the URLs that a page loads, or that the code of the page loads.
 var loaded = regexp.MustCompile(`(?:href|src|data-document)="([^"]+)"`)
 
 // The pages that show the APIs load all they need from the server that shows them, without a key.

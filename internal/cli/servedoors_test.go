@@ -16,7 +16,7 @@ import (
 	pb "github.com/perdure/perdure/api/perdure/v1"
 )
 
-// logged returns the address of a line of the log.
+// logged returns the address in a line of the log.
 func (s *served) logged(msg string) string {
 	for line := range strings.Lines(s.log.String()) {
 		var entry struct{ Msg, Address string }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A server refuses calls of a caller that makes too many.
+// A server refuses calls of a caller that makes too many calls.
 func TestServeLimits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -19,7 +19,7 @@ func TestServeLimits(t *testing.T) {
 	var mu sync.Mutex
 	codes := map[int]int{}
 	var calls sync.WaitGroup
-	for range 60 { // they take less than a minute, so the caller may not make all of them
+	for range 60 { // the loop takes less than a minute, so the server must refuse some of the calls
 		calls.Go(func() {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/v1/me", http.NoBody)
 			if err != nil {

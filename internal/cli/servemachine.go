@@ -14,18 +14,21 @@ import (
 	"github.com/perdure/perdure/internal/heap"
 )
 
-// leastFiles is the least number of files and connections that a server must be able to have open.
+// leastFiles is how many files and connections a server must be able to have open.
 const leastFiles = 4096
 
-// machine has the questions of a server to the machine that it runs on. Tests replace it.
+// machine has functions that return facts about the machine on which the server runs. Tests replace
+// them.
 type machine struct {
-	// openFiles returns how many files this process may have open; false if that is unknown.
+	// openFiles returns how many files this process may have open. It returns false if that is
+	// unknown.
 	openFiles func() (uint64, bool)
-	// memory returns how many bytes this process may use; false if there is no limit.
+	// memory returns how many bytes this process may use. It returns false if there is no limit.
 	memory func() (uint64, bool)
-	// proxy returns the proxy of the environment for a request; nil for none.
+	// proxy returns the proxy that the environment sets for a request, or nil if there is none.
 	proxy func(*http.Request) (*url.URL, error)
-	// fileSystem names the network file system of a directory; nil asks the operating system.
+	// fileSystem returns the name of the network file system of a directory. If fileSystem is nil,
+	// the server asks the operating system.
 	fileSystem func(dir string) string
 }
 
@@ -36,8 +39,8 @@ func thisMachine() machine {
 	}
 }
 
-// checkFiles refuses a limit of open files that a server reaches soon. Go has raised the limit as
-// far as it may.
+// checkFiles refuses a limit of open files that a server would soon reach. The Go runtime has
+// already raised the limit as far as it may.
 func (m machine) checkFiles() error {
 	n, ok := m.openFiles()
 	if !ok || n >= leastFiles {
@@ -48,7 +51,7 @@ func (m machine) checkFiles() error {
 }
 
 // memoryShare is the part of the memory of a container that Go may use before it collects garbage
-// more often. The rest is for memory that Go does not count.
+// more often. The rest is for memory that the Go runtime does not manage.
 const memoryShare = 0.9
 
 // limitMemory tells Go how much memory the container has, unless $GOMEMLIMIT is set.
@@ -64,7 +67,8 @@ func (m machine) limitMemory(log *slog.Logger) {
 }
 
 // heapFloor is the size that the heap of a server reaches before its garbage is collected. It is 16
-// times the least size of Go, so a busy server that keeps little collects a tenth as often.
+// times the minimum heap of Go. So a busy server with little live memory collects garbage about a
+// tenth as often.
 const heapFloor = 64 << 20
 
 // floorHeap lets the heap grow to a floor before its garbage is collected, unless $GOGC is set. In

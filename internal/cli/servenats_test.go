@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server publishes what changes on NATS, and serves as well while NATS is away.
+// A server publishes changes on NATS. It also serves while NATS is away.
 func TestServeWithNATS(t *testing.T) {
 	t.Parallel()
 	carrier, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})

@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// policyFile is the file of policies, which the server reads again when it changes, or when it gets
-// SIGHUP. If the new policies cannot be used, the old ones stay, and the health of the server says
-// so.
+// policyFile is the file of policies. The server reads it again when the file changes, and when the
+// server gets SIGHUP. If the new policies cannot be used, the old ones stay in use, and the health
+// of the server says so.
 type policyFile struct {
 	*policy.Policies
 
@@ -24,9 +24,9 @@ type policyFile struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	text    []byte // of the policies in use
-	refused []byte // what was read last and could not be used
-	problem string // why not; empty if the policies of the file are in use
+	text    []byte // the text of the policies in use
+	refused []byte // the last text that could not be used
+	problem string // why it could not be used; empty if the policies of the file are in use
 }
 
 // readPolicyFile reads the policies of a server.
@@ -71,7 +71,7 @@ func (p *policyFile) reload(ctx context.Context, r reloading) {
 		p.problem, p.refused = "", nil
 		return
 	case err == nil && p.refused != nil && bytes.Equal(text, p.refused):
-		return // the log has it already
+		return // the log already has this problem
 	case err == nil:
 		err = p.Replace(p.file, text)
 	}
@@ -104,7 +104,7 @@ func (p *policyFile) note(ctx context.Context, note noteFunc, text []byte, faile
 	}
 }
 
-// digest returns the digest of a text as JSON; nil for no text.
+// digest returns the digest of a text as JSON. It returns nil if there is no text.
 func digest(text []byte) []byte {
 	if text == nil {
 		return nil

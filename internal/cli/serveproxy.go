@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/otlp"
 )
 
-// checkProxies refuses a proxy of the environment that the operator has not confirmed. The server
-// would fetch the keys of its identity provider, or send its spans, through a machine that its
-// settings do not name.
+// checkProxies refuses a proxy of the environment that the operator has not confirmed. With such a
+// proxy, the server would fetch the keys of its identity provider, or send its spans, through a
+// machine that its settings do not name.
 func (m machine) checkProxies(f *serveFlags) error {
 	if f.useProxy {
 		return nil
@@ -20,7 +20,7 @@ func (m machine) checkProxies(f *serveFlags) error {
 	for _, target := range f.requests() {
 		at, err := url.Parse(target)
 		if err != nil || at.Host == "" {
-			continue // the part that uses it says what is wrong
+			continue // the code that uses the URL reports what is wrong
 		}
 		switch proxy, err := m.proxy(&http.Request{URL: at}); {
 		case err != nil:

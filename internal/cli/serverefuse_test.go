@@ -27,7 +27,8 @@ func refused(ctx context.Context, change func(*options), args ...string) (code i
 	if change != nil {
 		change(o)
 	}
-	// Without a deadline: the server would try until then to reach a database that it cannot use.
+	// Use no deadline, because the server would try until the deadline to reach a database that it
+	// cannot use.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer time.AfterFunc(5*time.Minute, cancel).Stop()
@@ -35,7 +36,7 @@ func refused(ctx context.Context, change func(*options), args ...string) (code i
 	return code, strings.Join(strings.Fields(err.String()), " ")
 }
 
-// shifted is a store with a clock that is wrong, or that answers late.
+// shifted is a store whose clock is wrong, or that answers late.
 type shifted struct {
 	store.Store
 
@@ -87,7 +88,8 @@ func TestServeRefusesMachine(t *testing.T) { //nolint:paralleltest // it sets th
 	}
 }
 
-// The limit of the control group becomes the limit of Go, unless the environment has one.
+// The memory limit of the control group becomes the limit of the Go runtime, unless the environment
+// sets one.
 func TestMemoryLimit(t *testing.T) { //nolint:paralleltest // the limit is that of the process
 	old := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(old) })
@@ -138,8 +140,8 @@ func TestHeapFloor(t *testing.T) { //nolint:paralleltest // the collector is tha
 	end()
 }
 
-// A build that serves something without an action is refused before it touches its store: it
-// creates no file, and takes over no work.
+// A server with a method that has no action does not start. It fails before it touches its store,
+// so it creates no file and takes over no work.
 func TestRefusedBuildTouchesNoStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,12 +14,13 @@ import (
 // reloadEvery is how often a server checks whether its files have changed.
 const reloadEvery = 10 * time.Second
 
-// noteFunc records that something has changed.
+// noteFunc records a change in the audit log.
 type noteFunc func(ctx context.Context, e api.AuditEntry) error
 
 // reloading is one occasion on which a server reads its files again.
 type reloading struct {
-	// asked says that an operator asks for it, with SIGHUP. Otherwise it is a periodic check.
+	// asked says that an operator has asked for it, with SIGHUP. If it is false, this is a periodic
+	// check.
 	asked bool
 	note  noteFunc
 	// setAccessLog changes which requests the server logs.
@@ -27,7 +28,7 @@ type reloading struct {
 }
 
 // reloadPart is something that a server reads again while it runs. If the new content cannot be
-// used, the server keeps the old one.
+// used, the server keeps the old content.
 type reloadPart interface {
 	reload(ctx context.Context, r reloading)
 	// problems returns why the server does not use the content of its files.
@@ -72,13 +73,13 @@ func (r *reloader) watch(ctx context.Context, signals <-chan os.Signal, how relo
 	}
 }
 
-// trouble says why a server does not use what it has read; empty without a problem.
+// trouble says why a server does not use what it has read. It is empty if there is no problem.
 type trouble struct {
 	mu   sync.Mutex
 	text string
 }
 
-// set changes the problem and reports whether it is another one.
+// set changes the problem, and reports whether it differs from the previous one.
 func (t *trouble) set(text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

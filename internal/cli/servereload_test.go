@@ -67,8 +67,8 @@ jwt_audience = 'perdure'
 `, file("admin"), file("company.cedar"), file("cert.pem"), file("key.pem"), file("clients.pem"), file("keys.json"), more)
 }
 
-// certify writes a new certificate of the server and a new authority of clients, and makes the
-// requests of the test use them.
+// certify writes a new certificate of the server and a new authority for certificates of clients,
+// and makes the requests of the test use them.
 func (p *process) certify() {
 	p.t.Helper()
 	_, _, p.trust = certificate(p.t, p.dir)
@@ -125,7 +125,7 @@ type logged struct {
 	Problems     int
 }
 
-// line returns the last line with a message; a zero one if there is none.
+// line returns the last line of the log with a message. It returns the zero value if there is none.
 func (p *process) line(msg string) (last logged) {
 	for text := range strings.Lines(p.log.String()) {
 		var l logged
@@ -157,7 +157,7 @@ func (p *process) hangUp() {
 	p.until("the files were read", func() bool { return strings.Count(p.log.String(), "the settings were read again") >= p.rounds })
 }
 
-// request makes a request on a new connection; status 0 if there is none.
+// request makes a request on a new connection. It returns status 0 if it cannot connect.
 func (p *process) request(method, path, token, body string) (status int, text string) {
 	p.t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.trust, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{p.client}}}
@@ -180,7 +180,7 @@ func (p *process) request(method, path, token, body string) (status int, text st
 	return res.StatusCode, string(all)
 }
 
-// want fails the test unless a read with a token has a status.
+// want fails the test if a read with a token does not have the given status.
 func (p *process) want(status int, what, token string) {
 	p.t.Helper()
 	if got, text := p.request(http.MethodGet, "/v1/me", token, ""); got != status {
@@ -209,7 +209,7 @@ func (p *process) warnings(token string) []string {
 	return health.Warnings
 }
 
-// end stops the process and checks that it ends in order.
+// end stops the process and checks that it ends without an error.
 func (p *process) end() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -223,15 +223,15 @@ func (p *process) end() {
 const everythingAllowed = "permit (principal, action, resource);"
 
 // When a server process gets SIGHUP, it uses its changed files: the certificates, the admin key,
-// the keys of tokens, the policies, the level of its log and which requests it logs. It reads
-// certificates and policies also by itself. Files that cannot be used change nothing, and the
+// the keys of tokens, the policies, the level of its log and which requests it logs. It also reads
+// certificates and policies without a signal. Files that cannot be used change nothing, and the
 // health of the server names them.
 func TestReloadOfAProcess(t *testing.T) {
 	t.Parallel()
 	const nextKey = "fedcba9876543210fedcba9876543210"
 	p := &process{t: t, dir: t.TempDir()}
 	p.start()
-	first := p.signer("k1") // the server has another key of this name
+	first := p.signer("k1") // the server has another key with this name
 	p.want(http.StatusUnauthorized, "a token of another key", first())
 	p.hangUp()
 	p.until("the server has the new key set", func() bool {
@@ -254,7 +254,7 @@ func TestReloadOfAProcess(t *testing.T) {
 		return strings.Contains(metrics, `perdure_door_requests_open{door="rest",method="await-execution"} 1`)
 	})
 
-	// Everything changes.
+	// Change all files.
 	p.certify()
 	writeFile(t, p.dir, "admin", nextKey+"\n")
 	writeFile(t, p.dir, "company.cedar", everythingAllowed)
@@ -288,7 +288,7 @@ func TestReloadOfAProcess(t *testing.T) {
 	}
 	p.until("details are logged", func() bool { return strings.Contains(p.log.String(), `"level":"DEBUG","msg":"request"`) })
 
-	// Nothing can be used.
+	// Write files that cannot be used.
 	for _, file := range []string{"cert.pem", "company.cedar", "keys.json", "perdure.toml", "admin"} {
 		writeFile(t, p.dir, file, "not = [right")
 	}
@@ -310,7 +310,7 @@ func TestReloadOfAProcess(t *testing.T) {
 	})
 	p.until("the server reads its policies by itself", func() bool { return !p.starts(second(), "again") })
 
-	// All is well again.
+	// Repair all files.
 	writeFile(t, p.dir, "admin", nextKey)
 	writeFile(t, p.dir, "perdure.toml", p.config("lease = '30s'\naccess_log = 1"))
 	third := p.signer("k3")

@@ -24,16 +24,16 @@ type configurationFile struct {
 	trouble
 
 	file    string
-	command *cobra.Command // of the server; its flags have the values in use
+	command *cobra.Command // the command of the server; its flags have the values in use
 	from    origins
 	level   *slog.LevelVar
 	log     *slog.Logger
 }
 
 // reload reads the file and applies the settings that a running server can change. It logs which
-// other settings have changed. If one setting is wrong, it applies none. Unlike other files, the
-// server reads the configuration only when an operator asks for it, because an edit may take a
-// while.
+// other settings have changed. If one setting is wrong, it applies none. The server reads the
+// configuration again only when an operator asks for it, unlike other files, because an operator
+// may save a file several times during one edit.
 func (c *configurationFile) reload(_ context.Context, r reloading) {
 	if !r.asked {
 		return
@@ -53,12 +53,13 @@ func (c *configurationFile) reload(_ context.Context, r reloading) {
 		case c.from[key] == flagOrigin: // a flag wins over the file
 		case value == now[key].Value.String():
 		case key == verboseSetting || key == accessLogSetting:
-			if err := now[key].Value.Set(value); err != nil { // the value comes from such a flag
+			// Cannot happen: the value comes from a flag of the same type.
+			if err := now[key].Value.Set(value); err != nil {
 				c.log.Error("a setting cannot be changed", "setting", key, "error", err)
 				continue
 			}
 			c.log.Info("a setting has changed", "setting", key, "value", value)
-		case c.from[key] != "" || from[key] != "": // otherwise neither version of the file has it
+		case c.from[key] != "" || from[key] != "": // the old or the new version of the file has the setting
 			late = append(late, key)
 		}
 	}

@@ -13,15 +13,15 @@ import (
 func hasPassword(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil {
-		return false // the code that opens it says what is wrong
+		return false // the code that opens the URL reports what is wrong
 	}
 	_, in := u.User.Password()
 	return in || u.Query().Has("password")
 }
 
-// checkPassword refuses a password of the database that other users can read: on the command line
-// in production, and in a configuration file with the wrong mode. Without --production a password
-// on the command line is a warning, because databases for development often have one.
+// checkPassword refuses a password of the database that other users can read: in a configuration
+// file with the wrong mode, and in production also on the command line. Without --production it
+// only warns of a password on the command line, because databases for development often have one.
 func (f *serveFlags) checkPassword(store string, log *slog.Logger) error {
 	if !hasPassword(store) {
 		return nil
@@ -38,13 +38,13 @@ func (f *serveFlags) checkPassword(store string, log *slog.Logger) error {
 	return nil
 }
 
-// checkOwnerReads refuses a configuration file with a secret that other users can read. A file that
-// has only a secret may be readable for a group, because Kubernetes mounts secrets like that; see
-// checkPrivate.
+// checkOwnerReads refuses a configuration file with a secret that other users can read. For a file
+// that contains nothing but a secret, checkPrivate has a weaker rule: a group may read it, because
+// Kubernetes mounts secrets like that.
 func checkOwnerReads(what, file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil // reading it says what is wrong
+		return nil // the code that reads the file reports what is wrong
 	}
 	if info.Mode().Perm()&fs.FileMode(0o044) != 0 {
 		return fault.WithHint(fault.New(fault.Invalid, "other users of this machine can read %s in %s", what, file), "chmod 600 %s", file)

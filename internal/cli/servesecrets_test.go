@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// The texts that must not appear. Every secret of TestSecretsStayInside contains the canary:
-// passwords, keys, payloads, and errors of user code. Keys of executions, which may be names of
-// people, contain the marmot.
+// These texts must not appear in any output. In TestSecretsStayInside every secret contains the
+// canary: passwords, keys, payloads, and errors of user code. Keys of executions, which may be
+// names of people, contain the marmot.
 const (
 	canary      = "canary"
 	marmot      = "marmot"
@@ -116,7 +116,7 @@ func TestSecretsStayInside(t *testing.T) {
 	s := startServe(t, "--config", config, "--admin-key-file", writeFile(t, dir, "key", canaryAdmin))
 	root := "http://" + s.address
 
-	// What programs do.
+	// Programs run code.
 	s.runSecretCode(canaryAdmin)
 	order := root + "/v1/executions/order/" + marmot
 	for _, r := range [][3]string{
@@ -134,7 +134,7 @@ func TestSecretsStayInside(t *testing.T) {
 		s.ask(r[0], r[1], canaryAdmin, r[2])
 	}
 
-	// Callers with wrong keys. The replies do not repeat what they have presented.
+	// Callers present wrong keys. The replies do not repeat the keys.
 	for _, token := range []string{canary, "perdure_" + canary + "_" + canary, "eyJhbGciOiJub25lIn0." + canary + ".", canaryAdmin + "x"} {
 		for _, path := range []string{"/v1/me", "/api/orgs/default/workers", "/v1/session"} {
 			if body := s.ask(http.MethodGet, root+path, token, ""); strings.Contains(body, canary) {

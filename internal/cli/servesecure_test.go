@@ -17,8 +17,8 @@ import (
 	gojwt "github.com/golang-jwt/jwt/v5"
 )
 
-// A server with client certificates and tokens of an identity provider: a client needs a
-// certificate that the server trusts, and its token says who it is.
+// A server asks for client certificates and for tokens of an identity provider. A client needs a
+// certificate that the server trusts, and its token identifies the caller.
 func TestServeTokensAndClientCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

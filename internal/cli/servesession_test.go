@@ -11,7 +11,8 @@ import (
 )
 
 // Over TLS a session has a cookie that browsers send to this host only, and only over TLS. The
-// cookie of a server without TLS is ignored, because another server of the host could set it.
+// server ignores the cookie name of servers without TLS, because another server on the same host
+// could set such a cookie.
 func TestServeSessionOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

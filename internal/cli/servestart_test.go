@@ -21,7 +21,7 @@ import (
 type unfit struct {
 	row  int
 	what string
-	// store is the URL of the store, in the configuration file; memory: if empty.
+	// store is the URL of the store in the configuration file. Empty means memory:.
 	store string
 	// more are further lines of the configuration file.
 	more string
@@ -29,10 +29,10 @@ type unfit struct {
 	env []string
 	// args are further arguments of perdure serve.
 	args []string
-	// command has all arguments, if it is not perdure serve.
+	// command has all arguments, if the command is not perdure serve.
 	command []string
-	// change makes the start fail in a way that a test cannot cause from outside. The server then
-	// runs in the process of the test.
+	// change makes the start fail in a way that a test cannot cause from outside. A server with
+	// change runs in the process of the test.
 	change func(*options)
 	// want is a text of the error, and next is its advice.
 	want, next string
@@ -130,7 +130,7 @@ func ownEnvironment() []string {
 	})
 }
 
-// unfitSettings are settings that cannot be right, or are not safe.
+// unfitSettings are settings that are invalid or not safe.
 func unfitSettings(t *testing.T) []unfit {
 	t.Helper()
 	dir := t.TempDir()
@@ -278,7 +278,8 @@ func withLog(t *testing.T, path string) string {
 	return path
 }
 
-// A problem that may end by itself is no refusal: the exit code says that a restart may help.
+// A problem that may go away by itself is not a refusal. Its exit code says that a restart may
+// help.
 func TestServeThatMayStartLater(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -296,7 +297,7 @@ func TestServeThatMayStartLater(t *testing.T) {
 	}
 }
 
-// A server starts although the environment has variables of other programs that begin like
+// A server starts even if the environment has variables of other programs whose names begin like
 // settings. It also starts with a proxy that the operator has confirmed, or that does not apply to
 // its requests.
 func TestServeStartsInAnyEnvironment(t *testing.T) {
@@ -307,7 +308,8 @@ func TestServeStartsInAnyEnvironment(t *testing.T) {
 		{"HTTP_PROXY=http://proxy.example:3128", "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector.example:4318", "NO_PROXY=collector.example"},
 		{"HTTP_PROXY=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector.example:4318", "PERDURE_USE_PROXY=true"},
 	} {
-		// The last check before the server opens its store: everything else was accepted.
+		// The server fails only when it opens its store, which shows that it has accepted
+		// everything else.
 		u := unfit{env: env, store: "postgres://127.0.0.1:1/none?connect_timeout=1"}
 		if code, complaint := u.try(t); code != 5 || !strings.Contains(complaint, "the database has not answered") {
 			t.Errorf("%v: exit %d: %s", env, code, complaint)

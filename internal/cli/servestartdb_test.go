@@ -34,7 +34,8 @@ func unfitDatabases(t *testing.T) []unfit {
 	run(server.URL("postgres"), "alter role careless set synchronous_commit = off")
 	run(server.URL("postgres"), "create role app login password 'canary'")
 	run(server.URL("postgres"), "create database owned template template0 owner app")
-	// The database has a function that returns the version of an older server.
+	// Replace the function that returns the version of the database server, so that it returns an
+	// older one.
 	run(server.URL("postgres"), "create database aged template template0")
 	run(server.URL("aged"), "create function public.current_setting(text) returns text language sql as $$ select '130018' $$")
 	run(server.URL("postgres"), "alter database aged set search_path = public, pg_catalog")
@@ -113,7 +114,7 @@ func as(t *testing.T, database, role string) string {
 	return u.String()
 }
 
-// standby starts a server that only follows another one.
+// standby starts a database server that only replicates another one.
 func standby(t *testing.T) string {
 	t.Helper()
 	server := pgtest.Start(t, pgtest.Options{Fsync: true})

@@ -38,14 +38,15 @@ func (f *serveFlags) tls(log *slog.Logger) (*tls.Config, *certificates, error) {
 	}
 	secure := &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}
 	if f.clientCA != "" {
-		// ClientCAs stays empty. It would only be a hint to clients, and could not be changed.
+		// Leave ClientCAs empty. It would only tell clients which certificates to send, and it
+		// could not change while the server runs.
 		secure.ClientAuth, secure.VerifyConnection = tls.RequireAnyClientCert, c.checkClient
 	}
 	return secure, c, nil
 }
 
-// certificates are the certificate of the server, and the certificates that sign those of clients.
-// The server reads them again when their files change.
+// certificates are the certificate of the server, and the certificates that sign the certificates
+// of clients. The server reads them again when their files change.
 type certificates struct {
 	trouble
 
@@ -59,7 +60,7 @@ type certificates struct {
 type usedCertificate struct {
 	pair    *tls.Certificate
 	clients *x509.CertPool    // nil if clients need no certificate
-	sum     [sha256.Size]byte // of the files
+	sum     [sha256.Size]byte // the digest of the files
 }
 
 // get returns the certificate for a connection.
@@ -83,8 +84,8 @@ func (c *certificates) checkClient(s tls.ConnectionState) error {
 	return err
 }
 
-// reload reads the files and uses them if they have changed. If they cannot be used, the former
-// ones stay.
+// reload reads the files and uses them if they have changed. If they cannot be used, the previous
+// certificates stay in use.
 func (c *certificates) reload(context.Context, reloading) {
 	was := c.current.Load()
 	if err := c.load(time.Now()); err != nil {
@@ -100,7 +101,7 @@ func (c *certificates) reload(context.Context, reloading) {
 	}
 }
 
-// load reads the files and refuses certificates that cannot be right.
+// load reads the files and refuses certificates that cannot be used.
 func (c *certificates) load(now time.Time) error {
 	if err := checkPrivate("the private key", c.key); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (c *certificates) load(now time.Time) error {
 func checkPrivate(what, file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil // reading it says what is wrong
+		return nil // the code that reads the file reports what is wrong
 	}
 	if info.Mode().Perm()&fs.FileMode(0o004) != 0 {
 		return fault.WithHint(fault.New(fault.Invalid, "all users of this machine can read %s in %s", what, file), "chmod 600 %s", file)

@@ -31,7 +31,7 @@ func (f *tokenFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.AdminRole, "jwt-admin-role", "", "role in a token that makes its caller an admin (default: none does)")
 }
 
-// setting is the key of the setting that says where the keys of the issuer are.
+// setting returns the name of the setting that says where the keys of the issuer are.
 func (f *tokenFlags) setting() string {
 	if f.keys == "" {
 		return "jwt_issuer"
@@ -50,15 +50,15 @@ type tokenKeys struct {
 	log      *slog.Logger
 }
 
-// reload makes the source read the keys at once if an operator asks for it. The source also reads
-// them from time to time.
+// reload makes the source read the keys immediately if an operator asks for it. The source also
+// reads them from time to time by itself.
 func (k *tokenKeys) reload(_ context.Context, r reloading) {
 	if r.asked {
 		k.source.Reload()
 	}
 }
 
-// take uses keys that were read again. If they could not be read, the former ones stay.
+// take uses keys that were read again. If they could not be read, the previous keys stay in use.
 func (k *tokenKeys) take(now *jwt.KeySet, err error) {
 	if err != nil {
 		if k.set("the keys for tokens could not be read again, so the former ones stay: " + err.Error()) {
@@ -75,8 +75,8 @@ func (k *tokenKeys) take(now *jwt.KeySet, err error) {
 	k.set("")
 }
 
-// accept makes a keyring accept tokens, if the flags say so, until stop is called. It refuses to
-// start without the keys of the issuer. The keys are nil if the server accepts no tokens.
+// accept makes a keyring accept tokens, if the flags say so, until stop is called. It fails if it
+// cannot read the keys of the issuer. keys is nil if the server accepts no tokens.
 func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.Logger) (keys *tokenKeys, stop func(), err error) {
 	if f.keys == "" && f.Issuer == "" {
 		if f.Audience != "" || f.AdminRole != "" {
@@ -97,7 +97,8 @@ func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.
 	if len(f.Algorithms) == 0 {
 		return nil, nil, fault.New(fault.Invalid, "--jwt-algorithms names no algorithm")
 	}
-	if _, err := jwt.New(f.Config, nil, nil); err != nil { // before asking another machine
+	// Check the configuration before asking another machine.
+	if _, err := jwt.New(f.Config, nil, nil); err != nil {
 		return nil, nil, err
 	}
 	if k.current, err = k.source.Load(ctx); err != nil {

@@ -10,29 +10,30 @@ import (
 	"github.com/perdure/perdure/internal/spelling"
 )
 
-// variablePrefix begins every environment variable that we read.
+// variablePrefix is the prefix of all environment variables that perdure reads.
 const variablePrefix = "PERDURE_"
 
-// otherVariables are read by commands, and are not settings of a server.
+// otherVariables are variables that commands read and that are not settings of a server.
 var otherVariables = []string{
 	configVariable, adminKeyVariable, serverVariable, tokenVariable, tokenFileVariable, caVariable, profileVariable, profilesVariable,
 	"PERDURE_TENANT", deploy.Env,
 }
 
-// foreignVariables matches variables with our prefix that are not settings. Kubernetes sets some
-// for a service with the name perdure, and our own tests and measurements use some.
+// foreignVariables matches variables with this prefix that are not settings. Kubernetes sets some
+// for a service with the name perdure, and the tests and benchmarks of Perdure use some.
 var foreignVariables = regexp.MustCompile(`^PERDURE_(([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)|(TEST|CHAOS|BENCH)_[A-Z0-9_]+)$`)
 
-// longVariable is the length of a name that is certainly no setting.
+// longVariable is a length: a longer name is certainly not a setting.
 const longVariable = 100
 
 // nearVariable is how many characters of a misspelt setting may be wrong or missing. They must also
-// be less than half of its name.
+// be fewer than half of the characters of its name.
 const nearVariable = 2
 
-// checkVariables refuses variables of the environment that are misspelt settings: otherwise the
-// setting would silently keep its default. known are the keys of all settings. A variable that is
-// like no setting belongs to another program, for example to the script that starts the server.
+// checkVariables refuses variables of the environment that are misspelt settings, because such a
+// setting would silently keep its default. known are the keys of all settings. checkVariables
+// ignores a variable that is not similar to any setting: it belongs to another program, for example
+// to the script that starts the server.
 func checkVariables(environment, known []string) (problems []error) {
 	names := slices.Clone(otherVariables)
 	for _, key := range known {

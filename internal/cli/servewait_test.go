@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A server whose database does not answer yet waits for it and says so, and gives up after a while.
+// A server whose database does not answer yet waits for it and logs that. It gives up after a
+// while.
 func TestServeWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	key := writeFile(t, t.TempDir(), "key", serveKey)
@@ -25,7 +26,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 		t.Errorf("exit %d: %s", code, log)
 	}
 
-	// With a deadline, the store itself would try until then.
+	// Use no deadline, because the store itself would try until the deadline.
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	log, code := &lines{news: make(chan struct{}, 1)}, make(chan int, 1)

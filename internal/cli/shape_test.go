@@ -17,7 +17,7 @@ import (
 type shapes struct {
 	commands map[string]string // the type of each command, by its words after "perdure"
 	named    map[string][]shapeField
-	seen     map[string]bool // fields that a value had, as shape.field
+	seen     map[string]bool // fields that occurred in a value, as shape.field
 }
 
 type shapeField struct {

@@ -75,7 +75,7 @@ and the command fails. Pause the execution first.`,
 	return cmd
 }
 
-// withSignals finds the execution that the arguments name and calls do.
+// withSignals finds the execution with the given name and calls do.
 func (o *options) withSignals(ctx context.Context, r *signalsOrder, name string, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
 	named, err := o.target(name, r.run)
 	if err != nil {

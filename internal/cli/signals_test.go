@@ -61,8 +61,8 @@ func TestSignalsOfAFile(t *testing.T) {
 	do("twice", 0, "workflow", "show", "waits/w", "-o", "json")
 }
 
-// dropMany drops all signals of two names. Each name has more than one commit drops, and both
-// together have more than a list shows.
+// dropMany drops all signals of two names. Each name has more signals than one commit drops, and
+// both together have more signals than a list shows.
 func dropMany(t *testing.T, url string, do func(want string, code int, args ...string) string, waits *perdure.Workflow[string, int]) {
 	t.Helper()
 	app, err := embedded.Open(t.Context(), url, waits)

@@ -45,7 +45,8 @@ func (o *options) startLike(cmd *cobra.Command, like string, f *startFlags, r ap
 	})
 }
 
-// likeLabels returns the labels of an execution with those that the user gives, which win.
+// likeLabels merges the labels of an execution with the labels that the user gives. The labels of
+// the user win.
 func likeLabels(had, given []model.Label) []model.Label {
 	all := map[string]string{}
 	for _, l := range slices.Concat(had, given) {
@@ -54,8 +55,9 @@ func likeLabels(had, given []model.Label) []model.Label {
 	return model.Labels(all)
 }
 
-// likeTerms returns the terms of an execution with those that the user gives, which win. When the
-// code was to start is not repeated, because it belongs to that execution.
+// likeTerms merges the terms of an execution with the terms that the user gives. The terms of the
+// user win. It does not copy the start time or the start delay, because they concern only the other
+// execution.
 func likeTerms(had, given *model.Terms) *model.Terms {
 	if had == nil {
 		return given
@@ -76,7 +78,8 @@ func likeTerms(had, given *model.Terms) *model.Terms {
 	return &t
 }
 
-// startName returns the workflow that start starts. Without an argument another flag names it.
+// startName returns the workflow to start. If there is no argument, it is the workflow of --like.
+// With --many it is empty, because the lines of the file name their workflows.
 func startName(args []string, many, like string) (string, error) {
 	switch {
 	case len(args) > 0 && like != "":

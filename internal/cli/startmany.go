@@ -47,8 +47,8 @@ type manyResult struct {
 // manyOrder is what the flags of start --many ask for.
 type manyOrder struct {
 	file     string           // - for standard input
-	workflow string           // for lines that name none
-	base     api.StartRequest // for the fields that a line omits
+	workflow string           // the workflow of lines that name none
+	base     api.StartRequest // values for the fields that a line omits
 	each     time.Duration    // time limit of one call
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// stepLine is something that the code of a run asked for, in JSON.
+// stepLine is a step in JSON: something that the code of a run asked for.
 type stepLine struct {
 	Seq     int64  `json:"seq"`
 	Kind    string `json:"kind"`
@@ -107,7 +107,7 @@ func (s *steps) step(e *model.Event, kind string) *stepLine {
 	return l
 }
 
-// add records what an event says of its step.
+// add records what an event says about its step.
 func (s *steps) add(e *model.Event) {
 	switch e.Kind {
 	case model.EventTaskScheduled, model.EventChildStarted, model.EventSent:
@@ -139,7 +139,7 @@ func (s *steps) add(e *model.Event) {
 		}
 	case model.EventWithdrawn:
 		s.step(e, kindStep).end(e, stateWithdrawn)
-	default: // nothing that the list has
+	default: // other events do not belong to a step
 	}
 }
 
@@ -183,7 +183,8 @@ func (l *stepLine) end(e *model.Event, state string) {
 	switch {
 	case e.Attempt > 0:
 		l.Attempt = e.Attempt
-	case failedBefore && state != stateWithdrawn: // the attempt after the last one that failed
+	case failedBefore && state != stateWithdrawn:
+		// The successful attempt comes after the last failed one.
 		l.Attempt++
 	}
 	if !l.began.IsZero() {
@@ -204,7 +205,7 @@ func (o *options) printSteps(lines []stepLine) error {
 	return o.table("#\tKIND\tNAME\tSTATE\tATTEMPT\tTOOK\tDETAIL", rows)
 }
 
-// detail says on one line what else is known of a step.
+// detail says on one line what else is known about a step.
 func (l *stepLine) detail() string {
 	switch {
 	case l.Error != "" && l.Due != "":

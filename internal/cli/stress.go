@@ -31,7 +31,7 @@ type stressFlags struct {
 type stressReport struct {
 	Workflows  int     `json:"workflows"`
 	Failed     int     `json:"failed"`
-	Refused    int     `json:"refused"` // the engine refused to start or to await it
+	Refused    int     `json:"refused"` // workflows that the engine refused to start or to await
 	Seconds    float64 `json:"seconds"`
 	PerSecond  float64 `json:"per_second"`
 	P50        float64 `json:"p50_ms"`
@@ -175,7 +175,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	}
 
 	if r.Refused == len(took) {
-		// the user stopped it before the first workflow started
+		// The user stopped the command before the first workflow started.
 		last = cmp.Or(last, context.Cause(ctx))
 		return nil, fault.New(fault.KindOf(last), "no workflow ran: %w", last)
 	}

@@ -18,15 +18,15 @@ const (
 	gap = 2
 	// comfortable is the width to which columns shrink before the table drops optional columns.
 	comfortable = 20
-	// narrowest is the least width of a column. If lines are still too long, they are cut at their
-	// end.
+	// narrowest is the minimum width of a column. If lines are still too long, the table cuts them
+	// at their end.
 	narrowest = 8
 	// cutMark marks the place of a cut.
 	cutMark = "…"
 )
 
-// table prints rows under a head whose titles are separated by tabs. Without a head, the first
-// columns are titles, and the last column is wrapped.
+// table prints rows under a head whose titles are separated by tabs. If there is no head, the first
+// columns are titles, and the table wraps the last column.
 //
 // If a table with a head is wider than the terminal, it shrinks its widest columns, but not columns
 // of times and numbers. If that is not enough, it drops the columns whose title ends in "?",
@@ -150,8 +150,8 @@ func total(widths []int) int {
 	return sum
 }
 
-// giveWay shrinks the widest columns of a table until a line fits, but no column below least. A
-// width of 0 means no limit.
+// giveWay shrinks the widest columns of a table until a line fits. No column gets narrower than
+// least. A width of 0 means no limit.
 func giveWay(rows [][]string, width, least int) []int {
 	widths := widthsOf(rows)
 	rigid := make([]bool, len(widths))
@@ -174,8 +174,8 @@ func giveWay(rows [][]string, width, least int) []int {
 	return widths
 }
 
-// line lays out one row. It cuts the last column at its end, because that is prose. It cuts the
-// other columns in the middle, because they are names that differ at both ends.
+// line lays out one row. It cuts the last column at its end, because that column is prose. It cuts
+// the other columns in the middle, because they are names that differ at both ends.
 func line(row []string, widths []int, width int) string {
 	var b strings.Builder
 	for i, cell := range row {
@@ -245,7 +245,8 @@ func wrapTable(rows [][]string, width int) (lines []string) {
 // copy them.
 var flagNames = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// stiff replaces a hyphen while lines are broken. It has the same width, and no text contains it.
+// stiff replaces a hyphen while the text is broken into lines. It has the same width, and no text
+// contains it.
 const stiff = "\ue000"
 
 // paragraph breaks a text into lines of a width; 0 means no limit.

@@ -303,8 +303,8 @@ func openTasks(d *api.Description) []openTask {
 	return lines
 }
 
-// deadOf returns the id of the dead task of a failed task, as long as the store keeps it. The dead
-// task has the attempts and can be requeued.
+// deadOf returns the id of the dead task that belongs to a failed task, if the store still has it.
+// The dead task has the attempts and can be requeued.
 func deadOf(ctx context.Context, b api.Backend, d *api.Description) (string, error) {
 	if d.Start.Task == nil || d.Outcome.Status != model.Failed {
 		return "", nil

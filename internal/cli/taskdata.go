@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// tailFlags select what a command reads of the output of a task.
+// tailFlags select which output of a task a command reads.
 type tailFlags struct {
 	run, step string
 	follow    bool
@@ -45,7 +45,7 @@ func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b 
 			return err
 		}
 		step := f.step
-		if step == "all" { // no step has this id: ids of steps start with a slash
+		if step == "all" { // no step has the id "all", because ids of steps start with a slash
 			step = ""
 		}
 		return do(b, api.TaskTarget{Target: t, Step: step})

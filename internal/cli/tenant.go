@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// withAdmin opens the store, or connects to the server, for commands that concern all tenants. With
-// dry the command only reads. The tenant of the command is an argument of the request. It is not
-// the tenant in which the caller acts.
+// withAdmin opens the store, or connects to the server, for commands that concern all tenants. If
+// dry is true, the command only reads. The tenant that the command names is an argument of the
+// request. It is not the tenant in which the caller acts.
 func (o *options) withAdmin(ctx context.Context, dry bool, do func(a api.Admin) error) error {
 	open := o.actIn
 	if dry {

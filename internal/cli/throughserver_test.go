@@ -20,12 +20,13 @@ const ThroughVariable = "PERDURE_TEST_THROUGH_SERVER"
 // throughKey is the admin key of the servers that the scripts use.
 const throughKey = "0123456789abcdef-through"
 
-// ownStore are the commands that docs/cli.md lists as commands that only work on a store, or on
-// nothing. The scripts run them unchanged.
+// ownStore are the commands that, according to docs/cli.md, only work on a store or need no store.
+// The scripts run them unchanged.
 var ownStore = []string{"migrate", "serve", "dev", "bench", "stress", "version", "auth", "config", "completion", "help"}
 
 // MainThroughServer runs a command as Main does. If the command names a store that exists and that
-// no program has open, it starts a server on the store, and gives the command the server instead.
+// no program has open, MainThroughServer starts a server on the store, and makes the command use
+// that server instead.
 func MainThroughServer(ctx context.Context, args []string, s Streams) int {
 	rest, url := withoutStore(args)
 	path, isFile := strings.CutPrefix(url, "file:")
@@ -42,7 +43,7 @@ func MainThroughServer(ctx context.Context, args []string, s Streams) int {
 		return errorCode(s, err, 98)
 	}
 	err = errors.Join(os.Unsetenv("PERDURE_STORE"), os.Setenv(tokenVariable, throughKey))
-	if rest[0] == "__complete" { // it must be the first word, and ends with the text to complete
+	if rest[0] == "__complete" { // __complete must be the first word, and the last word is the text to complete
 		rest = slices.Insert(rest, len(rest)-1, "--server", serverURL(server))
 	} else {
 		rest = append([]string{"--server", serverURL(server)}, rest...)

@@ -21,7 +21,7 @@ type tomlFile struct {
 	lines  map[string]int // by the whole key, such as profile.prod.server
 }
 
-// parseTOML parses a file. The error of a file that is not TOML says where.
+// parseTOML parses a file. If the file is not TOML, the error says in which line.
 func parseTOML(name string, text []byte) (*tomlFile, error) {
 	f := &tomlFile{name: name, values: map[string]any{}, lines: map[string]int{}}
 	if err := toml.Unmarshal(text, &f.values); err != nil {
@@ -91,7 +91,8 @@ func (f *tomlFile) unknownKey(prefix, key string, known []string) error {
 	return fault.WithHint(err, "known keys: %s", strings.Join(known, ", "))
 }
 
-// joinProblems makes one error of all problems, each on a line of its own; nil without problems.
+// joinProblems makes one error of all problems, each on a line of its own. It returns nil if there
+// are none.
 func joinProblems(problems []error) error {
 	switch len(problems) {
 	case 0:

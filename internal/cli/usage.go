@@ -24,7 +24,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		if err == nil || fault.KindOf(err) != fault.Internal { // the command itself says more
+		if err == nil || fault.KindOf(err) != fault.Internal { // the error of the command says more
 			return err
 		}
 
@@ -36,7 +36,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses a word that is no command of a group.
+// unknownCommand returns the error for a word that is not a command of a group.
 func unknownCommand(group *cobra.Command, word string) error {
 	var names []string
 	for _, c := range group.Commands() {
@@ -74,7 +74,8 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), names, "--"))
 }
 
-// didYouMean suggests the known word that is nearest to a word; empty if none is near.
+// didYouMean suggests the known word that is nearest to a word. It returns an empty text if none is
+// near.
 func didYouMean(word string, known []string, prefix string) string {
 	if len(known) == 0 {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A command that changes many executions starts a batch on the server. The batch continues although
-// the command is killed.
+// A command that changes many executions starts a batch on the server. The batch continues when the
+// command is killed.
 func TestQueryVerbSurvivesItsCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -58,7 +58,7 @@ func TestQueryVerbSurvivesItsCommand(t *testing.T) {
 	end := time.Now().Add(4 * time.Minute) // the server of the test lives for five
 	for list(); len(all) == 0 && time.Now().Before(end); list() {
 	}
-	_ = client.Process.Kill() // it may have ended
+	_ = client.Process.Kill() // the command may have ended
 	_ = client.Wait()
 
 	for ; len(all) == 1 && all[0].Ended == "" && time.Now().Before(end); list() {

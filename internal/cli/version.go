@@ -28,7 +28,7 @@ type build struct {
 	Schemas  map[string]int `json:"schemas"`
 }
 
-// buildOf reads what the toolchain has written into the program.
+// buildOf reads the build information that the Go toolchain has written into the program.
 func buildOf(info *debug.BuildInfo, ok bool) build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if !ok {

@@ -31,11 +31,11 @@ var (
 )
 
 // follow calls look whenever something may have changed, until the command is interrupted or look
-// returns errWatched. The page has the changes. It is nil if look must read everything, as in the
-// first call.
+// returns errWatched. page has the changes. It is nil in the first call, and whenever look must
+// read everything.
 //
 // The feed of the engine says when to look. A command that reads the store itself, while another
-// process owns it, has no feed. It reads again after a while instead.
+// process owns it, has no feed. Such a command reads the store again at regular intervals instead.
 func (o *options) follow(ctx context.Context, b api.Backend, r api.WatchRequest, look func(page *api.ChangePage) error) error {
 	r.Tenant = o.tenant
 	first := true
@@ -146,7 +146,7 @@ type changeLine struct {
 	Event    int64  `json:"event,omitempty"`
 }
 
-// printFeed prints changes. Where there is no feed, it prints changes of executions.
+// printFeed prints changes. If there is no feed, it prints only changes of executions.
 func (o *options) printFeed(ctx context.Context, b api.Backend, r api.WatchRequest) error {
 	instead := o.watchList(b, api.ListRequest{Tenant: o.tenant, Workflows: r.Types, Key: r.Key, AllRuns: true, Limit: 100}, 100)
 	looks := 0
@@ -161,7 +161,7 @@ func (o *options) printFeed(ctx context.Context, b api.Backend, r api.WatchReque
 		}
 
 		// The first call prints nothing, because the command only prints changes. A later call
-		// without a page follows a gap, or there is no feed.
+		// without a page means that there was a gap, or that there is no feed.
 		if looks++; looks == 1 {
 			return instead.readAll(ctx, func(*api.Description) error { return nil })
 		}

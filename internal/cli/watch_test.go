@@ -32,7 +32,7 @@ type watching struct {
 	err bytes.Buffer
 }
 
-// Write keeps what the command complains about.
+// Write keeps the error output of the command.
 func (w *watching) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,8 +138,8 @@ func TestWatchCommands(t *testing.T) {
 	history.until("#", "EVENT")
 	description.until("Status", "running")
 
-	// The feed command prints nothing before the first change. So repeat the change until it
-	// watches.
+	// The command perdure watch prints nothing before the first change. So repeat the change until
+	// the command has started to watch.
 	for found := false; !found; {
 		startShop(t, app, "new")
 		if err := app.Executions().Terminate(t.Context(), shop.Execution(perdure.RawKey("new")), "again"); err != nil {
@@ -166,7 +166,7 @@ func TestWatchCommands(t *testing.T) {
 	finishShop(t, app, "old")
 	finishShop(t, app, "last")
 	list.until("completed", "shop/last")
-	lines.until(`"key":"last"`, `"status":"completed"`) // it leaves the list
+	lines.until(`"key":"last"`, `"status":"completed"`) // the execution leaves the list
 	history.until("closed", "completed")
 	description.until("Status", "completed")
 	history.wantExit(0)
@@ -221,7 +221,8 @@ func TestWatchTasksOverTheNetwork(t *testing.T) {
 	}
 }
 
-// A command that reads a store which another process owns has no feed. It says so and reads again.
+// A command that reads a store that another process owns has no feed. It says so, and reads again
+// at regular intervals.
 func TestWatchWithoutFeed(t *testing.T) {
 	t.Parallel()
 	url, app := openShop(t, embedded.Config{NoSocket: true})

@@ -25,7 +25,7 @@ type watchedList struct {
 	keep  func(*api.Description) bool
 	shape func(*api.Description) any
 
-	last map[model.RunID]string // what was printed, by run
+	last map[model.RunID]string // the last printed line, by run
 }
 
 func (o *options) watchList(b api.Backend, req api.ListRequest, limit int) *watchedList {
@@ -90,7 +90,7 @@ func (w *watchedList) readAll(ctx context.Context, show func(*api.Description) e
 	return nil
 }
 
-// news reports whether an execution differs from what was printed last, and remembers it.
+// news reports whether an execution differs from its last printed line, and remembers it.
 func (w *watchedList) news(d *api.Description) bool {
 	s := summarise(d)
 	state := s.Status + " " + s.Reason
@@ -107,7 +107,7 @@ func (w *watchedList) news(d *api.Description) bool {
 // readChanged reads the executions that a page of changes names, and prints them.
 func (w *watchedList) readChanged(ctx context.Context, page *api.ChangePage) error {
 	done := map[model.RunID]bool{}
-	for i := len(page.Changes) - 1; i >= 0; i-- { // the last change of a run is the one that counts
+	for i := len(page.Changes) - 1; i >= 0; i-- { // only the last change of a run matters
 		c := &page.Changes[i]
 		skip := done[c.Run] || c.Class == model.ClassTask && c.Task != model.TaskStep || !strings.HasPrefix(c.Address.Key, w.req.KeyPrefix)
 		done[c.Run] = true
@@ -124,7 +124,8 @@ func (w *watchedList) readChanged(ctx context.Context, page *api.ChangePage) err
 	return nil
 }
 
-// readOne reads one execution again. If the list no longer has it, the change itself says why.
+// readOne reads one execution again. If the list no longer has the execution, readOne prints the
+// change itself, which says why.
 func (w *watchedList) readOne(ctx context.Context, c *api.Change) error {
 	req := w.req
 	req.Workflows, req.Key, req.KeyPrefix, req.Cursor, req.Limit = []string{c.Address.Type}, c.Address.Key, "", "", 10

@@ -25,7 +25,7 @@ func (o *options) watchDescription(ctx context.Context, b api.Backend, t api.Tar
 		if err != nil {
 			return err
 		}
-		t.Run = d.Start.Run // the watch stays with this run
+		t.Run = d.Start.Run // watch this run, even if the execution gets another one
 
 		var text bytes.Buffer
 		quiet := *o
@@ -109,7 +109,7 @@ func (o *options) printEvents(events []model.Event, first bool) error {
 	return nil
 }
 
-// watchQueues prints the queues, and then those that have changed.
+// watchQueues prints the queues, and after that each queue that has changed.
 func (o *options) watchQueues(ctx context.Context) error {
 	return o.with(ctx, true, func(b api.Backend) error {
 		var r api.WatchRequest

@@ -15,7 +15,7 @@ type whoami struct {
 	URL     string `json:"url"`
 	Profile string `json:"profile,omitempty"`
 	Tenant  string `json:"tenant"`
-	// Key is where the key comes from: a file or a variable.
+	// Key says where the key comes from: a file or a variable.
 	Key  string `json:"key,omitempty"`
 	User string `json:"user,omitempty"`
 }

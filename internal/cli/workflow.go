@@ -43,7 +43,7 @@ process at a time: stop your program before you change its file.`,
 func (o *options) target(arg, run string) (subject, error) {
 	name, key, ok := strings.Cut(arg, "/")
 	if strings.HasPrefix(name, model.FlovynPrefix) {
-		// Names of queues may contain slashes, and ids do not.
+		// In flovyn:queue/id, the name of the queue may contain slashes, but the id does not.
 		end := strings.LastIndexByte(arg, '/')
 		name, key = arg[:max(end, 0)], arg[end+1:]
 	}
@@ -392,7 +392,7 @@ func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Targ
 	}
 	seen, err := schedule.In(b, o.tenant).Look(ctx, t.Address.Key)
 	if fault.Is(err, fault.NotFound) {
-		return nil // it has not been applied yet
+		return nil // the schedule has not been applied yet
 	}
 	if err != nil {
 		return err
@@ -404,7 +404,7 @@ func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Targ
 	return err
 }
 
-// links describes what the main reason leads to.
+// links describes the chain from the main reason to its cause.
 func links(d *api.Description) (texts []string) {
 	for _, l := range d.Chain {
 		texts = append(texts, l.String())

@@ -6,15 +6,15 @@
 // only proposes.
 //
 //   - A node that cannot renew its lease in time stops serving before another node can start
-//     (Serving).
+//     (IsServing).
 //   - Shards are proposed by rendezvous hashing over the live nodes, in proportion to their
 //     weights, so that as few as possible move.
 //   - The shards of a group are proposed only for nodes that take them (NodeInfo.Groups). A group
 //     without such a node has no owner until one joins.
-//   - An operator can drain a node: its shards are proposed for the other nodes. It stays a member,
-//     routes requests, and its workers execute tasks of other nodes.
+//   - An operator can drain a node: its shards are proposed for the other nodes. The drained node
+//     stays a member and routes requests, and its workers execute tasks of other nodes.
 //   - A node gives up shards that are proposed for another live node. It takes shards that are
 //     proposed for itself, if they are free or belong to a fenced node.
 //   - A node whose lease has expired by the store's clock is fenced. A node on this host that is
-//     provably gone is fenced at once.
+//     provably gone is fenced immediately.
 package cluster

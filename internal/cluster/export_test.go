@@ -18,8 +18,8 @@ func (m *Membership) Clone() *Membership {
 	return &c
 }
 
-// Fingerprint appends what distinguishes states that can behave differently from now on. Times are
-// relative to mono, in seconds.
+// Fingerprint appends an encoding of the state. Two states with the same encoding behave the same
+// from now on. Times are relative to mono, in seconds.
 func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	seconds := func(t time.Duration) byte { return byte(max(t-mono, -100*time.Second) / time.Second) }
 	if m.lost != nil {
@@ -44,7 +44,7 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 // IsLeaving reports whether the lanes are giving the shard up.
 func (m *Membership) IsLeaving(s model.ShardID) bool { return m.leaving[s] }
 
-// HasShard reports whether the shard is ours as far as the node knows.
+// HasShard reports whether the node owns the shard, as far as the node knows.
 func (m *Membership) HasShard(s model.ShardID) bool { return m.owned[s] }
 
 // RankOf returns the rank of a node.

@@ -21,8 +21,8 @@ func grouped(shards int, groups []model.Group, ms []store.Member) *store.View {
 	return v
 }
 
-// Shards of a group go only to nodes that serve it, and a group that some node serves has no shard
-// without a proposal. Every group is distributed as if it were alone.
+// Shards of a group go only to nodes that serve it, and every shard of a group that some node
+// serves is proposed for a node. Every group is distributed as if there were no others.
 func TestGroupsGoToTheirNodes(t *testing.T) {
 	t.Parallel()
 	names := []string{model.DefaultGroup, "gpu", "video"}
@@ -53,8 +53,8 @@ func TestGroupsGoToTheirNodes(t *testing.T) {
 	})
 }
 
-// A store without groups is distributed as before there were any, whatever nodes say about groups
-// that it does not have.
+// The shards of a store without groups are distributed as in builds that did not know groups. It
+// does not matter which groups the nodes name.
 func TestOneGroupChangesNothing(t *testing.T) {
 	t.Parallel()
 	ms := weighted(100, 100, 50, 300)
@@ -66,9 +66,10 @@ func TestOneGroupChangesNothing(t *testing.T) {
 	}
 }
 
-// 2,048 shards in four groups and 50 nodes of different weight, each of which serves one or two
-// groups: when they join, start again and leave, not more shards move than have to, and about as
-// many as a fair share. A node moves only shards of its own groups.
+// There are 2,048 shards in four groups, and 50 nodes of different weights, each of which serves
+// one or two groups. When the nodes join, restart and leave, no more shards move than necessary,
+// and the number of moves is about the fair share of the node. A node moves only shards of its own
+// groups.
 func TestMovesOfGroupsAreMinimal(t *testing.T) {
 	t.Parallel()
 	const shards, nodes = 2048, 50
@@ -124,7 +125,7 @@ func TestMovesOfGroupsAreMinimal(t *testing.T) {
 	for n := len(present) + 1; n <= nodes; n++ { // they join
 		step(all[:n], &all[n-1], share(all[:n], &all[n-1]))
 	}
-	for i := range nodes { // each starts again, with another id
+	for i := range nodes { // each restarts, with another id
 		part := share(all, &all[i])
 		step(slices.Delete(slices.Clone(all), i, i+1), &all[i], part)
 		all[i].ID[3] ^= 0x55
@@ -167,8 +168,8 @@ func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 	}
 }
 
-// The last node of a group that is not drained cannot be drained, also if other nodes serve other
-// groups.
+// If all other nodes of a group are drained, the last one cannot be drained, even if there are
+// nodes of other groups.
 func TestDrainOfTheLastNodeOfAGroup(t *testing.T) {
 	t.Parallel()
 	v := drained(view(0, members(1, 2, 3), 2, 3, 1, 1))

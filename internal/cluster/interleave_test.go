@@ -13,11 +13,11 @@ import (
 )
 
 // TestNeverTwoOwners explores every interleaving of a small cluster: two nodes, one shard, a lease
-// of three units of time. Calls of one node may be slow, and up to two things go wrong on the way:
-// a call fails without effect, takes effect but its answer is lost, or takes effect after its
-// caller has given up; the node dies; its clock falls behind by as much as the margin allows. The
-// other node is prompt, as a node that takes over would be. At no moment may both nodes serve the
-// shard. In short mode, one thing goes wrong.
+// of three units of time. Calls of one node may be slow, and up to two of these things go wrong: a
+// call fails without effect; a call takes effect but its answer is lost; a call takes effect after
+// its caller has given up; the node dies; its clock falls behind by as much as the margin allows.
+// The other node is prompt: its calls take no time and do not fail. At no moment may both nodes
+// serve the shard. In short mode, only one thing goes wrong.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
 	fates := 2
@@ -71,14 +71,14 @@ const (
 	margin = 1
 )
 
-// small is a state of the small cluster. The store is a few variables; it does what the port
+// small is a state of the small cluster. Its store is a few variables, and behaves as package store
 // promises.
 type small struct {
 	now   int
 	nodes [2]smallNode
-	owner int // of the shard: 0 free, else node + 1
+	owner int // the owner of the shard: 0 for none, otherwise node + 1
 	fates int // how many more things may go wrong
-	until int // when the story ends: long enough for a lease to be lost and taken over
+	until int // when the exploration ends: long enough for a lease to be lost and taken over
 
 	parent *small
 	did    string
@@ -186,7 +186,7 @@ func (w *small) then(did string, change func(c *small)) *small {
 	return &c
 }
 
-// nextStates returns all states that can come next.
+// nextStates returns all states that can follow this one.
 func (w *small) nextStates() (next []*small) {
 	if w.now < w.until {
 		next = append(next, w.then("time passes", func(c *small) { c.now++ }))
@@ -197,8 +197,8 @@ func (w *small) nextStates() (next []*small) {
 	return next
 }
 
-// promptStep returns what a prompt node does next: a renewal and everything that follows from it,
-// at once.
+// promptStep returns the states after the next act of a prompt node. The act is a renewal and
+// everything that follows from it, in one step.
 func (w *small) promptStep(i int) (next []*small) {
 	n := &w.nodes[i]
 	if n.m.NextTick() > w.mono(i) {
@@ -338,7 +338,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	switch n.freeing {
 	case 1:
 		add("the last commit frees the shard", func(c *small, n *smallNode) {
-			if n.registered && c.owner == i+1 { // a fenced node commits nothing
+			if n.registered && c.owner == i+1 { // the commits of a fenced node fail
 				c.owner, n.freeing = 0, 2
 			} else {
 				n.freeing = 0

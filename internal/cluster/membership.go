@@ -13,9 +13,9 @@ import (
 // Config of a membership. Zero fields take the defaults.
 type Config struct {
 	Self store.NodeInfo
-	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals,
-	// which also poll for mail. The default is 2 s. Margin is how long before the end of its lease
-	// a node stops serving. The default is 1 s.
+	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals.
+	// A renewal also reports whether messages wait for the node. The default is 2 s. Margin is how
+	// long before the end of its lease a node stops serving. The default is 1 s.
 	TTL, RenewEvery, Margin time.Duration
 	// Longest is the longest lease of any node of the store. The default is the constant Longest.
 	Longest time.Duration
@@ -50,8 +50,8 @@ type Membership struct {
 	epoch    int64
 	draining bool
 	// said: the renewal in flight says that the node stops. announced: the last successful renewal
-	// said so. The node gives up no shard before that, so that the next owners know why it gives
-	// them up.
+	// said so. The node gives up no shard before announced is true, so that the next owners know
+	// why it gives them up.
 	said, announced bool
 	serves          []store.Served
 
@@ -62,36 +62,38 @@ type Membership struct {
 
 	view    store.View
 	doubt   bool // the store's clock has jumped
-	doubted bool // doubt, at the time of the view before
-	// until this mono time, leases may be wrong because they were written during doubt
+	doubted bool // doubt, at the time of the previous view
+	// unsure is the mono time until which leases may be wrong, because they were written while the
+	// store's clock was in doubt.
 	unsure   time.Duration
-	lastView model.Time                // store time of the view before
+	lastView model.Time                // store time of the previous view
 	seen     map[model.NodeID]sighting // leases of others, as last seen
 	fencing  map[model.NodeID]bool
 	owned    map[model.ShardID]bool // ours, according to the store
 	leaving  map[model.ShardID]bool // the lanes are giving it up
 	acquires bool                   // an acquire is in flight
-	// something changed since the renewal in flight was sent, so its view is old
+	// stale: something has changed since the renewal in flight was sent, so its view will be
+	// outdated.
 	stale bool
-	// the caller asked for a renewal since the one in flight was sent
+	// again: the caller has asked for another renewal since the one in flight was sent.
 	again bool
 	lost  error
 }
 
 // Actions is what the caller must do.
 type Actions struct {
-	// Renew is a renewal to send; the result goes to Renewed.
+	// Renew is a renewal to send. The caller passes the result to ApplyRenewal.
 	Renew *store.RenewRequest
-	// Fence are nodes to fence; each result goes to Fenced.
+	// Fence are nodes to fence. The caller passes each result to ApplyFence.
 	Fence []FenceTarget
-	// Acquire are shards to acquire; the result goes to Acquired.
+	// Acquire are shards to acquire. The caller passes the result to ApplyAcquire.
 	Acquire []model.ShardID
-	// GiveUp are shards that the lanes must drain and free; then the caller calls Freed.
+	// GiveUp are shards that the lanes must drain and free. When a shard is free, the caller calls
+	// RemoveShards.
 	GiveUp []model.ShardID
 	// Mail says that messages for our shards wait in the store.
 	Mail bool
-	// Lost is set when the node is no longer a member: nothing that it does takes effect any
-	// longer.
+	// Lost is set when the node is no longer a member: its commits no longer take effect.
 	Lost error
 }
 
@@ -113,7 +115,8 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 }
 
 // IsServing reports whether the lease surely holds at mono. The caller must ask after a request has
-// arrived and before it answers: then a process that was paused in between notices it.
+// arrived and before it answers, so that a process that was paused in between notices that its
+// lease has ended.
 func (m *Membership) IsServing(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
 
 // ValidUntil returns the mono time until which the lease surely holds.
@@ -125,8 +128,9 @@ func (m *Membership) Epoch() int64 { return m.epoch }
 // View returns the cluster as last seen.
 func (m *Membership) View() store.View { return m.view }
 
-// Serve publishes what the workers of the node can run: at once if others must know it, and with
-// the next renewal if only the number of workers or slots has changed.
+// Serve publishes what the workers of the node can run. If other nodes must know the change, the
+// node renews immediately. If only the number of workers or slots has changed, the next renewal
+// publishes it.
 func (m *Membership) Serve(what []store.Served) {
 	same := slices.EqualFunc(m.serves, what, func(a, b store.Served) bool {
 		a.Slots, a.Workers, b.Slots, b.Workers = 0, 0, 0, 0
@@ -163,8 +167,8 @@ func (m *Membership) Tick(mono time.Duration) (a Actions) {
 	return a
 }
 
-// NextTick returns the mono time of the next Tick. While a renewal is in flight, no tick is due:
-// its result comes first.
+// NextTick returns the mono time of the next Tick. While a renewal is in flight, no tick is due
+// before its result arrives.
 func (m *Membership) NextTick() time.Duration {
 	if m.renewing {
 		return math.MaxInt64
@@ -172,8 +176,8 @@ func (m *Membership) NextTick() time.Duration {
 	return m.nextRenew
 }
 
-// RenewNow asks for a renewal at once, because something has changed. A renewal in flight may have
-// missed the change, so another one follows it.
+// RenewNow asks for an immediate renewal, because something has changed. If a renewal is in flight,
+// it may have missed the change, so another one follows it.
 func (m *Membership) RenewNow() { m.nextRenew, m.again = 0, m.renewing }
 
 // ApplyRenewal applies the result of a renewal.
@@ -223,18 +227,18 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 		mine := proposed[o.Shard] == m.cfg.Self.ID
 		switch {
 		case o.Node == m.cfg.Self.ID && o.Epoch == m.epoch:
-			// Ours: give it up if it is proposed for another node.
+			// The shard is ours. Give it up if it is proposed for another node.
 			switch {
 			case m.owned[o.Shard]:
 				if !mine && !m.leaving[o.Shard] {
 					m.leaving[o.Shard] = true
 					a.GiveUp = append(a.GiveUp, o.Shard)
 				}
-			case !m.acquires: // the answer to our acquire was lost
+			case !m.acquires: // the answer to the acquire was lost
 				a.Acquire = append(a.Acquire, o.Shard)
 			}
 		case mine && !m.draining && !m.acquires && !m.owned[o.Shard]:
-			// Take it if it is free, or if the registration of its owner has ended.
+			// Take the shard if it is free, or if the registration of its owner has ended.
 			if epoch, ok := registered[o.Node]; o.Node.IsZero() || !ok || epoch != o.Epoch {
 				a.Acquire = append(a.Acquire, o.Shard)
 			}
@@ -268,8 +272,8 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 	return live
 }
 
-// ApplyFence applies the result of fencing a node. The next renewal, which is due at once, takes
-// its shards.
+// ApplyFence applies the result of fencing a node. The next renewal, which is due immediately,
+// takes the shards of that node.
 func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {
@@ -285,7 +289,7 @@ func (m *Membership) ApplyAcquire(shards []store.AcquiredShard, err error) (a Ac
 			m.lost = err
 			a.Lost = err
 		}
-		// Otherwise the next view shows the result.
+		// The result is not known. The next view shows it.
 		return a
 	}
 	for _, s := range shards {

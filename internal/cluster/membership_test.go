@@ -41,7 +41,7 @@ func newNode(n int) *cluster.Membership {
 	return cluster.New(cluster.Config{Self: store.NodeInfo{ID: nodeID(n)}}, int64(n), 0)
 }
 
-// renew lets the node renew at mono, with the answer arriving at once.
+// renew lets the node renew at mono. The answer arrives immediately.
 func renew(t *testing.T, m *cluster.Membership, mono time.Duration, v store.View) cluster.Actions {
 	t.Helper()
 	if a := m.Tick(mono); a.Renew == nil {
@@ -66,8 +66,8 @@ func shardIDs(ids ...int) (ss []model.ShardID) {
 
 var errAway = store.Errorf(store.Away, "renew", "injected")
 
-// The lease counts from the moment when its renewal was sent, not from the moment of the answer.
-// The node relies on it for its length minus a margin.
+// The lease starts when its renewal is sent, not when the answer arrives. The node relies on the
+// lease for its length minus a margin.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -100,7 +100,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("after a failed renewal: until %s, next at %s", m.ValidUntil(), m.NextTick())
 	}
 
-	// A process that was paused notices it itself.
+	// A process that was paused notices by itself that its lease has ended.
 	if m.IsServing(16*s) || m.IsServing(time.Hour) {
 		t.Error("serves after its lease has ended")
 	}
@@ -199,8 +199,8 @@ func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	return ids
 }
 
-// A node does not touch the shards of another node while that node is registered, whatever is
-// proposed. It takes them after the other node was fenced.
+// A node does not touch the shards of another node while that node is registered, regardless of the
+// proposal. It takes them after the other node was fenced.
 func TestShardsOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -208,13 +208,14 @@ func TestShardsOfOthers(t *testing.T) {
 		t.Errorf("acquires %v of a live node", a.Acquire)
 	}
 
-	// Its row is gone: it was fenced.
+	// The row of the other node is gone: it was fenced.
 	if a := renew(t, m, 3*s, view(3*s, members(1), 2, 2, 2)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2)) {
 		t.Errorf("acquires %v of a fenced node, want all", a.Acquire)
 	}
 	m.ApplyAcquire(nil, errAway)
 
-	// It has come back under another epoch: the shards of its former life may be taken.
+	// The other node has come back under another epoch: the shards of its former incarnation may be
+	// taken.
 	back := members(1, 2)
 	back[1].Epoch = 99
 	m.RenewNow()
@@ -250,7 +251,7 @@ func TestGivesUp(t *testing.T) {
 		}
 	}
 
-	// The other node leaves before it has taken them: they come back.
+	// The other node leaves before it has taken the shards, so this node keeps them.
 	owners := []int{1, 1, 1, 1}
 	for _, id := range theirs {
 		owners[id] = 0
@@ -288,8 +289,8 @@ func TestIdlersOwnNothing(t *testing.T) {
 	}
 }
 
-// Nodes with the code of workflows own runs. Nodes that only execute tasks own some if there is no
-// such node, however little work their workers accept now.
+// Nodes with the code of workflows own runs. If there is no such node, nodes that only execute
+// tasks own runs, no matter how little work their workers accept at the moment.
 func TestTaskWorkersOwnNothing(t *testing.T) {
 	t.Parallel()
 	flow, ours, task := store.Served{Tenant: "default", Workflow: "w"}, store.Served{Tenant: "default", Workflow: "perdure.schedule"}, store.Served{Tenant: "default", Worker: "x", Draining: true}
@@ -317,8 +318,8 @@ func TestTaskWorkersOwnNothing(t *testing.T) {
 	}
 }
 
-// A node does not act on a view that was sent before something changed; it asks for a fresh one at
-// once.
+// A node does not act on a view that it requested before something changed. It asks for a fresh
+// view immediately.
 func TestStaleView(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -334,8 +335,8 @@ func TestStaleView(t *testing.T) {
 		t.Errorf("the lease holds until %s, want 12s: the renewal itself counts", m.ValidUntil())
 	}
 
-	// The same with a shard that was freed while the renewal was in flight: the view says that it
-	// is ours.
+	// The same holds for a shard that was freed while the renewal was in flight: the outdated view
+	// still says that the node owns it.
 	renew(t, m, 4*s, view(4*s, members(1, 2), 1, 1))
 	m.RenewNow()
 	m.Tick(5 * s)
@@ -344,7 +345,7 @@ func TestStaleView(t *testing.T) {
 		t.Errorf("takes %v back because of a stale view", a.Acquire)
 	}
 
-	// Mail is a hint: it may be passed on.
+	// Mail is only a hint, so it may also come from an outdated view.
 	m.Tick(6 * s)
 	m.RemoveShards(nil)
 	v := view(6*s, members(1, 2), 0, 0)
@@ -374,8 +375,8 @@ func TestLostAcquireReply(t *testing.T) {
 		t.Errorf("owns %v", m.OwnedShards())
 	}
 
-	// It does so even if the shards are no longer proposed for it: it must take them to be able to
-	// free them.
+	// The node does so even if the shards are no longer proposed for it. It must own them to be
+	// able to free them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
 	m.ApplyAcquire(nil, errAway)
@@ -425,7 +426,7 @@ func TestFencesExpiredNodes(t *testing.T) {
 	}
 }
 
-// A process of this host that is provably gone is fenced at once; the node itself never is.
+// A process of this host that is provably gone is fenced immediately. A node never fences itself.
 func TestFencesProvenDead(t *testing.T) {
 	t.Parallel()
 	gone := map[model.NodeID]bool{nodeID(1): true, nodeID(2): true}
@@ -439,7 +440,8 @@ func TestFencesProvenDead(t *testing.T) {
 		t.Errorf("acquires %v before the fence", a.Acquire)
 	}
 
-	// Its own lease has expired as others see it. It continues until another node has fenced it.
+	// By the store's clock the lease of the node itself has expired. The node continues until
+	// another node fences it.
 	own := members(1)
 	own[0].Expires = at(0)
 	m = newNode(1)
@@ -483,7 +485,7 @@ func TestDrain(t *testing.T) {
 		t.Error("not drained")
 	}
 
-	// The other side: a draining node gets nothing, and keeps its lease.
+	// Another node proposes nothing for a draining node, and does not fence it.
 	other := newNode(2)
 	ms := members(1, 2)
 	ms[0].Draining = true
@@ -492,7 +494,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// An acquire is in flight when the node begins to drain: it is not drained before the answer.
+// An acquire is in flight when the node starts to drain. The node has not drained before the answer
+// arrives.
 func TestDrainDuringAcquire(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

@@ -15,7 +15,7 @@ type Move struct {
 }
 
 // Plan returns which shards of a view should move, in order. The nodes of the view make these moves
-// by themselves. A node gives a shard up in order before another node takes it.
+// by themselves. A node gives a shard up before another node takes it.
 func Plan(v *store.View) (moves []Move) {
 	proposed := assign(v, livingIn(v))
 	registered := map[model.NodeID]int64{}
@@ -67,7 +67,8 @@ func livingIn(v *store.View) (live []store.Member) {
 	return live
 }
 
-// MayDrain returns why the shards of a node cannot go to other nodes; empty if they can.
+// MayDrain returns why the shards of a node cannot go to other nodes. It returns an empty text if
+// they can.
 func MayDrain(v *store.View, node model.NodeID) string {
 	live := livingIn(v)
 	if len(live) == 1 && live[0].ID == node {
@@ -93,8 +94,8 @@ func MayDrain(v *store.View, node model.NodeID) string {
 
 // takers returns the nodes that shards are distributed to: the nodes that can run the most, except
 // the nodes that an operator has drained. If all of them are drained, they keep the shards: no
-// shard may be left without an owner. A node of an older build does not know about drains, so while
-// there is one, orders to drain wait.
+// shard may be left without an owner. A node of an older build does not know about drains. While
+// there is such a node, orders to drain have no effect.
 func takers(live []store.Member) []store.Member {
 	capable := mostCapable(live)
 	if hasOlder(capable) {
@@ -107,10 +108,11 @@ func takers(live []store.Member) []store.Member {
 	return left
 }
 
-// mostCapable returns the nodes that can run the most: the nodes that run user workflows; without
-// any, the nodes that execute tasks; and so on. The owner of a run should have its code. A process
-// that only executes tasks lends its slots to the owners. A process that only starts executions and
-// submits tasks would keep its runs from the nodes that can run them.
+// mostCapable returns the nodes with the highest rank: the nodes that run user workflows or, if
+// there are none, the nodes that execute tasks, and so on. The owner of a run should have its code.
+// A process that only executes tasks does not need to own shards, because its workers execute tasks
+// of other owners. If a process that only starts executions and submits tasks owned runs, the nodes
+// that have their code could not run them.
 func mostCapable(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {
@@ -130,14 +132,14 @@ const (
 )
 
 // rankOf ignores whether the workers of the node accept work now. Workers that drain or are under
-// pressure come back, and shards should not move for that.
+// pressure soon accept work again, and shards should not move because of that.
 func rankOf(n *store.Member) rank {
 	r := runsNothing
 	for i := range n.Serves {
 		switch s := &n.Serves[i]; {
 		case s.Tenant == model.EveryTenant:
-			// A server keeps its rank whatever its workers do: shards must not move when they
-			// connect.
+			// A server keeps its rank regardless of its workers, because shards must not move when
+			// workers connect.
 			return runsWorkflows
 		case s.Worker != "":
 			r = max(r, runsTasks)

@@ -55,8 +55,8 @@ func TestProposeFollowsWeights(t *testing.T) {
 	}
 }
 
-// Equal weights give the same proposal as no weights, so that a cluster of two builds agrees, and
-// so does a cluster in which an older node knows no weights.
+// Equal weights give the same proposal as no weights. So the nodes of a cluster agree even if some
+// of them are of an older build without weights.
 func TestEqualWeightsChangeNothing(t *testing.T) {
 	t.Parallel()
 	ms := weighted(0, 0, 0, 0, 0)
@@ -101,8 +101,8 @@ func TestWeightMovesOnlyItsShards(t *testing.T) {
 	})
 }
 
-// moves counts the shards that two proposals give to different nodes, and the smallest number of
-// moves that leads from the shares of the first to the shares of the second.
+// moves counts the shards that two proposals give to different nodes. It also returns the smallest
+// possible number of moves, given how many shards each node has in both proposals.
 func moves(before, after []model.NodeID) (moved, least int) {
 	had := countOf(before)
 	for id, n := range countOf(after) {
@@ -116,8 +116,9 @@ func moves(before, after []model.NodeID) (moved, least int) {
 	return moved, least
 }
 
-// 2,048 shards and 50 nodes of different weight, which join, leave and change their weight one
-// after the other: not more shards move than have to, and about as many as a fair share.
+// There are 2,048 shards and 50 nodes of different weights. When nodes join, leave and change their
+// weight one after the other, no more shards move than necessary, and the number of moves is about
+// the fair share of the node.
 func TestMovesAreMinimal(t *testing.T) {
 	t.Parallel()
 	const shards, nodes = 2048, 50
@@ -145,7 +146,7 @@ func TestMovesAreMinimal(t *testing.T) {
 	for n := 2; n <= nodes; n++ { // they join
 		step(all[:n], share(all[:n], all[n-1].Weight))
 	}
-	for i := range nodes { // each starts again, with another id
+	for i := range nodes { // each restarts, with another id
 		without := slices.Delete(slices.Clone(all), i, i+1)
 		step(without, share(all, all[i].Weight))
 		all[i].ID[3] ^= 0x55
@@ -191,8 +192,8 @@ func drained(v store.View, ns ...int) store.View {
 	return v
 }
 
-// A drained node gives its shards up and takes none; the other node takes them when they are free.
-// It stays a member and renews its lease.
+// A drained node gives its shards up and takes none. The other node takes them when they are free.
+// The drained node stays a member and renews its lease.
 func TestDrainedNode(t *testing.T) {
 	t.Parallel()
 	// With fewer shards, all of them might belong to the other node even without the order.
@@ -263,8 +264,8 @@ func TestDrainKeepsCode(t *testing.T) {
 	}
 }
 
-// Nodes of an older build know neither weights nor drains. They would wait for a drained node to
-// take shards, so orders to drain wait until they are gone.
+// Nodes of an older build know neither weights nor drains. An older node would wait for a drained
+// node to take shards. So orders to drain have no effect until all older nodes are gone.
 func TestOlderNodesKnowNoDrain(t *testing.T) {
 	t.Parallel()
 	v := drained(view(0, members(1, 2), 0, 0, 0, 0, 0, 0, 0, 0), 1)
@@ -278,7 +279,7 @@ func TestOlderNodesKnowNoDrain(t *testing.T) {
 	}
 }
 
-// The plan of a view is what its nodes do.
+// Plan returns the moves that the nodes of a view make by themselves.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	v := drained(view(0, members(1, 2), 1, 1, 0, 2), 1)
@@ -290,7 +291,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("plan %v, want %v", got, want)
 	}
 
-	// A node that stops or whose lease has expired gets none.
+	// A node that stops, or whose lease has expired, gets no shards.
 	v.Members[1].Draining = true
 	for _, m := range cluster.Plan(&v) {
 		if m.To == nodeID(2) {

@@ -16,19 +16,19 @@ const (
 )
 
 // Propose distributes shards to nodes by rendezvous hashing: each node draws a number for each
-// shard, and the highest one gets it. Every node computes the same, and when a node joins or
-// leaves, or joins again with another weight, only its own shards move. Without nodes, every
-// proposal is zero.
+// shard, and the node with the highest number gets the shard. Every node computes the same result.
+// When a node joins or leaves, or joins again with another weight, only its own shards move.
+// Without nodes, every proposal is zero.
 //
-// A node of an older build has weight 0 and does not know weights. While such a node is among them,
-// all nodes count the same. Otherwise that node and the others would not agree.
+// A node of an older build has weight 0 and does not know weights. While there is such a node, all
+// nodes have the same weight. Otherwise that node and the others would not agree.
 func Propose(shards int, nodes []store.Member) []model.NodeID {
 	proposed := make([]model.NodeID, shards)
 	distribute(proposed, 0, nodes)
 	return proposed
 }
 
-// distribute proposes the owners of consecutive shards, of which first is the lowest.
+// distribute proposes the owners of consecutive shards. first is the number of the first shard.
 func distribute(proposed []model.NodeID, first int, nodes []store.Member) {
 	if len(nodes) == 0 {
 		return
@@ -71,9 +71,10 @@ func highest(hashes []uint64, _ []store.Member, shard int) (at int) {
 	return at
 }
 
-// heaviest returns the node with the highest number among nodes of different weight. A draw counts
-// as -weight / log(draw), so that a node wins with a probability in proportion to its weight. It
-// compares products of integers: floating-point numbers could differ between machines.
+// heaviest returns the node with the highest number among nodes of different weight. It compares
+// -weight / log(draw) instead of the draw, so that a node wins with a probability in proportion to
+// its weight. It computes with products of integers, because floating-point results could differ
+// between machines.
 func heaviest(hashes []uint64, nodes []store.Member, shard int) (at int) {
 	var best uint64
 	for i, h := range hashes {
@@ -83,7 +84,7 @@ func heaviest(hashes []uint64, nodes []store.Member, shard int) (at int) {
 			continue
 		}
 
-		// cost / weight < best / weight of the best one, without a division
+		// This is cost / weight < best / (weight of the best node), without a division.
 		hi, lo := bits.Mul64(cost, uint64(nodes[at].Weight))
 		bestHi, bestLo := bits.Mul64(best, uint64(nodes[i].Weight))
 		switch {

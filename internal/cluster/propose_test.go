@@ -32,8 +32,8 @@ var genMembers = rapid.Custom(func(t *rapid.T) (ms []store.Member) {
 	return ms
 })
 
-// Every node computes the same proposal, in whatever order it knows the others and whatever else it
-// knows about them.
+// Every node computes the same proposal. It depends neither on the order of the list of nodes nor
+// on other facts about them.
 func TestProposeIsStable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,8 +59,8 @@ func TestProposeIsStable(t *testing.T) {
 	})
 }
 
-// As few shards as possible move: when a node leaves, only its own; when one joins, only the ones
-// that it gets.
+// As few shards as possible move. When a node leaves, only its own shards move. When a node joins,
+// only the shards move that it gets.
 func TestProposeMovesOnlyWhatItMust(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,7 @@ type sighting struct {
 	epoch   int64
 	expires model.Time
 	since   time.Duration
-	odd     bool          // the store's clock was wrong when it was written
+	odd     bool          // the store's clock was wrong when the lease was written
 	lasts   time.Duration // no lease of the node is longer than this
 }
 
@@ -21,8 +21,8 @@ type sighting struct {
 const Longest = time.Hour
 
 // remainingLease returns how long a lease that is seen for the first time may last. If that is
-// longer than any lease can be, the store's clock went back after it was written, and the usual
-// length is the best guess.
+// longer than any lease can be, the store's clock went back after the lease was written. In that
+// case the usual length is the best guess.
 func (m *Membership) remainingLease(n *store.Member) time.Duration {
 	left := n.Expires.Sub(m.view.Now)
 	if left > m.cfg.Longest {
@@ -32,18 +32,19 @@ func (m *Membership) remainingLease(n *store.Member) time.Duration {
 	return left
 }
 
-// Doubt says whether the store's clock has jumped. In that case a lease that has expired by the
-// store's clock counts as expired only when its node has not renewed it for the length of a lease,
-// by this node's own clock. Otherwise the first node that renews after a jump would fence all
-// others. by is the size of a smaller jump. The same applies to it, if it is longer than the time
-// between the end of a lease by the store's clock and its end by the clock of its node.
+// Doubt says whether the store's clock has jumped. After a jump, a lease that has expired by the
+// store's clock is treated as expired only when its node has not renewed it for the length of a
+// lease, by this node's own clock. Without this rule the first node that renews after a jump would
+// fence all others. by is the size of a jump that is too small to set doubt. The same rule applies
+// to it if it is longer than half of the margin with which nodes stop serving before their lease
+// ends.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
 
-// Distrust says at mono, before the first view, that the store's clock may have jumped just before
-// this node joined: it differs much from the clock of the machine. Then nodes may be alive although
-// their leases have expired by the store's clock.
+// Distrust says that the store's clock may have jumped just before this node joined, because it
+// differs much from the clock of the machine. In that case nodes may be alive although their leases
+// have expired by the store's clock. The caller calls it before the first view.
 func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL }
 
 // watch notes the leases of others.
@@ -54,9 +55,10 @@ func (m *Membership) watch(mono time.Duration) {
 	}
 	m.doubted = m.doubt
 
-	// A lease that was written since the last view ends later than that view plus a lease, unless
-	// the store's clock went back in between. If it is over already, this node has not looked for
-	// longer than a lease, and does not know what the clock did in that time.
+	// A lease that was written since the last view ends later than the time of that view plus the
+	// length of a lease, unless the store's clock went back in between. If such a lease has already
+	// expired, this node has not looked for longer than a lease, and does not know what the clock
+	// did in that time.
 	least := max(m.lastView.Add(m.cfg.TTL), m.view.Now)
 	defer func() { m.lastView = m.view.Now }()
 
@@ -70,7 +72,7 @@ func (m *Membership) watch(mono time.Duration) {
 			switch {
 			case !known:
 				s.lasts = m.remainingLease(n)
-			case !m.doubt && !s.odd: // it was written after the last view
+			case !m.doubt && !s.odd: // the lease was written after the last view
 				s.lasts = min(n.Expires.Sub(m.lastView), m.cfg.Longest)
 			}
 			s.lasts = max(s.lasts, m.cfg.TTL)
@@ -81,22 +83,23 @@ func (m *Membership) watch(mono time.Duration) {
 	m.seen = seen
 }
 
-// isExpired reports whether the lease of a node is over. A lease that was, or may have been,
-// written while the store's clock was wrong is over when it has not been renewed for the length of
-// a lease.
+// isExpired reports whether the lease of a node has expired. If the lease was written while the
+// store's clock was wrong, or may have been, it expires when its node has not renewed it for the
+// length of a lease.
 func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 	s := m.seen[n.ID]
 
 	return n.Expires < m.view.Now && (mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)
 }
 
-// ages is how many additional leases of its own a node waits before it gives up on another node
-// whose lease seems to last.
+// If the lease of another node has not expired by the store's clock, a node waits for this many
+// further leases of its own before it treats the other node as gone.
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,
-// because the store's clock went back. No renewal gives a node that much time, and the node has not
-// renewed its lease since. By its own clock it has stopped serving.
+// because the store's clock went back. No renewal gives a node that much time, so the lease was
+// written before the clock went back, and the node has not renewed it since. By its own clock that
+// node has stopped serving.
 func (m *Membership) isAbandoned(mono time.Duration, n *store.Member) bool {
 	s := m.seen[n.ID]
 	silence := s.lasts + ages*m.cfg.TTL

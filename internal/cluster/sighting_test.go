@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// other returns the view of node 1 on node 2, whose lease ends at a time.
+// other returns the view that node 1 has of node 2, whose lease ends at expires.
 func other(now, expires time.Duration) store.View {
 	ms := members(1, 2)
 	ms[0].Expires, ms[1].Expires = at(now+10*s), at(expires)
@@ -33,7 +33,8 @@ func TestJumpFencesNobody(t *testing.T) {
 		t.Errorf("fences %v, which has renewed since the jump", a.Fence)
 	}
 
-	// It dies. Its lease ends by the store's clock, and it has been silent for a lease.
+	// The other node dies. Its lease ends by the store's clock, and it has not renewed for the
+	// length of a lease.
 	for mono := 6 * s; mono < 14*s; mono += 2 * s {
 		if a := renew(t, m, mono, other(day+mono+9*s, day+13*s)); len(a.Fence) != 0 {
 			t.Errorf("fences %v at %s", a.Fence, mono)
@@ -45,7 +46,8 @@ func TestJumpFencesNobody(t *testing.T) {
 	}
 }
 
-// Without doubt the store's clock decides at once, also for a node that was just opened.
+// While the store's clock is not in doubt, it decides immediately, also for a node that was just
+// opened.
 func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -54,9 +56,9 @@ func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	}
 }
 
-// The store's clock went back by a day, but the lease of a dead node does not last for a day. That
-// holds for a node that has seen the dead one renew, and for one that has not: no lease is that
-// long.
+// The store's clock went back by a day, but the lease of a dead node does not last a day longer.
+// That holds for a node that has seen the dead one renew, and for a node that has not, because no
+// lease is that long.
 func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -86,8 +88,9 @@ func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	}
 }
 
-// A lease that was written while the store's clock was back has expired as soon as the clock is
-// right again. Its node is alive: no other node fences it, whether it has seen the jump or not.
+// A lease that was written while the store's clock was behind has expired as soon as the clock is
+// right again. The node of that lease is alive, so no other node fences it, whether that other node
+// has seen the jump or not.
 func TestJumpBackForAWhileFencesNobody(t *testing.T) {
 	t.Parallel()
 	for _, sees := range []bool{true, false} {
@@ -135,8 +138,8 @@ func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// The same while the store's clock has jumped forward, so that every lease that was not renewed
-// since has expired.
+// The same holds after the store's clock has jumped forward, so that every lease that was not
+// renewed since then has expired.
 func TestJumpFencesNoLongLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1) // 10 s
@@ -157,8 +160,8 @@ func TestJumpFencesNoLongLease(t *testing.T) {
 	}
 }
 
-// The store's clock jumps, and a node joins before the others have renewed. It has no earlier view
-// to compare with, but the clock of its machine is right.
+// The store's clock jumps, and a node joins before the others have renewed. The new node has no
+// earlier view to compare with, but the clock of its machine is right.
 func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 	t.Parallel()
 	for _, lives := range []bool{true, false} {
@@ -183,8 +186,8 @@ func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 	}
 }
 
-// A node that has seen the store's clock jump back stands still until the clock is right again. The
-// other node has renewed its lease in between by the wrong clock, and is alive.
+// A node that has seen the store's clock jump back is paused until the clock is right again. During
+// the pause the other node, which is alive, has renewed its lease by the wrong clock.
 func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -207,9 +210,9 @@ func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	}
 }
 
-// As before, but the clock was behind by less than a lease. The lease that the other node has
-// written by that clock is not over yet when the clock is right again, but it ends five seconds too
-// early.
+// As in the previous test, but the clock was behind by less than a lease. The lease that the other
+// node has written by that clock has not expired when the clock is right again, but it ends five
+// seconds too early.
 func TestSmallJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -227,9 +230,10 @@ func TestSmallJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	}
 }
 
-// A node stands still for longer than a lease. In that time the store's clock goes back by less
-// than a lease, another node renews, and the clock jumps forward again. The lease that the node
-// finds is over, and younger than the last view, so a wrong clock may have written it.
+// A node is paused for longer than a lease. In that time the store's clock goes back by less than a
+// lease, another node renews, and the clock jumps forward again. The lease that the paused node
+// then finds has expired. But it was written after the last view, so it may have been written by a
+// wrong clock.
 func TestSmallJumpWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

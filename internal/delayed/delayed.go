@@ -1,9 +1,9 @@
 // Package delayed has the code of executions that make one call of an entity or a service later.
 //
-// A delayed call is an execution of the built-in workflow [Type]. The terms of its start say when
-// its code runs. Until then the execution can be listed, described and cancelled like any other.
-// Then it sends the call, once, and ends when the call is stored in the mailbox. A mailbox that is
-// full delays it further.
+// A delayed call is an execution of the built-in workflow [Type]. The start options say when its
+// code runs. Until that time the execution can be listed, described and cancelled like any other.
+// When its code runs, it sends the call once, and it ends when the call is stored in the mailbox.
+// If the mailbox is full, the execution waits and tries again.
 package delayed
 
 import (
@@ -24,8 +24,8 @@ import (
 // Type is the workflow of delayed calls. Every app and every server has its code.
 const Type = model.ReservedPrefix + "send"
 
-// Retention is how long the execution of a delayed call is kept after its end. Until then a
-// repetition under the same key is the same call.
+// Retention is how long the execution of a delayed call is kept after its end. During that time, a
+// repeated call under the same key has no further effect.
 const Retention = 24 * time.Hour
 
 // Call is the input of an execution: the call that it makes.
@@ -80,7 +80,7 @@ func Code(x replay.Ctx, p model.Payload) (model.Payload, error) {
 
 	for n, pause := 1, firstPause; ; n, pause = n+1, min(2*pause, maxPause) {
 		if err := x.Err(); err != nil {
-			return model.Payload{}, err // the call was withdrawn
+			return model.Payload{}, err // the delayed call was cancelled
 		}
 
 		// From here on the call is on its way. A cancel no longer ends the wait for its answer, so
@@ -91,7 +91,7 @@ func Code(x replay.Ctx, p model.Payload) (model.Payload, error) {
 		}
 
 		if n == maxAttempts {
-			// keeps the history short
+			// A new run keeps the history short.
 			return model.Payload{}, &replay.Continue{Workflow: Type, Input: p}
 		}
 
@@ -114,8 +114,8 @@ type Host interface {
 	JoinBuiltIn(ctx context.Context, w api.Worker, workflows ...string) (api.Session, error)
 }
 
-// ServeAll makes the delayed calls of every tenant, until stop. A server calls it, so that they are
-// made although no app of their tenant is connected.
+// ServeAll makes the delayed calls of every tenant until the caller calls stop. A server uses it,
+// so that the calls are made even if no app of their tenant is connected.
 func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
 	w := replay.NewWorker(replay.Config{Code: map[string]replay.Code{Type: Code}, Retain: map[string]time.Duration{Type: Retention}, Logger: log})
 	session, err := h.JoinBuiltIn(ctx, w, Type)
@@ -126,6 +126,6 @@ func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err e
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = w.Close(ctx) // the next process continues what it holds
+		_ = w.Close(ctx) // another process continues its executions
 	}, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// If a person interrupts the wait for the greeting of a program, the error names the interrupt, and
-// does not blame the program.
+// If a person interrupts the wait for the greeting of a program, the error names the interrupt
+// instead of blaming the program.
 func TestInterruptedWaitForTheGreeting(t *testing.T) {
 	t.Parallel()
 	sleep, err := exec.LookPath("sleep")

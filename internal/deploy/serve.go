@@ -16,22 +16,22 @@ import (
 // Env is the environment variable that tells a program that it was started to replay histories.
 const Env = "PERDURE_DEPLOY_CHECK"
 
-// IsReplayProcess reports whether this process was started to replay histories. Then it must not
-// open a store.
+// IsReplayProcess reports whether this process was started to replay histories. Such a process must
+// not open a store.
 func IsReplayProcess() bool { return os.Getenv(Env) != "" }
 
 // greeting is the first line of the answers. Its number grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "
 
-// MaxHistory is the maximum size of a history as it is sent, in bytes.
+// MaxHistory is the maximum size of a history in bytes, in the form in which the command sends it.
 const MaxHistory = 256 << 20
 
 // Verdict is the result of a replay.
 type Verdict struct {
-	Kind string `json:"kind,omitempty"` // of the error; empty if the code fits
+	Kind string `json:"kind,omitempty"` // the kind of the error; empty if the code fits
 	Text string `json:"text,omitempty"`
-	// Event is the position of the event that does not fit; 0 if there is none. Programs that were
-	// built before it do not send it.
+	// Event is the position of the event that does not fit; 0 if there is none. Programs of older
+	// builds do not send it.
 	Event int64 `json:"event,omitempty"`
 }
 

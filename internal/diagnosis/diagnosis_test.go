@@ -22,7 +22,8 @@ func pinned(workflow, version string) store.Served {
 	return store.Served{Tenant: "default", Workflow: workflow, Version: version, Pinned: true}
 }
 
-// town has two live nodes and a dead one, which own a shard each; shard 3 is free.
+// town returns a world with two live nodes and a dead one. Each of them owns a shard, and shard 3
+// is free.
 func town() *diagnosis.World {
 	return diagnosis.NewWorld(store.View{
 		Now: now,
@@ -101,8 +102,8 @@ func TestJudgeWithoutProcesses(t *testing.T) {
 	}
 }
 
-// If no live process serves a shard group, its shards have no owner for that reason, even if a
-// process that is gone owned them.
+// If no live process serves a shard group, that is the reason why its shards have no owner, even if
+// a process that is now gone owned them.
 func TestWhyUnownedNamesTheGroup(t *testing.T) {
 	t.Parallel()
 	view := store.View{

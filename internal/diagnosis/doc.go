@@ -1,7 +1,7 @@
 // Package diagnosis judges why something that is open does not move.
 //
-// It is the only place that decides this. Describe, list, stranded, doctor, queue list and the
-// metrics all show its result, so they agree no matter which process answers. It is pure: the
-// caller collects the facts (the row of a run, what its owner says, the live nodes and their code)
-// and passes them in.
+// No other package decides this. Describe, list, stranded, doctor, queue list and the metrics all
+// show its result, so they agree no matter which process answers. It is pure: the caller collects
+// the facts (the row of a run, what its owner says, the live nodes and their code) and passes them
+// in.
 package diagnosis

@@ -32,7 +32,7 @@ func (w *World) Judge(r *Run) []model.Reason {
 	}
 
 	if len(waits) > 0 && unreadable(waits[0].Code) {
-		return waits // no process could read it
+		return waits // the row is the problem, so no process could run it
 	}
 	why, stands := w.WhyUnowned(r.Shard)
 	if !stands && r.Task == nil {
@@ -46,14 +46,15 @@ func (w *World) Judge(r *Run) []model.Reason {
 		return append(waits, why)
 	}
 
-	// The run is neither running nor ready, whatever its row says.
+	// No process can run it, so it is neither running nor ready, even if its row says so.
 	rest := slices.DeleteFunc(waits, func(o model.Reason) bool {
 		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name
 	})
 	return append([]model.Reason{why}, rest...)
 }
 
-// addServed adds to the reason of a task that waits for a worker whether any process has one.
+// addServed completes the reason of a task that waits for a worker: it adds whether any process has
+// such a worker.
 func (w *World) addServed(r *Run, why model.Reason) model.Reason {
 	if why.Code != model.WaitWorker {
 		return why

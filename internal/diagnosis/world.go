@@ -97,8 +97,8 @@ func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string, wait
 		if !has(m, a, pin) {
 			continue
 		}
-		// A worker of that node joins the owner. If it has not, the owner says that it waits for a
-		// worker.
+		// A worker of that node should join the owner. If none has joined yet, the owner reports
+		// that it waits for a worker.
 		if !slices.ContainsFunc(waits, func(o model.Reason) bool { return o.Code == model.WaitWorker && o.Name == why.Name }) {
 			return model.Reason{}, false
 		}
@@ -110,7 +110,7 @@ func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string, wait
 	return why, true
 }
 
-// WhyUnserved returns why no worker of any node executes a task. ok is false if one does.
+// WhyUnserved returns why no worker of any node executes a task. ok is false if a worker does.
 func (w *World) WhyUnserved(tenant string, t *model.TaskSpec) (why model.Reason, ok bool) {
 	for _, m := range w.live {
 		for i := range m.Serves {
@@ -125,8 +125,8 @@ func (w *World) WhyUnserved(tenant string, t *model.TaskSpec) (why model.Reason,
 	}, true
 }
 
-// WhyNoProcess returns why no live node would run an execution, whatever its shard. ok is false if
-// one would. t is set for a standalone task.
+// WhyNoProcess returns why no live node would run an execution, regardless of its shard. ok is
+// false if some node would. t is set for a standalone task.
 func (w *World) WhyNoProcess(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
 	if len(w.live) == 0 {
 		return why, false // the store of a stopped program

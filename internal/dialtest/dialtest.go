@@ -42,7 +42,7 @@ import (
 //	       (-run) all of them
 const Env = "PERDURE_TEST_DIAL"
 
-// over says that apps are now opened over connections.
+// over is true while Open opens apps over connections.
 var over atomic.Bool
 
 func init() {
@@ -50,8 +50,8 @@ func init() {
 	over.Store(os.Getenv(Env) == "1" || os.Getenv(Env) == "all")
 }
 
-// Some returns the kinds of stores that a test runs on. The wire does not depend on the store, so
-// over connections it is only the first kind, unless PERDURE_TEST_DIAL is "all".
+// Some returns the kinds of stores that a test runs on. The wire does not depend on the store, so a
+// test over connections runs only on the first kind, unless PERDURE_TEST_DIAL is "all".
 func Some(kinds []string) []string {
 	if over.Load() && os.Getenv(Env) != "all" {
 		return kinds[:1]
@@ -71,8 +71,8 @@ type Suite struct {
 // Main returns the suite of a package, by its directory in the module.
 func Main(m *testing.M, dir string) Suite { return Suite{m, dir} }
 
-// Run runs the tests and returns the exit code. Over connections it leaves out the exceptions, and
-// fails when no test has opened an app, because then it tests nothing.
+// Run runs the tests and returns the exit code. Over connections it leaves out the exceptions. It
+// fails if no test has opened an app, because such a run has tested nothing.
 func (s Suite) Run() int {
 	flag.Parse()
 	if !over.Load() {
@@ -116,7 +116,8 @@ const buffer = 1 << 18
 // drain is how long the calls of a closed app may take.
 const drain = 5 * time.Second
 
-// Open opens the app of an engine. Over connections it serves the engine, and the app dials it.
+// Open opens the app of an engine. Over connections it starts a server in front of the engine, and
+// the app dials that server.
 func Open(ctx context.Context, cfg attach.Config, defs ...perdure.Definition) (*perdure.App, error) {
 	if !over.Load() {
 		return attach.Open(ctx, cfg, defs...)
@@ -154,8 +155,8 @@ type server struct {
 	listener      *bufconn.Listener
 	grpc          *grpcapi.Server
 	stopSchedules func()
-	stopCalls     func() // that are delayed
-	stopRegisters func() // of singletons
+	stopCalls     func() // stops the delayed calls
+	stopRegisters func() // stops the registers of singletons
 	stopBatches   func()
 	ended         sync.WaitGroup
 }

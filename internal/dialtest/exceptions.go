@@ -1,6 +1,6 @@
 package dialtest
 
-// inbox is the reason of tests of transactions in the database of the store.
+// inbox is the reason for tests that use transactions in the database of the store.
 const inbox = "a transaction in the database of the store writes to the inbox of the engine, and over a connection it needs an outbox"
 
 // Exceptions are the tests of each suite that do not run over a connection, with the reason. A test
@@ -17,9 +17,9 @@ var Exceptions = map[string]map[string]string{
 	},
 }
 
-// parts are the tests of each suite that run over connections every time, as a regular expression;
-// all tests when there is none. They cover every kind of request and every role of a worker. All
-// other tests run with make test-dial.
+// parts are the tests of each suite that run over connections every time, as a regular expression.
+// A suite without an entry runs all its tests. The parts cover every kind of request and every role
+// of a worker. All other tests run with make test-dial.
 var parts = map[string]string{
 	"internal/e2e":    "^(TestScenarios|TestInlineGate|TestBadCalls|TestCloseWithCallers|TestTasks|TestTaskLogsAndStream|TestTaskStateOverAttempts|TestWrongTypes)$",
 	"internal/txtest": "^(TestTransfer|TestOutageOfTheEngine|TestDeadLetters|TestRequestIDsOfTransactions|TestCommitAndRollback)$",

@@ -1,12 +1,13 @@
 // Package episode logs a repeated failure as one episode instead of one line per attempt.
 //
 // An episode starts with the first failure of any of its sources and ends when none of them fails.
-// It logs a line when it starts, one per minute with a count while failures continue, and one when
-// it ends, with its duration and the number of failures. A loop that retries asks [Log.Source] for
-// its own source: while one loop still fails, the success of another does not end the episode.
+// The package logs a line when the episode starts, one line per minute with a count while failures
+// continue, and one line when the episode ends, with its duration and the number of failures. A
+// loop that retries asks [Log.Source] for its own source: while one loop still fails, the success
+// of another does not end the episode.
 //
-// All methods are safe for concurrent use. The package never retries, and it starts no goroutine:
-// the failure that finds a reminder due logs it.
+// All methods are safe for concurrent use. The package never retries. It starts no goroutine
+// either: the line of a minute is logged by the first failure after that minute.
 package episode
 
 import (
@@ -29,11 +30,11 @@ type Log struct {
 	ended  string // message of the end
 
 	mu       sync.Mutex
-	failing  map[*Source]time.Time // with the time of the last failure
+	failing  map[*Source]time.Time // failing sources, with the time of their last failure
 	failures int
 	worked   bool // a source has worked since the last failure
 	since    time.Time
-	last     time.Time // of the last line
+	last     time.Time // when the last line was logged
 }
 
 // New returns a log of episodes. failed is the message of the first line and of reminders,
@@ -42,7 +43,8 @@ func New(log *slog.Logger, failed, recovered string) *Log {
 	return &Log{log: log, failed: failed, ended: recovered, failing: map[*Source]time.Time{}}
 }
 
-// Source is one loop that retries. OK of a source that is not failing costs one atomic load.
+// Source is one loop that retries. A call of OK costs one atomic load while the source does not
+// fail.
 type Source struct {
 	log     *Log
 	args    []any
@@ -52,7 +54,7 @@ type Source struct {
 // Source returns a source. Its args are added to the lines that its failures cause.
 func (l *Log) Source(args ...any) *Source { return &Source{log: l, args: args} }
 
-// Fail notes a failure. args are further attributes of the line, if it causes one.
+// Fail notes a failure. If the failure causes a line, args are further attributes of that line.
 func (s *Source) Fail(err error, args ...any) {
 	l := s.log
 	l.mu.Lock()
@@ -82,8 +84,8 @@ func (s *Source) Fail(err error, args ...any) {
 // OK notes that the source works. The episode ends when no other source fails.
 func (s *Source) OK() { s.end(true) }
 
-// Leave takes the source out of the episode without a success: its loop has ended. The episode
-// counts as recovered if another source has worked since the last failure.
+// Leave takes the source out of the episode without a success: its loop has ended. If another
+// source has worked since the last failure, the log says that the episode has recovered.
 func (s *Source) Leave() { s.end(false) }
 
 func (s *Source) end(recovered bool) {
@@ -106,9 +108,9 @@ func (s *Source) end(recovered bool) {
 	l.close(message, s.args)
 }
 
-// Forget takes sources out of the episode that have not failed for two minutes. A loop may not try
-// again for hours. Its owner calls Forget when something else has shown that the failing operation
-// works.
+// Forget removes from the episode the sources that have not failed for two minutes. Some loops do
+// not try again for hours. The owner of such a loop calls Forget when something else has shown that
+// the failing operation works.
 func (l *Log) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,8 +109,8 @@ func TestEpisodesFollowEachOther(t *testing.T) {
 	})
 }
 
-// A loop that failed once and has been idle since does not keep the episode open, and does not turn
-// the next one into a reminder of the first.
+// A loop that failed once and has been idle since does not keep its episode open. The next failure
+// starts a new episode instead of a reminder in the old one.
 func TestForgottenSource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

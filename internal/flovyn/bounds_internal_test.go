@@ -79,7 +79,8 @@ func TestLateNewsOfAnAttempt(t *testing.T) {
 	}
 }
 
-// The door counts the bytes of the histories that it keeps, and counts none that it dropped.
+// The door counts the bytes of the histories that it keeps. It no longer counts a history that it
+// has dropped.
 func TestHistoriesAreBounded(t *testing.T) {
 	t.Parallel()
 	d := &Door{places: newPlaces(), workers: newWorkers(), open: t.Context(), cfg: Config{MaxHistories: 10_000}}

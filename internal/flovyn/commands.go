@@ -15,7 +15,7 @@ import (
 
 // Bounds of one submission.
 const (
-	// maxCommands is how many commands it may have.
+	// maxCommands is how many commands a submission may have.
 	maxCommands = 10_000
 	// maxText is the longest name of something, in bytes.
 	maxText = 200
@@ -30,10 +30,10 @@ type translation struct {
 	j       *journal
 	limit   int
 	bound   map[int]binding // by the index of the command
-	number  int             // of the ids that the turn draws
+	number  int             // how many ids the turn has drawn
 	turn    model.Turn
 	fresh   map[string]bool // step ids that this turn asks for
-	created int             // promises
+	created int             // how many promises the turn creates
 	asked   map[string]int  // tasks and children whose ids the door draws
 }
 
@@ -43,7 +43,7 @@ func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowC
 	if n := len(m.GetCommands()); n > maxCommands {
 		return model.Turn{}, fault.New(fault.Invalid, "a submission has %d commands, may have %d", n, maxCommands)
 	}
-	// Bind the keys before the turn. If the turn then fails, the key is free again when it expires.
+	// Bind the keys before the turn. If the turn then fails, the keys stay bound until they expire.
 	bound, err := q.bindKeys(ctx, r, m.GetCommands())
 	if err != nil {
 		return model.Turn{}, err
@@ -93,8 +93,8 @@ func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowC
 
 func (t *translation) add(c model.Command) { t.turn.Commands = append(t.turn.Commands, c) }
 
-// id draws a step id that no earlier event of the run has: the position of the last event that the
-// worker has seen is part of it.
+// id draws a step id that no earlier event of the run has. To make it unique, the id contains the
+// position of the last event that the worker has seen.
 func (t *translation) id(prefix string) string {
 	t.number++
 	return fmt.Sprintf("%s%d.%d.%d", prefix, t.r.generation, t.r.claimed, t.number)
@@ -106,7 +106,7 @@ func (t *translation) note(name string, data []byte, ref int64) {
 	}})
 }
 
-// noteEncoding is how a note is stored: reasons are texts, the others are JSON.
+// noteEncoding returns the encoding of a note: reasons are texts, and all other notes are JSON.
 func noteEncoding(name string) string {
 	if name == noteSuspended {
 		return model.Text
@@ -134,10 +134,10 @@ func checkText(what, text string, most int) error {
 }
 
 // command translates one command. If the command ends or suspends the run, it sets end or reason.
-// The status of the submission decides whether they count.
+// The status of the submission decides whether the caller uses them.
 func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, reason *string) error {
 	if c.GetCommandData() == nil && c.GetCommandType() == pb.CommandType_COMMAND_TYPE_UNSPECIFIED {
-		return nil // placeholders of clients
+		return nil // clients send these as placeholders
 	}
 	if err := checkType(c); err != nil {
 		return err
@@ -273,7 +273,8 @@ func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSp
 	}, nil
 }
 
-// drawn draws the id of the next task or child of a workflow that already has this many.
+// drawn draws the id of the next task or child of a workflow that already has the given number of
+// them.
 func (t *translation) drawn(prefix string, have int) string {
 	t.asked[prefix]++
 	return stepID(t.r.address().Key, prefix, have+t.asked[prefix])
@@ -382,7 +383,7 @@ func (t *translation) startTimer(c *pb.StartTimerCommand) error {
 	t.fresh[stepTimer+id] = true
 	t.note(noteTimer, newObject().text("id", id).number("durationMs", max(ms, 0)).end(), 0)
 
-	// The due time is counted from the commit. A timer that is due at once still needs a delay.
+	// The due time is counted from the commit. A timer that is due immediately still needs a delay.
 	t.add(model.Command{Kind: model.CommandStartTimer, Delay: max(time.Duration(ms)*time.Millisecond, time.Microsecond), Event: model.Event{ID: stepTimer + id}})
 	return nil
 }
@@ -395,7 +396,7 @@ func (t *translation) cancelTimer(id string) error {
 }
 
 func (t *translation) createPromise(i int, c *pb.CreatePromiseCommand) error {
-	name := c.GetPromiseId() // the field has the name
+	name := c.GetPromiseId() // despite its name, the field has the name of the promise
 	if err := checkText("the name of the promise", name, maxText); err != nil {
 		return err
 	}
@@ -431,8 +432,8 @@ func (t *translation) resolvePromise(c *pb.ResolvePromiseCommand) error {
 	return t.size("the value of promise "+p.name, c.GetValue())
 }
 
-// promise finds a promise by its id, by its name, or by the id of the execution and the name. Of
-// several with one name it takes the first that is open.
+// promise finds a promise by its id, by its name, or by the id of the execution and the name. If
+// several promises have the name, it returns the first one that is open.
 func (j *journal) promise(text string) *promise {
 	if p := j.byID[text]; p != nil {
 		return p
@@ -448,7 +449,7 @@ func (j *journal) promise(text string) *promise {
 	return nil
 }
 
-// cancelChild ends a child at once, because no worker of the protocol reacts to a cancellation.
+// cancelChild ends a child immediately, because no worker of the protocol reacts to a cancellation.
 func (t *translation) cancelChild(c *pb.RequestCancelChildWorkflowCommand) error {
 	for id, name := range t.j.children {
 		if id != c.GetChildWorkflowExecutionId() && (c.GetChildWorkflowExecutionId() != "" || name != c.GetChildExecutionName()) {

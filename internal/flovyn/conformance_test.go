@@ -59,7 +59,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The event log of a run, to the byte.
+// The event log of a run has exactly the expected bytes.
 func partLog(r *rig) {
 	const input = `{"n":12345678901234567890,"f":1.10,"s":"<&>"}`
 	id, task := r.start("demo", input), uuid.NewString()
@@ -137,7 +137,7 @@ func partRetries(r *rig) {
 	}
 }
 
-// Promises are resolved, rejected and time out, by their ids; the first outcome wins.
+// Promises are resolved and rejected by their ids, or time out. The first outcome wins.
 func partPromises(r *rig) {
 	id := r.start("demo", "null")
 	r.poll()
@@ -298,7 +298,7 @@ func partSignals(r *rig) {
 	r.code(err, codes.InvalidArgument, "no id")
 }
 
-// Timers fire once, can be cancelled, and a timer of no time fires at once.
+// Timers fire once and can be cancelled. A timer without a duration fires immediately.
 func partTimers(r *rig) {
 	id := r.start("demo", "null")
 	r.poll()
@@ -314,7 +314,8 @@ func partTimers(r *rig) {
 	r.nothing()
 }
 
-// Idempotency keys: one execution per key, free again after a failure, and when they have expired.
+// There is one execution per idempotency key. A key is free again after its execution has failed,
+// and after the key has expired.
 func partKeys(r *rig) {
 	start := func(key string, ttl *int64) *pb.StartWorkflowResponse {
 		reply, err := r.flows.StartWorkflow(r.ctx(), &pb.StartWorkflowRequest{
@@ -389,7 +390,7 @@ func partKeys(r *rig) {
 	}
 }
 
-// State, logs, progress and streams of a task.
+// A task has a state, logs, progress and a stream.
 func partTaskData(r *rig) {
 	reply, err := r.tasks.SubmitTask(r.ctx(), &pb.SubmitTaskRequest{OrgId: orgID, Kind: "data", Queue: r.queue, MaxRetries: 1})
 	r.must(err)
@@ -450,7 +451,7 @@ func partTaskData(r *rig) {
 		r.t.Errorf("the logs: %d %v", code, logs)
 	}
 
-	// A task that is cancelled while a worker has it ends at once.
+	// A task that is cancelled while a worker has it ends immediately.
 	reply, err = r.tasks.SubmitTask(r.ctx(), &pb.SubmitTaskRequest{OrgId: orgID, Kind: "data", Queue: r.queue})
 	r.must(err)
 	r.pollTask()
@@ -462,7 +463,7 @@ func partTaskData(r *rig) {
 	r.code(err, codes.FailedPrecondition, "a second cancellation")
 }
 
-// Results that arrive while a worker has the run are not lost, and nothing else wakes a run.
+// Results that arrive while a worker has the run are not lost. Only results wake a run.
 func partNews(r *rig) {
 	id := r.start("fan", "null")
 	r.poll()
@@ -485,7 +486,7 @@ func partNews(r *rig) {
 	r.submitIfAny(id)
 	r.nothing()
 
-	// A poll whose client has left holds no run.
+	// A poll whose client has left does not get a run.
 	id = r.start("left", "null")
 	for range 50 {
 		ctx, cancel := context.WithTimeout(r.ctx(), time.Duration(time.Now().UnixNano()%int64(3*time.Millisecond)))
@@ -503,7 +504,7 @@ func partNews(r *rig) {
 	r.submit(id, completed, cmdComplete("1"))
 }
 
-// submitIfAny answers one activation that may be left.
+// submitIfAny answers one further activation, if there is one.
 func (r *rig) submitIfAny(id string) {
 	r.t.Helper()
 	for {
@@ -611,7 +612,7 @@ func partWorkers(r *rig) {
 	r.submit(id, completed)
 }
 
-// The HTTP contract.
+// All requests of the HTTP contract work.
 func partREST(r *rig) {
 	if code, body := r.as("").request("GET", "/_/health", ""); code != http.StatusOK || body["status"] != "UP" {
 		r.t.Errorf("health: %d %v", code, body)
@@ -661,7 +662,7 @@ func partREST(r *rig) {
 	if code, body := u.request("GET", at+"/events?sinceSequence=1", ""); code != http.StatusOK || body["events"].([]any)[0].(map[string]any)["eventType"] != "STATE_SET" {
 		r.t.Errorf("events: %d %v", code, body)
 	}
-	// The task and the child are executions of their own, which begin after the turn.
+	// The task and the child are separate executions, which start after the turn.
 	for path, want := range map[string]string{"/state": "a:1", "/tasks": task, "/children": child} {
 		r.until(path+" has "+want, func() bool {
 			code, body := u.request("GET", at+path, "")
@@ -681,7 +682,7 @@ func partREST(r *rig) {
 		r.t.Errorf("the child: %s", got)
 	}
 
-	// A task that stands alone.
+	// Check a task without a workflow.
 	code, created := u.request("POST", "/api/orgs/acme/task-executions", `{"kind":"alone","input":{"n":1},"queue":"nobody polls this","maxRetries":0}`)
 	if code != http.StatusCreated || created["status"] != "PENDING" {
 		r.t.Fatalf("a task: %d %v", code, created)

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Connections knows which connections of clients are open. The protocol does not say when a worker
-// ends, so the end of its connection is the best sign.
+// Connections knows which connections of clients are open. A worker of the protocol does not say
+// when it ends, so the end of its connection is the best sign.
 type Connections struct {
 	mu   sync.Mutex
 	open map[string]int // by the address of the client
@@ -73,7 +73,7 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// clientOf returns the address of the client that makes a call; empty for a call within the
+// clientOf returns the address of the client that makes a call. It is empty for a call within the
 // process.
 func clientOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {

@@ -18,7 +18,7 @@ import (
 	pb "github.com/perdure/perdure/api/flovyn/v1"
 )
 
-// coverage notes which parts of the contract a server has been asked for.
+// coverage records which parts of the contract the tests have used.
 type coverage struct {
 	mu       sync.Mutex
 	methods  map[string]bool // full names
@@ -46,8 +46,8 @@ func (c *coverage) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
 
-// note notes a call. A method that the server answers with UNIMPLEMENTED counts too, because that
-// is its contract.
+// note records a call. It includes methods that the server answers with UNIMPLEMENTED, because the
+// contract says so.
 func (c *coverage) note(method string, req, reply any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,8 +79,8 @@ func (c *coverage) noteRequest(method, path string, code int) {
 }
 
 // written are the event types that the server writes. It never writes TASK_CANCELLED,
-// CHILD_WORKFLOW_CANCELLED and CHILD_WORKFLOW_STARTED: clients that wait do not know the first two,
-// and no client needs the third.
+// CHILD_WORKFLOW_CANCELLED and CHILD_WORKFLOW_STARTED: clients that wait for an outcome do not know
+// the first two, and no client needs the third.
 var written = []string{
 	"WORKFLOW_STARTED", "WORKFLOW_COMPLETED", "WORKFLOW_EXECUTION_FAILED", "WORKFLOW_SUSPENDED", "WORKFLOW_CANCELLED", "CANCELLATION_REQUESTED",
 	"OPERATION_COMPLETED", "STATE_SET", "STATE_CLEARED", "TASK_SCHEDULED", "TASK_COMPLETED", "TASK_FAILED", "PROMISE_CREATED", "PROMISE_RESOLVED", "PROMISE_REJECTED",

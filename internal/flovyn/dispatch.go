@@ -45,7 +45,7 @@ func (s *dispatch) StartWorkflow(ctx context.Context, m *pb.StartWorkflowRequest
 	return &pb.StartWorkflowResponse{WorkflowExecutionId: a.Key, IdempotencyKeyUsed: r.key != nil, IdempotencyKeyNew: isNew}, nil
 }
 
-// StartChildWorkflow is not served: a workflow starts its children by commands.
+// StartChildWorkflow is not served, because a workflow starts its children by commands.
 func (s *dispatch) StartChildWorkflow(context.Context, *pb.StartChildWorkflowRequest) (*pb.StartChildWorkflowResponse, error) {
 	return nil, grpcstatus.Error(codes.Unimplemented, "a workflow starts its children by commands; StartChildWorkflow is not served")
 }
@@ -133,7 +133,8 @@ func (s *dispatch) GetEvents(ctx context.Context, m *pb.GetEventsRequest) (*pb.G
 	return out, nil
 }
 
-// events returns the event log: from memory when a worker has the run, otherwise from the store.
+// events returns the event log. It comes from memory if a worker has the run, and from the store
+// otherwise.
 func (d *Door) events(ctx context.Context, a model.Address) (*journal, error) {
 	older := d.older(ctx, a.Tenant)
 	if q := d.held(a); q != nil {
@@ -180,7 +181,7 @@ func (s *dispatch) SubscribeToNotifications(m *pb.SubscriptionRequest, stream gr
 
 	work, stop := q.listen()
 	defer stop()
-	// The headers tell the worker that it gets a notification about all work from now on.
+	// With the headers, the worker knows that it will be notified of all work from now on.
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (s *dispatch) SubscribeToNotifications(m *pb.SubscriptionRequest, stream gr
 	}
 }
 
-// ReportExecutionSpans logs the spans of a worker. They are stored nowhere.
+// ReportExecutionSpans logs the spans of a worker. The server does not store them.
 func (s *dispatch) ReportExecutionSpans(ctx context.Context, m *pb.ReportExecutionSpansRequest) (*pb.ReportExecutionSpansResponse, error) {
 	tenant, err := s.d.tenant(ctx, "")
 	if err != nil {
@@ -216,7 +217,7 @@ type query struct {
 	pb.UnimplementedWorkflowQueryServer
 }
 
-// QueryWorkflow is not served: no worker of the protocol answers queries.
+// QueryWorkflow is not served, because no worker of the protocol answers queries.
 func (query) QueryWorkflow(context.Context, *pb.QueryWorkflowRequest) (*pb.QueryWorkflowResponse, error) {
 	return nil, grpcstatus.Error(codes.Unimplemented, "no worker of this protocol answers queries")
 }

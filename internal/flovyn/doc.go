@@ -1,8 +1,9 @@
 // Package flovyn serves the Flovyn protocol on api.Backend, so that applications written with the
 // SDKs of that project run on Perdure without a change.
 //
-// A Flovyn run is an ordinary execution and a Flovyn task is an ordinary task. The door joins the
-// engine as a worker of a queue while a client polls that queue: a poll takes an activation, a
-// submission of commands becomes one turn, and the event log of the protocol is rendered from the
+// A Flovyn run is an ordinary execution and a Flovyn task is an ordinary task. The door is this
+// package's entry point for clients. While a client polls a queue, the door joins the engine as a
+// worker of that queue. A poll takes an activation, which is a run that has something to do. A
+// submission of commands becomes one turn. The door renders the event log of the protocol from the
 // history.
 package flovyn

@@ -23,7 +23,7 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
 }
 
-// Config configures a door. A zero time has the default that its comment names.
+// Config configures a door. The comment of each field says what its zero value means.
 type Config struct {
 	Backend api.Backend
 	// Caller returns who makes the call of a context.
@@ -35,62 +35,65 @@ type Config struct {
 	AnyOrg bool
 	// Authenticator says who makes an HTTP request, from its headers.
 	Authenticator Authenticator
-	// Authorizer says what callers may do over HTTP; nil for admins only. The server asks it about
-	// calls of gRPC.
+	// Authorizer says what callers may do over HTTP; nil for admins only. For calls of gRPC, the
+	// gRPC server asks the authorizer.
 	Authorizer authz.Authorizer
-	// Admin creates tenants and keys; nil for a door that cannot.
+	// Admin creates tenants and keys; nil for a door that cannot create any.
 	Admin api.Admin
-	// Connections knows which clients are connected; nil when all are.
+	// Connections knows which clients are connected. If it is nil, the door treats all clients as
+	// connected.
 	Connections *Connections
-	// Ready returns why the server cannot serve; nil when it can.
+	// Ready returns why the server cannot serve, or nil if it can.
 	Ready func() error
 	// Docs shows the OpenAPI document at /api/docs; nil for a plain list of the requests.
 	Docs http.Handler
 	// Warnings are shown on the health page.
 	Warnings []string
-	// Log; nil for none.
+	// Log receives the messages of the door; nil for none.
 	Log *slog.Logger
-	// Journal counts and logs HTTP requests; nil for none. The server counts the calls of gRPC
-	// itself.
+	// Journal counts and logs HTTP requests; nil for none. The gRPC server counts its own calls.
 	Journal *access.Journal
-	// MaxPayload is the largest payload in bytes; 2 MiB.
+	// MaxPayload is the largest payload in bytes. The default is 2 MiB.
 	MaxPayload int
 
-	// MaxLog is how many bytes of an event log clients read; 4 MiB. The door fails a run whose log
-	// is longer, because no worker can continue it.
+	// MaxLog is how many bytes of an event log clients can read. The default is 4 MiB. The door
+	// fails a run whose log is longer, because no worker can continue it.
 	MaxLog int64
-	// MaxHistories is how many bytes of histories the door keeps in memory; 256 MiB. It reads
-	// others from the store when a worker asks for them.
+	// MaxHistories is how many bytes of histories the door keeps in memory. The default is 256 MiB.
+	// It reads other histories from the store when a worker asks for them.
 	MaxHistories int64
 
-	// Unconfirmed is how long an activation waits for the first sign that the worker has it; 5 s.
+	// Unconfirmed is how long the door waits for the first sign that a worker has received an
+	// activation. The default is 5 s.
 	Unconfirmed time.Duration
 	// Silence is how long a worker that sends heartbeats may be silent before other workers get its
-	// work; 60 s.
+	// work. The default is 60 s.
 	Silence time.Duration
-	// Patience is how long a worker may take for an activation; 5 min. A task goes to another
-	// worker when the connection of its worker has been closed for this time.
+	// Patience is how long a worker may take for an activation. The default is 5 min. A task goes
+	// to another worker when the connection of its worker has been closed for this time.
 	Patience time.Duration
-	// Longest is how long a worker may have a task without a call about it; 1 h, or as long as the
-	// worker said at its registration. The reply that brought the task may have been lost.
+	// Longest is how long a worker may have a task without making a call about it. After that time
+	// the door assumes that the worker never received the task, because the reply was lost. The
+	// default is 1 h, or the time that the worker named at its registration.
 	Longest time.Duration
-	// LongestNative is the same for a worker that calls itself by the id of its registration, while
-	// its connection is open; 24 h. Such a worker neither ends tasks by itself nor gives up a poll
-	// while it lives, so only the end of its connection shows that it has lost a task. The bound is
-	// for dead connections that a proxy keeps open.
+	// LongestNative is the same for a native worker: one that calls itself by the id of its
+	// registration. It applies while the connection of the worker is open. The default is 24 h.
+	// Such a worker never gives up a task or a poll while it lives, so only the end of its
+	// connection shows that it has lost a task. The bound is for dead connections that a proxy
+	// keeps open.
 	LongestNative time.Duration
-	// ShortPoll is how long such a worker waits for work; 100 ms.
+	// ShortPoll is how long a poll of a native worker waits for work. The default is 100 ms.
 	ShortPoll time.Duration
-	// Park is how long the door keeps a task for the next poll when the engine has claimed it for a
-	// poll that has ended; 1 s.
+	// Park is how long the door keeps a task for the next poll, if the poll for which the engine
+	// claimed the task has ended. The default is 1 s.
 	Park time.Duration
-	// Idle is how long the door keeps runs that wait; 5 s. It leaves a queue after twelve times
-	// this time without a poll.
+	// Idle is how long the door keeps runs that wait for something from outside. The default is 5
+	// s. It leaves a queue after twelve times this time without a poll.
 	Idle time.Duration
-	// LateSignal is how long after its end a completed run still takes signals, which have no
-	// effect; 10 s.
+	// LateSignal is how long after its end a completed run still accepts signals, which have no
+	// effect. The default is 10 s.
 	LateSignal time.Duration
-	// Tick is how often the door checks all of these times; 1 s.
+	// Tick is how often the door checks all of these times. The default is 1 s.
 	Tick time.Duration
 }
 
@@ -127,10 +130,10 @@ const (
 	maxPolls = 10_000
 	// maxQueues is how many queues of all tenants the door serves at a time.
 	maxQueues = 10_000
-	// maxActive is how many runs of one queue wait for workers or are with them at a time. Further
-	// runs wait in the engine.
+	// maxActive is how many runs of one queue the door has at a time, for workers or with workers.
+	// Further runs wait in the engine.
 	maxActive = 1_000
-	// maxHistories is how many bytes of histories it keeps for workers.
+	// maxHistories is how many bytes of histories the door keeps for workers.
 	maxHistories = 256 << 20
 	// maxLog is how many bytes of an event log clients read.
 	maxLog = 4 << 20
@@ -146,9 +149,9 @@ type Door struct {
 	places  *places
 	tails   *tails
 	workers *workers
-	bytes   atomic.Int64 // of the histories that the door keeps
+	bytes   atomic.Int64 // the size of the histories that the door keeps
 
-	// open ends when the door takes no new work: calls that wait for work return without any.
+	// open ends when the door takes no new work. Calls that wait for work then return without any.
 	open  context.Context //nolint:containedctx // the life of the door, not of a call
 	drain context.CancelFunc
 	// life guards over, which says that no background function may start.
@@ -203,8 +206,8 @@ func (d *Door) Close(ctx context.Context) {
 	d.ended.Wait()
 }
 
-// beside runs a function in the background. A closed door runs nothing, because it has given
-// everything back.
+// beside runs a function in the background. A closed door does not run it, because it has given
+// everything back to the engine.
 func (d *Door) beside(do func()) {
 	d.life.Lock()
 	defer d.life.Unlock()
@@ -307,7 +310,8 @@ func (d *Door) task(ctx context.Context, at site) (*taskQueue, error) {
 	return q, q.join(ctx)
 }
 
-// held returns the queue that holds the run of an execution; nil when the door does not hold it.
+// held returns the queue that holds the run of an execution, or nil if the door does not hold the
+// run.
 func (d *Door) held(a model.Address) *flowQueue {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,7 +19,7 @@ type flowQueue struct {
 	d  *Door
 	at site
 
-	joining sync.Mutex // of join
+	joining sync.Mutex // held during join
 	session api.Session
 
 	mu    sync.Mutex
@@ -27,7 +27,7 @@ type flowQueue struct {
 	byKey map[string]*run
 	ready readyRuns
 	polls []*flowPoll
-	// listeners want to know when there is work.
+	// listeners are notified when there is work.
 	listeners map[chan struct{}]bool
 	polled    time.Time
 	gone      bool // the queue takes no further polls
@@ -58,33 +58,34 @@ const (
 type run struct {
 	start      model.Start
 	generation uint64
-	// events are the history from position 1; none when the door has no room for them. Then the
-	// door reads them and the input from the store.
+	// events are the history from position 1. They are empty if the door has no room for them. In
+	// that case the door reads the events and the input from the store.
 	events  []model.Event
-	bytes   int64 // of start and events
-	shed    bool  // the door has no room for them
+	bytes   int64 // the size of start and events
+	shed    bool  // the door has no room for start and events
 	journal *journal
 	state   runState
-	place   int // among the ready ones
+	place   int // the index among the ready runs
 	// last is the position of the last event.
 	last int64
-	// claimed is the last position when a worker got the run. It stays the same while other workers
-	// get the run as well. A submission does not name its worker, so it may come from the first
-	// one.
+	// claimed is the value of last when the first worker got the run. It does not change if further
+	// workers get the run, because a submission does not name its worker and may come from the
+	// first one.
 	claimed int64
-	owed    bool // a worker has got the run and nothing was submitted since
+	owed    bool // a worker has got the run and has not submitted commands yet
 	wasOwed bool // owed before the last hand-over
-	// at is when the worker got the run, and confirmed says that it has asked for the events since.
-	// client is the connection of the worker, and lostAt is when the door found it closed.
+	// at is when the worker got the run. confirmed says that the worker has asked for the events
+	// since then. client is the connection of the worker, and lostAt is when the door found that
+	// connection closed.
 	at             time.Time
 	worker, client string
 	confirmed      bool
 	lostAt         time.Time
-	handings       int // counts the hand-overs
+	handings       int // how often the run was handed to a worker
 	// submitting is set while a submission is applied.
 	submitting *submission
-	// refusals counts submissions in a row that could not be applied; the run is handed out again
-	// at notBefore.
+	// refusals counts submissions in a row that could not be applied. After a refusal, the door
+	// hands the run out again at notBefore.
 	refusals  int
 	notBefore time.Time
 	releasing bool
@@ -101,7 +102,8 @@ type submission struct {
 
 func (r *run) address() model.Address { return r.start.Address }
 
-// readyRuns orders the runs for workers: the oldest first. A priority makes a run older.
+// readyRuns orders the runs for workers, the oldest first. A priority of n seconds moves a run as
+// if it were n seconds older.
 type readyRuns []*run
 
 func (h readyRuns) Len() int { return len(h) }
@@ -152,7 +154,7 @@ func (q *flowQueue) join(ctx context.Context) error {
 	q.acks = nil
 	q.mu.Unlock()
 	for i := range acks {
-		_ = s.Report(q.d.open, acks[i]) // the engine takes the run back if it cannot have the turn
+		_ = s.Report(q.d.open, acks[i]) // without the turn, the engine takes the run back
 	}
 	return nil
 }
@@ -163,7 +165,7 @@ func (q *flowQueue) touch(now time.Time) {
 	q.mu.Unlock()
 }
 
-// poll waits until there is a run for the caller. It returns nil when the wait is over.
+// poll waits until there is a run for the caller. It returns nil if there is none within the wait.
 func (q *flowQueue) poll(ctx context.Context, worker string, wait time.Duration) (*run, error) {
 	q.mu.Lock()
 	if q.gone {
@@ -206,7 +208,7 @@ func (q *flowQueue) poll(ctx context.Context, worker string, wait time.Duration)
 		q.polls = slices.Delete(q.polls, i, i+1)
 		return nil, err
 	}
-	r := <-p.got // it was handed over at the same moment
+	r := <-p.got // a run was handed over at the same moment
 	if err != nil {
 		r.owed = r.wasOwed
 		q.putBack(r)
@@ -245,7 +247,7 @@ func (q *flowQueue) makeReady(r *run) {
 	}
 
 	if time.Now().Before(r.notBefore) {
-		r.state = idle // look makes it ready when its time has come
+		r.state = idle // look makes it ready at notBefore
 		return
 	}
 
@@ -267,7 +269,8 @@ func (q *flowQueue) makeReady(r *run) {
 	}
 }
 
-// putBack takes a run back from a worker that did not get it or is gone. The caller holds the lock.
+// putBack takes a run back from a worker that is gone or never received the run. The caller holds
+// the lock.
 func (q *flowQueue) putBack(r *run) {
 	if r.state == handed && r.submitting == nil {
 		r.state = idle
@@ -290,7 +293,7 @@ type handing struct {
 	start   model.Start
 	claimed int64
 	shed    bool
-	number  int // of the hand-over
+	number  int // the number of the hand-over
 }
 
 // handing returns what a worker gets with a run that was handed to it.
@@ -336,7 +339,7 @@ func (q *flowQueue) Activate(a *api.Activation) {
 	q.settle(r)
 }
 
-// Deliver takes events that follow.
+// Deliver takes further events of a run from the engine.
 func (q *flowQueue) Deliver(id model.RunID, generation uint64, events []model.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -348,7 +351,7 @@ func (q *flowQueue) Deliver(id model.RunID, generation uint64, events []model.Ev
 
 	if s := r.submitting; s != nil {
 		if !slices.ContainsFunc(events, func(e model.Event) bool { return s.mark != "" && e.ID == s.mark }) {
-			return // news that came before the turn
+			return // events that came before the turn
 		}
 		r.submitting, r.state, r.refusals, r.owed = nil, idle, 0, false
 		s.done <- nil
@@ -370,8 +373,8 @@ func (q *flowQueue) take(r *run, events []model.Event) {
 	}
 }
 
-// keep counts bytes of a run that the door keeps. It reports false, and forgets the input and the
-// events of the run, when the door has no room for them. The caller holds the lock.
+// keep counts bytes of a run that the door keeps. If the door has no room for them, keep forgets
+// the input and the events of the run, and reports false. The caller holds the lock.
 func (q *flowQueue) keep(r *run, size int64) bool {
 	if r.shed {
 		return false
@@ -414,7 +417,7 @@ func (q *flowQueue) settle(r *run) {
 		return
 	}
 
-	// The engine waits for a turn after events that could let code continue.
+	// After events that could let code continue, the engine waits for a turn.
 	r.at = time.Now()
 	q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Commands: q.refuseUpdates(r), Waits: r.journal.waits()})
 }
@@ -425,8 +428,8 @@ func (q *flowQueue) fail(r *run, why *model.Failure) {
 	q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Close: &model.Close{Status: model.Failed, Failure: why}})
 }
 
-// overlong says why no worker can read the log of a run; nil when workers can. A worker that cannot
-// read the log does nothing, or starts the workflow from the beginning.
+// overlong returns why no worker can read the log of a run, or nil if workers can. A worker that
+// cannot read the log does nothing, or starts the workflow from the beginning.
 func (r *run) overlong(most int64) *model.Failure {
 	if r.journal.bytes <= most {
 		return nil
@@ -437,8 +440,9 @@ func (r *run) overlong(most int64) *model.Failure {
 	}
 }
 
-// misfit says why workers of the protocol cannot execute a run; empty when they can. Workers read a
-// key that is no UUID as an id of zeros, and would report on an execution that does not exist.
+// misfit says why workers of the protocol cannot execute a run. It returns an empty text if they
+// can. Workers read a key that is not a UUID as an id of zeros, and would report on an execution
+// that does not exist.
 func (r *run) misfit() string {
 	if _, err := parseID("workflow execution", r.start.Address.Key); err != nil {
 		return "workers of Flovyn workflows cannot execute this: the key is no UUID"
@@ -462,15 +466,15 @@ func (q *flowQueue) refuseUpdates(r *run) []model.Command {
 	return commands
 }
 
-// report hands a turn of the door itself to the engine, in the background: the engine may be
-// waiting for the caller. The caller holds the lock.
+// report passes a turn of the door itself to the engine. It does so in the background, because the
+// engine may be waiting for the caller. The caller holds the lock.
 func (q *flowQueue) report(t model.Turn) {
 	s := q.session
 	if s == nil { // the engine calls before Join returns
 		q.acks = append(q.acks, t)
 		return
 	}
-	// The engine takes the run back if it does not get the turn.
+	// If the engine does not get the turn, it takes the run back.
 	q.d.beside(func() { _ = s.Report(q.d.open, t) })
 }
 
@@ -478,7 +482,7 @@ func (q *flowQueue) report(t model.Turn) {
 // no caller waits for the other turns of the door.
 func (q *flowQueue) Taken(model.RunID, uint64) {}
 
-// Retry does nothing: the door has no steps that are repeated.
+// Retry does nothing, because the door has no steps that are repeated.
 func (q *flowQueue) Retry(model.RunID, uint64, string) {}
 
 // Evict gives a run back to the engine.
@@ -490,7 +494,7 @@ func (q *flowQueue) Evict(id model.RunID, generation uint64, _ string) {
 	}
 }
 
-// Query answers that workers of the protocol know no queries.
+// Query answers with an error, because workers of the protocol answer no queries.
 func (q *flowQueue) Query(id model.RunID, generation uint64, ask model.Query) {
 	q.refuseQuery(id, generation, ask)
 }
@@ -511,8 +515,8 @@ func (q *flowQueue) refuseQuery(id model.RunID, generation uint64, ask model.Que
 	}
 }
 
-// look takes runs back from workers that are gone and releases runs that wait for long. It reports
-// whether the queue has had no poll for long.
+// look takes runs back from workers that are gone, and releases runs that have waited for a long
+// time. It reports whether the queue has had no poll for a long time.
 func (q *flowQueue) look(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -587,7 +591,7 @@ func (q *flowQueue) leave(ctx context.Context) {
 	_ = s.Leave(ctx) // the engine takes back what is still held
 }
 
-// listen returns a channel that gets a value when there is work. stop ends that.
+// listen returns a channel that receives a value when there is work, until the caller calls stop.
 func (q *flowQueue) listen() (work <-chan struct{}, stop func()) {
 	l := make(chan struct{}, 1)
 	q.mu.Lock()

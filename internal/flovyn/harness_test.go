@@ -37,7 +37,7 @@ const (
 	otherOrg  = "0f7c1c1e-5b5a-4c3e-9a35-2f6a52f7a222"
 )
 
-// rig is a server and a client of the protocol.
+// rig is a server, and a client of the protocol.
 type rig struct {
 	t      *testing.T
 	url    string

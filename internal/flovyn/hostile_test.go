@@ -10,8 +10,8 @@ import (
 	pb "github.com/perdure/perdure/api/flovyn/v1"
 )
 
-// Submissions and calls that cannot be applied get the status that the contract names. Nothing of
-// them is stored, and the run is handed out again.
+// Submissions and calls that cannot be applied get the status that the contract names. The server
+// stores nothing of them, and hands the run out again.
 func partHostile(r *rig) {
 	big := `"` + strings.Repeat("x", 2<<20) + `"`
 	long := strings.Repeat("x", 5000)
@@ -56,7 +56,8 @@ func partHostile(r *rig) {
 		"a type without data":             {CommandType: pb.CommandType_COMMAND_TYPE_SET_STATE},
 		"an unknown type without data":    {CommandType: 99},
 	}
-	// Each command has a run of its own: a run whose commands were refused rests for a while.
+	// Each command has a run of its own, because a run whose commands were refused is not handed
+	// out for a while.
 	runs := map[string]string{}
 	for what := range commands {
 		runs[r.start("hostile", "null")] = what

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Prefix begins the type of the executions of this protocol, and the names of their task queues.
-// The name of the queue follows, because workers find code by queue.
+// Prefix is the prefix of the type of the executions of this protocol, and of the names of their
+// task queues. The name of the queue follows the prefix, because workers poll by queue.
 const Prefix = model.FlovynPrefix
 
 // defaultQueue is the queue of a request that names none.
@@ -46,8 +46,8 @@ func parseID(what, text string) (string, error) {
 }
 
 // isCounted reports whether an id of a task or a child is the id of its workflow plus a number. The
-// native core of the older dialect draws such ids. It counts from 0 again in each activation, and
-// skips tasks that the log already has, so two tasks of a workflow may have the same id.
+// native core of the older dialect draws such ids. In each activation it counts from 0 again
+// without counting tasks that the log already has, so two tasks of a workflow may get the same id.
 func isCounted(execution, id string) bool {
 	base, err := uuid.Parse(execution)
 	own, err2 := uuid.Parse(id)
@@ -59,8 +59,8 @@ func isCounted(execution, id string) bool {
 	return high == 0 && low < maxCommands
 }
 
-// stepID returns the id of a task or a child whose worker cannot draw one. It is the n-th task or
-// child that the workflow asks for.
+// stepID returns an id for the n-th task or child that a workflow asks for, if its worker cannot
+// draw one.
 func stepID(execution, kind string, n int) string {
 	base, err := uuid.Parse(execution)
 	if err != nil { // no worker of the protocol has such an execution
@@ -69,14 +69,14 @@ func stepID(execution, kind string, n int) string {
 	return uuid.NewSHA1(base, fmt.Appendf(nil, "%s%d", kind, n)).String()
 }
 
-// The id of a promise contains the id of its execution, so that no table is needed to find the
-// execution. The first twelve bytes are the same, and the last four depend on the number of the
+// The id of a promise contains most of the id of its execution, so that no table is needed to find
+// the execution. The first twelve bytes are the same, and the last four depend on the number of the
 // promise.
 
 // promiseID returns the id of promise n of an execution, from 1.
 func promiseID(execution string, n int) string {
 	id, err := uuid.Parse(execution)
-	if err != nil { // an execution that another client of the engine started
+	if err != nil { // another client of the engine started the execution
 		sum := sha256.Sum256([]byte(execution))
 		copy(id[:], sum[:])
 	}
@@ -88,8 +88,8 @@ func promiseID(execution string, n int) string {
 // promisePrefix returns the beginning of the id of the execution of a promise.
 func promisePrefix(promise string) string { return promise[:28] }
 
-// workerID returns the id of a worker. The same name gets the same id, and the id shows that this
-// function made it, so that no table is needed.
+// workerID returns the id of a worker. The same name gets the same id, and isWorkerID recognizes
+// it, so that no table is needed.
 func workerID(tenant, name string) string {
 	var id uuid.UUID
 	first := sha256.Sum256([]byte("worker\x00" + tenant + "\x00" + name))

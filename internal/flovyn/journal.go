@@ -11,8 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Step ids of what a workflow asks for begin with these words. The id that the protocol uses
-// follows.
+// These are prefixes of step ids. The id that the protocol uses follows the prefix.
 const (
 	stepOperation = "op/"
 	stepState     = "state/"
@@ -25,7 +24,8 @@ const (
 	stepCancel    = "cancel/"
 )
 
-// Names of the notes that the door keeps in a history.
+// Names of the notes that the door keeps in a history. A note is an event with facts that only the
+// protocol needs.
 const (
 	noteTimer     = "timer"
 	notePromise   = "promise"
@@ -38,7 +38,7 @@ type record struct {
 	kind string
 	data []byte
 	at   model.Time
-	seq  int64 // of the event in the history
+	seq  int64 // the position of the event in the history
 }
 
 // promise is a promise of a run.
@@ -53,7 +53,8 @@ type promise struct {
 type journal struct {
 	execution string
 	older     bool
-	// bare journals contain no payloads: neither the data of records nor the values of states.
+	// bare says that the journal contains no payloads: neither the data of records nor the values
+	// of states.
 	bare    bool
 	records []record
 	// count is the number of all records so far, and bytes is their size for clients.
@@ -74,8 +75,8 @@ type journal struct {
 	byID              map[string]*promise
 	state             map[string][]byte
 
-	// seen is the last event that a worker had when it suspended the run. news says that a later
-	// event is one that a worker must know.
+	// seen is the last event that a worker had when it suspended the run. news says that there is a
+	// later event that a worker must know.
 	seen int64
 	news bool
 	// cancel is the reason of a cancel request; closed says that the run has ended.
@@ -130,7 +131,7 @@ func (j *journal) put(e *model.Event, kind string, o *object) {
 	j.records = append(j.records, rec)
 }
 
-// eventSize is how many bytes an event with this much data takes in the reply to a client.
+// eventSize is how many bytes an event with data bytes of data takes in the reply to a client.
 func eventSize(number int, kind string, data int) int64 {
 	n := 3 + protowire.SizeVarint(uint64(number)) + protowire.SizeBytes(len(kind)) + protowire.SizeBytes(data)
 	return int64(1 + protowire.SizeBytes(n))
@@ -180,7 +181,7 @@ func (j *journal) render(e *model.Event) {
 		j.updates[e.Seq] = e.Name
 	case model.EventUpdateAnswered:
 		delete(j.updates, e.Ref)
-	default: // of the engine only
+	default: // clients do not need the other kinds
 	}
 }
 
@@ -210,7 +211,7 @@ func (j *journal) close(e *model.Event) {
 		j.put(e, "WORKFLOW_CANCELLED", newObject().text("reason", givenReason(f.Message)))
 	case model.Failed:
 		j.put(e, "WORKFLOW_EXECUTION_FAILED", newObject().text("error", f.Message).text("stackTrace", f.Stack).text("failureType", f.Type))
-	default: // it continues as another run
+	default: // the execution continues with another run
 	}
 }
 
@@ -286,8 +287,8 @@ func (j *journal) childClosed(e *model.Event) {
 		text("childworkflowExecutionId", id).text("error", why))
 }
 
-// childObject begins an event of a child. The native core of the older dialect reads the name and
-// the id under other keys.
+// childObject starts the JSON of an event of a child. The native core of the older dialect reads
+// the name and the id under other keys.
 func (j *journal) childObject(id string) *object {
 	o := newObject().text("childExecutionName", j.names[id]).text("childExecutionId", id)
 	if j.older {
@@ -296,7 +297,7 @@ func (j *journal) childObject(id string) *object {
 	return o
 }
 
-// taskError is the error of a task. Clients find time-outs by these words.
+// taskError returns the error text of a task. Clients recognize time-outs by this text.
 func taskError(f *model.Failure) string {
 	switch {
 	case f == nil:
@@ -312,7 +313,7 @@ func (j *journal) note(e *model.Event) {
 	switch e.Name {
 	case noteTimer:
 		var n timerNote
-		_ = json.Unmarshal(e.Input.Data, &n) // the door wrote it
+		_ = json.Unmarshal(e.Input.Data, &n) // it cannot fail: the door wrote the note
 		due := e.At.Add(time.Duration(n.DurationMs) * time.Millisecond)
 		j.timers[n.ID], j.started[n.ID] = due, true
 		j.put(e, "TIMER_STARTED", newObject().text("timerId", n.ID).number("durationMs", n.DurationMs).number("fireAtMs", due.Std().UnixMilli()))
@@ -320,11 +321,12 @@ func (j *journal) note(e *model.Event) {
 		j.notePromise(e)
 	case noteResolved:
 		var n resolvedNote
-		_ = json.Unmarshal(e.Input.Data, &n) // the door wrote it
+		_ = json.Unmarshal(e.Input.Data, &n) // it cannot fail: the door wrote the note
 		j.settle(e, n.ID, n.Value, nil)
 	case noteSuspended:
 		j.seen, j.news = e.Ref, false
-		// Records that came after the last event that the worker has seen are still news.
+		// Records that came after the last event that the worker has seen are still new for
+		// workers.
 		for i := len(j.records) - 1; i >= 0 && j.records[i].seq > e.Ref; i-- {
 			j.news = j.news || isNews(j.records[i].kind)
 		}
@@ -336,9 +338,9 @@ func (j *journal) note(e *model.Event) {
 
 func (j *journal) notePromise(e *model.Event) {
 	var n promiseNote
-	_ = json.Unmarshal(e.Input.Data, &n) // the door wrote it
-	// A fork has the notes of its source, and promises of its own. With the id in the note, clients
-	// would settle the promise of the source. Events before the fork still use that id.
+	_ = json.Unmarshal(e.Input.Data, &n) // it cannot fail: the door wrote the note
+	// A fork has the notes of its source, but its own promises. If it used the id in the note,
+	// clients would settle the promise of the source. Events before the fork still use that id.
 	p := &promise{id: promiseID(j.execution, len(j.promises)+1), name: n.Name, key: n.Key}
 	j.promises = append(j.promises, p)
 	j.byID[p.id], j.byID[n.ID] = p, p
@@ -379,7 +381,8 @@ func (j *journal) addFired(e *model.Event) {
 func (j *journal) settle(e *model.Event, id string, value []byte, f *model.Failure) {
 	p := j.byID[id]
 	if p == nil {
-		// An operator knows the name. The first open promise of that name gets the outcome.
+		// An operator uses the name of a promise. The first open promise of that name gets the
+		// outcome.
 		if i := slices.IndexFunc(j.promises, func(p *promise) bool { return p.name == id && !p.settled }); i >= 0 {
 			p = j.promises[i]
 		}
@@ -395,7 +398,8 @@ func (j *journal) settle(e *model.Event, id string, value []byte, f *model.Failu
 	j.put(e, "PROMISE_RESOLVED", j.promiseObject(p).value("value", value))
 }
 
-// promiseObject begins an event of a promise. The older dialect has the name in place of the id.
+// promiseObject starts the JSON of an event of a promise. The older dialect has the name in place
+// of the id.
 func (j *journal) promiseObject(p *promise) *object {
 	id := p.id
 	if j.older {

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// object builds a JSON object. Payloads of users go into it byte for byte: decoding and encoding
-// them would change large numbers.
+// object builds a JSON object. It copies payloads of users byte for byte, because decoding and
+// encoding them would change large numbers.
 type object struct{ buf []byte }
 
 func newObject() *object { return &object{buf: append(make([]byte, 0, 128), '{')} }
@@ -45,7 +45,7 @@ func (o *object) bool(name string, b bool) *object {
 }
 
 // value adds a payload as JSON. An empty payload, or one that is not JSON, becomes null, as clients
-// read it.
+// expect.
 func (o *object) value(name string, raw []byte) *object {
 	o.key(name)
 	o.buf = append(o.buf, asJSON(raw)...)
@@ -104,11 +104,11 @@ type envelope struct {
 	Name string
 	// Key is the idempotency key that the execution was started with.
 	Key string
-	// Input of the client, byte for byte.
+	// Input is the input of the client, byte for byte.
 	Input []byte
 }
 
-// storedEnvelope is how an envelope is read.
+// storedEnvelope is the stored form of an envelope, for reading.
 type storedEnvelope struct {
 	Flovyn   int               `json:"flovyn"`
 	Kind     string            `json:"kind"`
@@ -149,8 +149,8 @@ func (e *envelope) payload() model.Payload {
 	return model.Payload{Data: o.end()}
 }
 
-// taskInput returns the stored form of the input of a task: the input itself, unless there is more
-// to store or the input looks like an envelope.
+// taskInput returns the stored form of the input of a task. That is the input itself, unless there
+// is more to store or the input looks like an envelope.
 func taskInput(kind string, metadata map[string]string, input []byte) model.Payload {
 	plain := jsonPayload(input)
 	if len(metadata) == 0 && readEnvelope(plain).Kind == "" {
@@ -160,7 +160,7 @@ func taskInput(kind string, metadata map[string]string, input []byte) model.Payl
 }
 
 // readEnvelope reads an input. An execution that another client of the engine has started has no
-// envelope: its whole input is the input.
+// envelope: its whole input is the input of the client.
 func readEnvelope(p model.Payload) envelope {
 	var s storedEnvelope
 	if p.Encoding != model.JSON || json.Unmarshal(p.Data, &s) != nil || s.Flovyn == 0 || s.Kind == "" {

@@ -43,7 +43,8 @@ type binding struct {
 	Expires model.Time `json:"expires"`
 }
 
-// bindRequest binds a key that is free, has expired, or is bound to Instead.
+// bindRequest asks to bind a key. It succeeds if the key is free, has expired, or is bound to
+// Instead.
 type bindRequest struct {
 	Type    string `json:"type"`
 	ID      string `json:"id"`
@@ -56,7 +57,7 @@ type keyWorker struct {
 	d      *Door
 	tenant string
 
-	mu      sync.Mutex // of joining and leaving
+	mu      sync.Mutex // held while the worker joins or leaves
 	session api.EntitySession
 	gone    bool
 	joined  chan struct{} // closed when session is known
@@ -112,7 +113,7 @@ func (k *keyWorker) leave(ctx context.Context) {
 	defer k.mu.Unlock()
 	k.gone = true
 	if k.session != nil {
-		_ = k.session.Leave(ctx) // calls that it does not report run again
+		_ = k.session.Leave(ctx) // calls that it has not reported run again
 	}
 }
 
@@ -132,7 +133,7 @@ func (k *keyWorker) Operate(o model.Operations) {
 	})
 }
 
-// operateKey decides what calls do to a key.
+// operateKey applies calls to a key.
 func operateKey(o *model.Operations) model.Operated {
 	out := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 	for i := range o.Calls {
@@ -176,7 +177,7 @@ func mustJSON(v any) model.Payload {
 	return model.Payload{Data: data}
 }
 
-// bind binds a key, and returns what it is bound to. This differs from the request if the key was
+// bind binds a key, and returns the binding of the key. It differs from the request if the key was
 // taken.
 func (d *Door) bind(ctx context.Context, tenant, key string, r bindRequest) (binding, error) {
 	if err := checkText("the idempotency key", key, 4096); err != nil {

@@ -147,7 +147,7 @@ func TestKilledServer(t *testing.T) {
 	t.Logf("%d tasks of %d workflows were executed", executed.Load(), count)
 }
 
-// log returns the types of the events; empty while the server does not answer.
+// log returns the types of the events. It is empty while the server does not answer.
 func (r *rig) log(id string) string {
 	reply, err := r.flows.GetEvents(r.ctx(), &pb.GetEventsRequest{WorkflowExecutionId: id})
 	if err != nil {

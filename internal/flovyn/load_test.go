@@ -18,7 +18,7 @@ import (
 )
 
 // TestManyWorkflows runs many workflows with two tasks each through a few workers. Nothing is lost,
-// and nothing happens twice. FLOVYN_LOAD sets how many there are.
+// and nothing happens twice. The variable FLOVYN_LOAD sets how many workflows there are.
 func TestManyWorkflows(t *testing.T) {
 	t.Parallel()
 	count := 60

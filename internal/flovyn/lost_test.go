@@ -23,7 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// impatient starts a door that gives up on silent workers at once.
+// impatient starts a door that gives up on silent workers immediately.
 func impatient(t *testing.T, change func(*flovyn.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, queue: "q", key: workerKey}
@@ -75,7 +75,8 @@ func (r *rig) another() *rig {
 }
 
 // A submission does not say which worker sends it. The first worker may send it after a second
-// worker got the run with more events. The events in between are not lost.
+// worker got the run with more events. The door does not lose the events that only the second
+// worker has seen.
 func TestSubmissionOfFirstWorkerLosesNoNews(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, nil)
@@ -88,7 +89,7 @@ func TestSubmissionOfFirstWorkerLosesNoNews(t *testing.T) {
 	r.poll()
 }
 
-// A client that waits for the result asks for the events again and again. That does not show that
+// A client that waits for the result asks for the events again and again. That does not prove that
 // the worker got the run.
 func TestEventsForClientConfirmNothing(t *testing.T) {
 	t.Parallel()
@@ -132,7 +133,7 @@ func TestTasksOfLostWorkers(t *testing.T) {
 	}
 }
 
-// unwell fails the first joining of entities.
+// unwell is a backend that fails the first call of JoinEntities.
 type unwell struct {
 	api.Backend
 
@@ -146,8 +147,8 @@ func (u *unwell) JoinEntities(ctx context.Context, w api.EntityWorker, o model.E
 	return u.Backend.JoinEntities(ctx, w, o)
 }
 
-// An error of one call is not the answer of all later ones. Names that the door remembers are
-// bounded.
+// After one call has failed with an error, later calls can succeed. The door remembers a bounded
+// number of names.
 func TestKeysAfterError(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, func(c *flovyn.Config) { c.Backend = &unwell{Backend: c.Backend} })
@@ -176,8 +177,8 @@ func TestKeysAfterError(t *testing.T) {
 	refused(err, "a worker with many tasks")
 }
 
-// The work of a worker that is gone goes to another worker. A late report of the first worker
-// counts only while the work is handed out.
+// The work of a worker that is gone goes to another worker. The door accepts a late report of the
+// first worker only while the work is handed out.
 func TestWorkOfLostWorkers(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, nil)
@@ -266,7 +267,7 @@ func TestHistoriesWithoutRoom(t *testing.T) {
 }
 
 // A worker that calls itself by the id of its registration makes no calls while it executes a task,
-// however long that takes. It has the task as long as its connection is open.
+// even if that takes long. It keeps the task as long as its connection is open.
 func TestLongTaskOfNativeWorker(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, func(c *flovyn.Config) {
@@ -290,7 +291,8 @@ func TestLongTaskOfNativeWorker(t *testing.T) {
 	}
 	long, short := poll(worker, reply.GetWorkerId()), poll(r, "by name")
 
-	// The other worker loses its task again and again, and gets it back. The first one does not.
+	// The other worker loses its task again and again, and gets it back. The first worker does not
+	// lose its task.
 	for range 3 {
 		if got := poll(r, "by name"); got.GetTaskExecutionId() != short.GetTaskExecutionId() {
 			t.Fatalf("the task of a native worker is handed out: %v", got)
@@ -336,8 +338,8 @@ func TestPollsOfNativeWorkersAreShort(t *testing.T) {
 	}
 }
 
-// Polls for tasks that clients drop at any moment swallow no task: a task whose reply was under way
-// comes back when the connection has ended, and each task is completed once.
+// Clients drop polls for tasks at any moment, and no task is lost. A task whose reply was under way
+// comes back when the connection has ended. Each task is completed once.
 func TestDroppedPollsSwallowNoTask(t *testing.T) {
 	t.Parallel()
 	drops := 1000

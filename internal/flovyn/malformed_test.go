@@ -17,8 +17,9 @@ import (
 // every method.
 var malformedRounds = flag.Int("rounds", 20, "rounds of malformed calls of every method")
 
-// TestMalformedCalls calls every method with bytes that are no message and with messages of
-// nonsense. Some messages name things that exist. The server never fails, and continues to serve.
+// TestMalformedCalls calls every method with bytes that are not a message, and with messages of
+// nonsense. Some messages name things that exist. No error is the fault of the server, and the
+// server continues to serve.
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "memory:")
@@ -58,7 +59,7 @@ func (r *rig) things() []string {
 	own.submit(id, suspended, cmdPromise("p", nil), cmdTask(task, "malformed", "1", nil), cmdTimer("t", 1))
 	promise, _ := own.event(id, "PROMISE_CREATED")["promiseId"].(string)
 	own.pollTask()
-	own.poll() // for the timer
+	own.poll() // take the activation that the timer causes
 
 	reply, err := own.life.RegisterWorker(own.ctx(), &pb.WorkerRegistrationRequest{OrgId: orgID, WorkerName: "malformed"})
 	own.must(err)

@@ -10,7 +10,7 @@ import (
 	pb "github.com/perdure/perdure/api/flovyn/v1"
 )
 
-// The older dialect: tenants and worker tokens over HTTP, names in place of promise ids.
+// The older dialect has tenants and worker tokens over HTTP, and names in place of promise ids.
 func partOlder(r *rig) {
 	admin := r.as(adminKey)
 	slug := "t-" + strings.ToLower(r.queue)
@@ -54,7 +54,7 @@ func partOlder(r *rig) {
 	w.counted(tenant)
 }
 
-// counted is a worker with the native core of the older dialect. It counts the ids of tasks and
+// counted plays a worker with the native core of the older dialect. It counts the ids of tasks and
 // children upwards from the id of the workflow, and starts again in each activation.
 func (r *rig) counted(tenant string) {
 	const queue = "counted"
@@ -86,7 +86,8 @@ func (r *rig) counted(tenant string) {
 		}
 	}
 
-	// One task, then two at a time, then two children one after the other.
+	// The workflow asks for one task, then for two tasks at the same time, then for two children
+	// one after the other.
 	take("WORKFLOW_STARTED", 1)
 	done := 0
 	for _, ids := range [][]string{{next(0)}, {next(0), next(1)}} {

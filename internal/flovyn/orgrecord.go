@@ -35,7 +35,7 @@ func orgAddress(tenant string) model.Address {
 	return model.Address{Tenant: tenant, Type: orgType, Key: "organization"}
 }
 
-// operateOrg decides what calls do to the record of an organization.
+// operateOrg applies calls to the record of an organization.
 func operateOrg(o *model.Operations) model.Operated {
 	out := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 	for i := range o.Calls {
@@ -49,8 +49,8 @@ func operateOrg(o *model.Operations) model.Operated {
 	return out
 }
 
-// createOrg records an organization and creates its tenant. The record comes first, so that no
-// tenant of this protocol is without one, and a call that failed between the two can be repeated.
+// createOrg records an organization and creates its tenant. It writes the record first, so that
+// every tenant of this protocol has one. A call that failed between the two steps can be repeated.
 func (d *Door) createOrg(ctx context.Context, org *Org) error {
 	for what, text := range map[string]string{"the name": org.Name, "the tier": org.Tier, "the region": org.Region} {
 		if len(text) > maxOrgText {
@@ -83,7 +83,7 @@ func (d *Door) createOrg(ctx context.Context, org *Org) error {
 }
 
 // org returns the organization of a tenant. It asks the store about a tenant that the door does not
-// know: another node, or this one before a restart, may have created the organization.
+// know, because another node, or this node before a restart, may have created the organization.
 func (d *Door) org(ctx context.Context, tenant string) Org {
 	now := time.Now()
 	org, known := d.cfg.Orgs.ofTenant(tenant, now)

@@ -17,13 +17,14 @@ import (
 // Org is an organization, which is a tenant under another name.
 type Org struct {
 	ID, Slug, Name, Tier, Region string
-	// Tenant of the organization.
+	// Tenant is the tenant of the organization.
 	Tenant string
 	// Older says that its clients speak the older dialect.
 	Older bool
 }
 
-// TenantOf returns the tenant of an organization: its slug if that can be the name of a tenant.
+// TenantOf returns the tenant of an organization: its slug, or "org-" and its id if the slug cannot
+// be the name of a tenant.
 func TenantOf(slug, id string) string {
 	if model.ValidTenant(slug) {
 		return slug
@@ -36,7 +37,7 @@ type Orgs struct {
 	mu     sync.Mutex
 	bySlug map[string]*Org
 	byID   map[string]*Org
-	of     map[string]*Org // by tenant
+	of     map[string]*Org // organizations by tenant
 	// plain are tenants that have no record of an organization, with the time of the lookup.
 	plain map[string]time.Time
 }
@@ -84,7 +85,8 @@ func (o *Orgs) All() []Org {
 	return all
 }
 
-// Tenant returns the tenant of an organization id; false when the server does not know it.
+// Tenant returns the tenant of an organization id. It returns false if the server does not know the
+// id.
 func (o *Orgs) Tenant(id string) (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +107,7 @@ func (o *Orgs) slugTenant(slug string) string {
 	return slug
 }
 
-// ofTenant returns the organization of a tenant. Known is false when the store must be asked.
+// ofTenant returns the organization of a tenant. known is false if the caller must ask the store.
 func (o *Orgs) ofTenant(tenant string, now time.Time) (org Org, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +120,8 @@ func (o *Orgs) ofTenant(tenant string, now time.Time) (org Org, known bool) {
 
 // Bounds of what is remembered about tenants without a record of an organization.
 const (
-	// plainFor is how long the door remembers this. Another node may create the record.
+	// plainFor is how long the door remembers that a tenant has no record. After that it looks
+	// again, because another node may have created the record.
 	plainFor = time.Minute
 	// maxPlain is how many such tenants are remembered.
 	maxPlain = 10_000
@@ -144,8 +147,8 @@ func derivedOrg(tenant string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("perdure tenant "+tenant)).String()
 }
 
-// tenant returns the tenant that a call works in. The credential decides. A request may name the
-// organization of the credential and no other, except that an admin may name any.
+// tenant returns the tenant that a call works in. The credential decides. A request may name only
+// the organization of its credential. An admin may name any organization.
 func (d *Door) tenant(ctx context.Context, org string) (string, error) {
 	who, ok := d.caller(ctx)
 	if !ok || who.Tenant == "" {
@@ -169,7 +172,7 @@ func (d *Door) inOrg(ctx context.Context, who authn.Identity, org string) (strin
 		return tenant, nil
 	}
 
-	// A tenant that was created without an id has one that follows from its name.
+	// The id of a tenant that was created without one is derived from its name.
 	for _, tenant := range d.tenants(ctx) {
 		if derivedOrg(tenant) == org {
 			return tenant, nil
@@ -182,7 +185,7 @@ func (d *Door) inOrg(ctx context.Context, who authn.Identity, org string) (strin
 	return "", fault.New(fault.NotFound, "there is no organization %s", org)
 }
 
-// tenants lists the tenants of the server; none when the door cannot know them.
+// tenants lists the tenants of the server. It returns none if the door cannot list them.
 func (d *Door) tenants(ctx context.Context) []string {
 	if d.cfg.Admin == nil {
 		return nil

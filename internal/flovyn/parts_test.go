@@ -46,10 +46,10 @@ func (r *rig) wake(id string) {
 	}
 }
 
-// Commands that today's SDKs do not send, or send in unusual ways.
+// The server accepts commands that today's SDKs do not send, or send in other ways.
 func partCommands(r *rig) {
-	// A workflow resolves its own promises, by id and by name. The numbers of commands mean
-	// nothing.
+	// A workflow resolves its own promises, by id and by name. The server ignores the numbers of
+	// commands.
 	id := r.start("own promises", "null")
 	r.poll()
 	odd := cmdPromise("a", nil)
@@ -89,7 +89,7 @@ func partCommands(r *rig) {
 		r.t.Errorf("the parent: %v", got)
 	}
 
-	// A child is cancelled by its name. A child that has ended does not change.
+	// A workflow cancels a child by its name. A child that has ended does not change.
 	gone := uuid.NewString()
 	r.wake(id)
 	r.submit(id, suspended, cmdChild(gone, "by name", "waits", "null"))
@@ -105,7 +105,8 @@ func partCommands(r *rig) {
 		r.t.Errorf("the first child ended %d times", n)
 	}
 
-	// A task under an id that is taken: the same task is left alone, another kind is refused.
+	// If a command schedules a task under an id that is taken, the server ignores it if the kind is
+	// the same, and refuses another kind.
 	task := uuid.NewString()
 	r.wake(id)
 	r.submit(id, suspended, cmdTask(task, "t", "1", nil))
@@ -122,8 +123,8 @@ func partCommands(r *rig) {
 	r.submit(id, completed)
 }
 
-// A workflow ends while its tasks and children are being created. They are created nevertheless,
-// and their outcomes change nothing.
+// A workflow ends while its tasks and children are being created. The server creates them all the
+// same, and their outcomes change nothing.
 func partEnding(r *rig) {
 	id, task, child := r.start("ends", "null"), uuid.NewString(), uuid.NewString()
 	r.poll()
@@ -140,7 +141,7 @@ func partEnding(r *rig) {
 	r.submit(child, completed)
 	promise, _ := r.event(id, "PROMISE_CREATED")["promiseId"].(string)
 	_, err := r.flows.ResolvePromise(r.ctx(), &pb.ResolvePromiseRequest{PromiseId: promise, Value: []byte("1")})
-	r.must(err) // it has no effect
+	r.must(err) // the call has no effect
 	r.nothing()
 	if got := r.types(id); got != want {
 		r.t.Errorf("the log has changed after the end: %s, was %s", got, want)
@@ -155,7 +156,7 @@ func partEnding(r *rig) {
 	r.pollTask()
 	for _, task := range []string{pending, running} {
 		_, err := r.tasks.CancelTask(r.ctx(), &pb.CancelTaskRequest{TaskExecutionId: task})
-		for status.Code(err) == codes.NotFound { // its start is on its way
+		for status.Code(err) == codes.NotFound { // the start of the task is on its way
 			_, err = r.tasks.CancelTask(r.ctx(), &pb.CancelTaskRequest{TaskExecutionId: task})
 		}
 		r.must(err)
@@ -173,7 +174,8 @@ func partEnding(r *rig) {
 	// A task that takes too long fails, without another attempt.
 	id, task = r.start("slow task", "null"), uuid.NewString()
 	for x := r.poll(); x.GetId() != id; x = r.poll() {
-		r.submit(x.GetId(), suspended) // the previous execution, with the rest of its news
+		// This is the previous execution, whose last events a worker has not seen.
+		r.submit(x.GetId(), suspended)
 	}
 	soon := int64(1)
 	r.submit(id, suspended, cmdTask(task, "slow", "1", func(c *pb.ScheduleTaskCommand) { c.TimeoutMs, c.Queue = &soon, &elsewhere }))
@@ -240,7 +242,7 @@ func partTraps(r *rig) {
 		r.t.Errorf("the trace of the task is %q", got.GetTraceparent())
 	}
 
-	// Unknown kinds and versions are accepted: workers find code.
+	// The server accepts unknown kinds and versions, because only workers know which code exists.
 	version := "99.0.0-unknown"
 	started, err = r.flows.StartWorkflow(r.ctx(), &pb.StartWorkflowRequest{
 		OrgId: orgID, WorkflowKind: "nobody has this", WorkflowVersion: &version, Queue: r.queue, PrioritySeconds: 3600, Metadata: map[string]string{"team": "<a>"},
@@ -256,7 +258,7 @@ func partTraps(r *rig) {
 	r.submit(x.GetId(), completed)
 }
 
-// The rest of the HTTP contract, and the older dialect with tokens.
+// The test makes the remaining requests of the HTTP contract, and uses tokens of the older dialect.
 func partTokens(r *rig) {
 	u := r.as(userKey)
 	ok := func(method, path, body string, want int) map[string]any {
@@ -317,7 +319,7 @@ func partTokens(r *rig) {
 	ok("GET", at+"/task-definitions", "", http.StatusOK)
 	ok("GET", at+"/task-definitions/t", "", http.StatusOK)
 
-	// A tenant of the older dialect: outcomes of promises carry names.
+	// In a tenant of the older dialect, outcomes of promises have names instead of ids.
 	admin := r.as(adminKey)
 	slug := "u-" + strings.ToLower(r.queue)
 	if code, body := admin.request("POST", "/api/tenants", `{"name":"U","slug":"`+slug+`"}`); code != http.StatusCreated {

@@ -14,7 +14,7 @@ import (
 // maxPlaces bounds the addresses that the door remembers.
 const maxPlaces = 50_000
 
-// places remembers the addresses of ids. It forgets the older half when it is full.
+// places remembers the addresses that belong to ids. When it is full, it forgets the older half.
 type places struct {
 	mu       sync.Mutex
 	now, old map[placeKey]model.Address

@@ -16,9 +16,8 @@ import (
 
 // Register adds the services of the protocol to a server.
 //
-// The two polls are registered as streams. On the wire this makes no difference. But it lets the
-// server notice that a reply could not be sent, so that it can hand the work to another worker at
-// once.
+// It registers the two polls as streams. Clients see no difference. But the server notices if a
+// reply could not be sent, and can hand the work to another worker immediately.
 func (d *Door) Register(to grpc.ServiceRegistrar) {
 	flows := polled(pb.WorkflowDispatch_ServiceDesc, "PollWorkflow", d.pollWorkflow)
 	to.RegisterService(&flows, &dispatch{d: d})
@@ -28,7 +27,7 @@ func (d *Door) Register(to grpc.ServiceRegistrar) {
 	pb.RegisterWorkerLifecycleServer(to, &lifecycle{d: d})
 }
 
-// noAgents says why a call about agents fails.
+// noAgents is the error text of calls about agents.
 const noAgents = "agents are not served: only workflows and tasks of the Flovyn protocol are"
 
 // Unserved answers calls of methods that the server does not have.
@@ -47,7 +46,7 @@ func Services() []string {
 	}
 }
 
-// polled returns a service one of whose methods is served as a stream.
+// polled returns the description of a service with one method changed to a stream.
 func polled(desc grpc.ServiceDesc, method string, serve func(grpc.ServerStream) error) grpc.ServiceDesc {
 	desc.Methods = slices.DeleteFunc(slices.Clone(desc.Methods), func(m grpc.MethodDesc) bool { return m.MethodName == method })
 	desc.Streams = append(slices.Clone(desc.Streams), grpc.StreamDesc{
@@ -96,8 +95,8 @@ func (d *Door) pollWorkflow(stream grpc.ServerStream) error {
 }
 
 // waitTime is how long a poll waits for work. Bindings of the native core call themselves by the id
-// that they got when they registered. Some of them do nothing else while they poll, not even work
-// of the other kind. So their polls are short.
+// that they got when they registered. Some of them do nothing else while they poll: while they poll
+// for workflows, they do not execute tasks. So their polls are short.
 func (d *Door) waitTime(tenant, worker string, seconds int64) time.Duration {
 	if seconds <= 0 {
 		return 0
@@ -109,7 +108,8 @@ func (d *Door) waitTime(tenant, worker string, seconds int64) time.Duration {
 	return wait
 }
 
-// checkWorker checks the id of a worker, which the door remembers. Workers need not have one.
+// checkWorker checks the length of the id of a worker, because the door remembers it. Workers need
+// not have an id.
 func checkWorker(id string) error {
 	if id == "" {
 		return nil
@@ -117,7 +117,7 @@ func checkWorker(id string) error {
 	return checkText("the id of the worker", id, maxKey)
 }
 
-// send sends the reply of a poll, and reports an error when the client has left.
+// send sends the reply of a poll. It returns an error if the client has left.
 func send(ctx context.Context, stream grpc.ServerStream, m any) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -128,8 +128,8 @@ func send(ctx context.Context, stream grpc.ServerStream, m any) error {
 	return ctx.Err()
 }
 
-// pollResponse is a run in the form for a worker. If the door had no room for the input of the run,
-// it reads the input from the store.
+// pollResponse returns a run in the form that workers read. If the door had no room for the input
+// of the run, it reads the input from the store.
 func (d *Door) pollResponse(ctx context.Context, h *handing) (*pb.PollResponse, error) {
 	a := h.start.Address
 	if h.shed {

@@ -33,10 +33,10 @@ type call struct {
 // reply returns the status 0.
 type handler func(*call) (status int, body any, err error)
 
-// callerKey is the key of the caller of an HTTP request.
+// callerKey is the context key of the caller of an HTTP request.
 type callerKey struct{}
 
-// caller returns who makes a call, over gRPC or over HTTP.
+// caller returns the identity of the caller, over gRPC or over HTTP.
 func (d *Door) caller(ctx context.Context) (authn.Identity, bool) {
 	if who, ok := ctx.Value(callerKey{}).(authn.Identity); ok {
 		return who, true
@@ -74,7 +74,8 @@ func (d *Door) Routes(mux *http.ServeMux) {
 	}
 }
 
-// Names of the routes that are not about one organization, or for which there is no method.
+// Names of routes that are not about one organization, or that have no corresponding method of
+// gRPC.
 const (
 	createRoute = "POST orgs"
 	agentsRoute = "orgs/{slug}/agent-executions"
@@ -155,8 +156,8 @@ func (d *Door) health(w http.ResponseWriter, _ *http.Request) {
 // maxBody bounds the body of a request. It has at most one payload and one signal.
 func (d *Door) maxBody() int64 { return int64(2*d.cfg.MaxPayload + 64<<10) }
 
-// serve authenticates a request, finds its organization, asks whether the caller may do this, and
-// writes what the handler answers. A route that the table of actions does not have is refused.
+// serve authenticates a request, finds its organization, checks whether the caller may do this, and
+// writes the answer of the handler. It refuses a route that the table of actions does not have.
 func (d *Door) serve(older bool, name string, answer handler) http.HandlerFunc {
 	rule := authz.ByRoute(name)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +201,7 @@ func (d *Door) count(method string, next http.HandlerFunc) http.HandlerFunc {
 		defer func() { visit.End(r.Context(), access.OfHTTP(seen.status)) }()
 		next(seen, r)
 		if !seen.wrote {
-			seen.status = http.StatusOK // net/http sends it
+			seen.status = http.StatusOK // net/http sends 200 if the handler sets no status
 		}
 	}
 }
@@ -239,7 +240,8 @@ func (s *seenStatus) Flush() {
 // Unwrap returns the writer itself, for http.ResponseController.
 func (s *seenStatus) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// identify says who is calling, and about which organization. The credential must belong to it.
+// identify finds the caller and the organization of a request. The credential must belong to that
+// organization.
 func (c *call) identify(older bool) error {
 	header := map[string][]string{}
 	for name, values := range c.r.Header {
@@ -255,7 +257,7 @@ func (c *call) identify(older bool) error {
 
 	slug := c.r.PathValue("slug")
 	if slug == "" {
-		return nil // it creates one
+		return nil // the request creates an organization
 	}
 	tenant := c.d.cfg.Orgs.slugTenant(slug)
 	if tenant != who.Tenant && !who.Admin {
@@ -316,7 +318,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = e.Encode(body) // the client has left
 }
 
-// stamp is a time as clients read it; nil for none.
+// stamp returns a time in the form that clients read, or nil if there is none.
 func stamp(t model.Time) any {
 	if t == 0 {
 		return nil
@@ -324,7 +326,7 @@ func stamp(t model.Time) any {
 	return t.Std().UTC().Format(time.RFC3339Nano)
 }
 
-// raw is a payload as JSON; nil for none.
+// raw returns a payload as JSON, or nil if there is none.
 func raw(data []byte) any {
 	if len(data) == 0 {
 		return nil

@@ -20,12 +20,12 @@ import (
 type driver struct {
 	*rig
 
-	replace          func() // the server
+	replace          func() // ends the server and starts another one
 	kills            bool
 	calls, replaceAt int
 	flow, child      string
 	tasks            [2]string
-	finished         int // tasks
+	finished         int // how many tasks it has finished
 	signalled        bool
 }
 
@@ -64,8 +64,9 @@ func newKiller(t *testing.T, url string) *driver {
 }
 
 // TestServerEndsBetweenCalls ends the server before each call that a worker or a client makes, and
-// starts another one on the same store: once the server is closed, once its process is killed. The
-// run ends with each of its steps in the log once, no matter what the worker loses.
+// starts another one on the same store. It does so once by closing the server and once by killing
+// its process. The run ends with each of its steps in the log once, no matter what the worker
+// loses.
 func TestServerEndsBetweenCalls(t *testing.T) {
 	t.Parallel()
 	for store, url := range stores("sqlite") {
@@ -168,8 +169,8 @@ func (d *driver) tolerate(err error) {
 	}
 }
 
-// work executes a task or resolves the promise, if that is what the run waits for. It reports
-// whether it did.
+// If the run waits for a task or a promise, work executes the task or resolves the promise. It
+// reports whether it did one of them.
 func (d *driver) work() bool {
 	d.t.Helper()
 	log := d.types(d.flow)
@@ -181,7 +182,8 @@ func (d *driver) work() bool {
 		switch {
 		case err == nil:
 			d.finished++
-		case status.Code(err) != codes.FailedPrecondition: // otherwise the worker lost the task
+		case status.Code(err) != codes.FailedPrecondition:
+			// FailedPrecondition would mean that the worker has lost the task.
 			d.t.Errorf("complete: %v", err)
 		}
 		if task.GetExecutionCount() > 1 && !d.kills {
@@ -206,7 +208,7 @@ func (d *driver) work() bool {
 	return false
 }
 
-// What the creator of an organization said about it survives a restart, and so does its dialect.
+// The description of an organization and its dialect survive a restart.
 func TestOrganizationsSurviveRestart(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "file:"+filepath.Join(t.TempDir(), "flovyn.db"))
@@ -230,7 +232,8 @@ func TestOrganizationsSurviveRestart(t *testing.T) {
 		t.Errorf("after the restart: %d %v, want %v", code, got, want)
 	}
 
-	// A key of the tenant that is no worker token speaks the dialect of the tenant.
+	// A caller with a key of the tenant that is not a worker token also speaks the dialect of the
+	// tenant.
 	plain := r.as(strings.TrimPrefix(fmt.Sprint(key["token"]), "fwt_"))
 	started, err := plain.flows.StartWorkflow(plain.ctx(), &pb.StartWorkflowRequest{WorkflowKind: "old", Queue: "q"})
 	r.must(err)

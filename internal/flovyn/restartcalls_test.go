@@ -11,7 +11,7 @@ import (
 	pb "github.com/perdure/perdure/api/flovyn/v1"
 )
 
-// runTask makes every call about a task that stands alone. Its first attempt fails and its second
+// runTask makes every call about a task without a workflow. Its first attempt fails and its second
 // one completes. If the server ends in between, an attempt starts again.
 func (d *driver) runTask() {
 	d.t.Helper()
@@ -150,7 +150,7 @@ func (d *driver) runClient() {
 	d.must(err)
 	d.before()
 	_, err = d.flows.ResolvePromise(d.ctx(), &pb.ResolvePromiseRequest{PromiseId: promise, Value: []byte("1")})
-	d.must(err) // the first outcome wins
+	d.must(err) // no error, although the promise already has an outcome
 
 	// The task and the child exist a moment after their workflow has asked for them.
 	err = status.Error(codes.NotFound, "")

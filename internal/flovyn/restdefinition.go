@@ -15,8 +15,8 @@ type definition struct {
 	workers []string // ids
 }
 
-// definitions returns what the workers of a tenant have registered at this server, by kind. The
-// description is that of the worker which registered last.
+// definitions returns what the workers of a tenant have registered at this server, by kind. If
+// several workers have registered a kind, it uses the description of the last one.
 func (w *workers) definitions(tenant string, of func(*workerInfo) []capability) []definition {
 	all := w.list(tenant)
 	slices.SortFunc(all, func(a, b workerInfo) int { return cmp.Or(a.registered.Compare(b.registered), cmp.Compare(a.id, b.id)) })

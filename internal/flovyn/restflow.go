@@ -46,7 +46,7 @@ func (d *Door) statusOf(info *api.Description) string {
 	return "PENDING"
 }
 
-// stateOf returns the state of a run; false when the door does not have it.
+// stateOf returns the state of a run. It returns false if the door does not have the run.
 func (q *flowQueue) stateOf(id string) (runState, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,7 +140,7 @@ func getFlowState(c *call) (int, any, error) {
 	return http.StatusOK, map[string]any{"state": state}, nil
 }
 
-// maxOffset bounds the offset of a page: the server reads all executions before it.
+// maxOffset bounds the offset of a page, because the server reads all executions before it.
 const maxOffset = 10_000
 
 // listStatuses are the statuses that lists can be filtered by.
@@ -209,7 +209,7 @@ func listFlows(c *call) (int, any, error) {
 // ttlForm is how a time is written: a number and a unit.
 var ttlForm = regexp.MustCompile(`^(\d{1,9})([smhd])$`)
 
-// parseTTL reads the time that a key is kept, in seconds; nil when there is none.
+// parseTTL reads how long a key is kept, in seconds. It returns nil if the text is empty.
 func parseTTL(text string) (*int64, error) {
 	if text == "" {
 		return nil, nil
@@ -352,7 +352,7 @@ func cancelFlow(c *call) (int, any, error) {
 	return http.StatusOK, map[string]any{"status": status, "cancelledChildren": tree.children}, nil
 }
 
-// maxCascade bounds how deep a cancellation goes.
+// maxCascade bounds how many generations of children a cancellation reaches.
 const maxCascade = 64
 
 // cancellation ends an execution, and its children if it cascades.
@@ -360,7 +360,7 @@ type cancellation struct {
 	c        *call
 	reason   string
 	cascade  bool
-	children int // that it has ended
+	children int // how many children it has ended
 }
 
 // cancel ends an execution, its open tasks and its open children. It reports whether the execution

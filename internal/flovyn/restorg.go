@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// createOrg creates an organization. Only an admin may.
+// createOrg creates an organization. Only an admin may do that.
 func createOrg(c *call) (int, any, error) {
 	var m struct{ Name, Slug, Tier, Region string }
 	if err := c.read(&m); err != nil {
@@ -33,11 +33,11 @@ func orgJSON(o Org) map[string]any {
 
 func getOrg(c *call) (int, any, error) { return http.StatusOK, orgJSON(c.org), nil }
 
-// workerTokenPrefix begins the worker tokens of the older dialect. A key follows.
+// workerTokenPrefix is the prefix of the worker tokens of the older dialect. A key follows it.
 const workerTokenPrefix = "fwt_"
 
-// createToken creates a key that workers of the organization use. The caller must be allowed to do
-// what the key can do, so no caller gains rights this way.
+// createToken creates a key that workers of the organization use. The caller must have all rights
+// of the new key, so no caller gains rights this way.
 func createToken(c *call) (int, any, error) {
 	var m struct{ DisplayName string }
 	if err := c.read(&m); err != nil {

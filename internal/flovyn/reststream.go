@@ -50,29 +50,31 @@ func (c *call) streamFlow(children bool) (int, any, error) {
 	return c.stream(a, children)
 }
 
-// streamed is something that a stream sends, or the address of something that it has to follow.
+// streamed is something that a stream sends, or the address of a further task or execution to
+// follow.
 type streamed struct {
-	source   string // of the position
+	source   string // the source of the position
 	position int64
 	event    string
 	data     []byte
 	follow   *model.Address
 }
 
-// feed reads what a stream follows. Each source has one goroutine; the stream itself writes.
+// feed reads the sources of a stream: tasks and executions. Each source has one goroutine that
+// reads it. Only the stream itself writes.
 type feed struct {
 	c        *call
 	children bool
 	items    chan streamed
 	ended    chan struct{}
-	// last is the last position of each source that the client has.
+	// last is the last position of each source that the client has received.
 	last map[string]int64
 	open int
 	all  int
 }
 
-// sourceOf names a source in the ids of events. It uses the end of the id, which differs between
-// sources.
+// sourceOf returns the name of a source in the ids of stream events. It is the end of the id of the
+// execution, which differs between sources.
 func sourceOf(a model.Address) string { return a.Key[max(len(a.Key)-12, 0):] }
 
 // stream follows a task or a workflow until everything has ended, nothing has happened for a long
@@ -86,7 +88,7 @@ func (c *call) stream(a model.Address, children bool) (int, any, error) {
 	c.w.Header().Set("Cache-Control", "no-cache")
 	c.w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(c.w)
-	_ = out.SetWriteDeadline(time.Time{}) // the stream has its own end
+	_ = out.SetWriteDeadline(time.Time{}) // the stream ends by its own rules
 	_ = out.Flush()
 
 	f := &feed{c: c, children: children, items: make(chan streamed), ended: make(chan struct{}), last: last}
@@ -103,7 +105,7 @@ func (c *call) stream(a model.Address, children bool) (int, any, error) {
 	return 0, nil, nil
 }
 
-// write writes what the sources have until the stream ends.
+// write writes the events of all sources until the stream ends.
 func (f *feed) write(out *http.ResponseController) {
 	comment := time.NewTicker(streamComment)
 	defer comment.Stop()
@@ -156,7 +158,7 @@ func (f *feed) follow(a model.Address) {
 	}()
 }
 
-// put hands something to the writer. It returns false when the writer has ended.
+// put passes something to the writer. It returns false if the writer has ended.
 func (f *feed) put(s streamed) bool {
 	select {
 	case f.items <- s:
@@ -181,7 +183,7 @@ func (f *feed) readTask(a model.Address, after int64) {
 	r := api.TaskStreamRequest{TaskTarget: api.TaskTarget{Target: api.Target{Address: a}}, After: after, Wait: true}
 	for missing := 0; ; {
 		page, err := f.c.d.backend.TaskStream(f.c, r)
-		if fault.Is(err, fault.NotFound) && missing < maxMissing { // its start may be on its way
+		if fault.Is(err, fault.NotFound) && missing < maxMissing { // its start may be in flight
 			missing++
 			if !f.pause() {
 				return
@@ -230,8 +232,8 @@ func (f *feed) readFlow(a model.Address, after int64) {
 	}
 }
 
-// take sends what an event of a history means to a client. It returns false when the
-// client has left. Positions begin with 1, so that 0 means that the client has nothing.
+// take translates an event of a history into a stream event and sends it. It returns false if the
+// client has left. Positions start at 1, so that 0 means that the client has received nothing.
 func (f *feed) take(j *journal, a model.Address, e *model.Event, after int64) bool {
 	if e.Kind == model.EventChildStarted && (strings.HasPrefix(e.ID, stepTask) || f.children) {
 		if to := e.Target; !f.put(streamed{follow: &to}) {
@@ -253,8 +255,8 @@ func streamNames(kind string) string {
 	return cmp.Or(map[string]string{"TASK_SCHEDULED": "TASK_CREATED", "WORKFLOW_EXECUTION_FAILED": "WORKFLOW_FAILED"}[kind], kind)
 }
 
-// positions returns the last positions that the client has, as the id of an event. With one source
-// the id is a number.
+// positions returns the last positions that the client has received, as the id of a stream event.
+// If there is one source, the id is a number.
 func (f *feed) positions() string {
 	if f.all == 1 && len(f.last) == 1 {
 		for _, n := range f.last {
@@ -268,8 +270,8 @@ func (f *feed) positions() string {
 	return strings.Join(parts, "_")
 }
 
-// readPositions reads the id of the last event that a client has. A number is a position of the
-// first source.
+// readPositions reads the id of the last event that a client has received. If the id is a number,
+// it is a position of the first source.
 func readPositions(id, first string) (map[string]int64, error) {
 	last := map[string]int64{}
 	if id == "" {

@@ -106,7 +106,7 @@ func listFlowTasks(c *call) (int, any, error) {
 	return http.StatusOK, map[string]any{"tasks": list, "total": len(list)}, nil
 }
 
-// maxRetriesHTTP is how many retries a task may have that is created over HTTP.
+// maxRetriesHTTP is how many retries a task that is created over HTTP may have.
 const maxRetriesHTTP = 10
 
 func createTask(c *call) (int, any, error) {
@@ -200,7 +200,7 @@ func getTaskAttempts(c *call) (int, any, error) {
 		last = map[string]any{"attempt": attempt, "startedAt": stamp(at), "finishedAt": nil, "status": "RUNNING", "worker": worker, "error": nil}
 		list = append(list, last)
 	}
-	if info.Start.Worker != "" { // the start has the first claim when a worker waited for it
+	if info.Start.Worker != "" { // if a worker waited for the task, the first claim is part of the start
 		begin(1, info.Start.At, info.Start.Worker)
 	}
 	for i := range page.Events {

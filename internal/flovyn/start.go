@@ -49,8 +49,8 @@ func (d *Door) start(ctx context.Context, tenant string, r startRequest) (a mode
 		return a, false, err
 	}
 	if a.Key != mine {
-		// The other caller may have bound the key and not started the workflow yet. Starting it is
-		// harmless: one of the two succeeds.
+		// Another caller may have bound the key without having started the workflow yet. It is safe
+		// if both callers start it: one of them succeeds.
 		if _, err := d.backend.Describe(ctx, api.Target{Address: a}); !fault.Is(err, fault.NotFound) {
 			return a, false, err
 		}
@@ -62,8 +62,8 @@ func (d *Door) start(ctx context.Context, tenant string, r startRequest) (a mode
 	return a, !existing, err
 }
 
-// bindStart binds a key to an address, and returns the address that the key is bound to. That is
-// another address if the key was taken and the workflow there has not failed.
+// bindStart binds a key to an address, and returns the address that the key is bound to. If the key
+// was taken and its workflow has not failed, that is the address of that workflow.
 func (d *Door) bindStart(ctx context.Context, tenant, key string, ttl *int64, a model.Address) (model.Address, error) {
 	ms, err := keyTTL(ttl)
 	if err != nil {
@@ -106,8 +106,8 @@ func (d *Door) signal(ctx context.Context, a model.Address, name string, value [
 	return n, err
 }
 
-// lateSignal accepts a signal for a run that has just completed: it may have been sent before the
-// end. The signal has no effect.
+// lateSignal accepts a signal for a run that has just completed, because the client may have sent
+// it before the end. The signal has no effect.
 func (d *Door) lateSignal(ctx context.Context, a model.Address, refused error) (int64, error) {
 	info, err := d.backend.Describe(ctx, api.Target{Address: a})
 	if err != nil {
@@ -154,7 +154,7 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 			switch {
 			case err == nil:
 				return a, false, n, nil
-			case fault.Is(err, fault.Conflict): // it has ended, so the key is free
+			case fault.Is(err, fault.Conflict): // the workflow has ended, so the key is free
 				bind.Instead = a.Key
 				continue
 			case !fault.Is(err, fault.NotFound):
@@ -180,8 +180,8 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 	return a, false, 0, fault.New(fault.Unavailable, "others use workflow id %.80q at the same time", *r.key)
 }
 
-// settlePromise resolves a promise, or rejects it when there is a failure. The first outcome wins;
-// already says that there was one before.
+// settlePromise resolves a promise, or rejects it when there is a failure. The first outcome wins.
+// already says that the promise had an outcome before.
 func (d *Door) settlePromise(ctx context.Context, tenant, id string, value []byte, f *model.Failure) (promise string, already bool, err error) {
 	a, err := d.promiseAddress(ctx, tenant, id)
 	if err != nil {

@@ -53,7 +53,8 @@ func (r *rig) sse(path, last string, n int) (events, ids []string) {
 	return events, ids
 }
 
-// Streams of tasks and workflows, from the beginning and from the place where a client has stopped.
+// A client reads streams of tasks and workflows from the beginning, and from the place where it has
+// stopped.
 func partStreams(r *rig) {
 	id, task, child, grandtask := r.start("parent", "1"), uuid.NewString(), uuid.NewString(), uuid.NewString()
 	r.poll()
@@ -112,7 +113,8 @@ func partStreams(r *rig) {
 			}
 		}
 
-		// Two connections, the second from where the first has stopped, have everything once.
+		// The second connection continues where the first one has stopped. Together they receive
+		// every event once.
 		for cut := 1; cut < len(ids); cut += 3 {
 			first, ids := r.sse(at, "", cut)
 			rest, _ := r.sse(at, ids[len(ids)-1], 100)
@@ -126,7 +128,7 @@ func partStreams(r *rig) {
 	}
 }
 
-// For a caller, nothing of another organization exists.
+// A caller cannot see anything of another organization.
 func partOthers(r *rig) {
 	id, task := r.start("mine", "1"), uuid.NewString()
 	r.poll()
@@ -231,7 +233,7 @@ func partOthers(r *rig) {
 	}
 }
 
-// Polls that clients drop at any moment swallow no activation.
+// Clients drop polls at any moment, and no activation is lost.
 func partDropped(r *rig) {
 	const flows = 20
 	drops := 1000
@@ -254,8 +256,8 @@ func partDropped(r *rig) {
 	}
 	droppers.Wait()
 
-	// Work in replies that were under way when the client left comes back after the time for a
-	// first sign.
+	// If a reply was under way when the client left, its work comes back after the time
+	// Unconfirmed.
 	for len(open) > 0 {
 		x := r.poll()
 		if !open[x.GetId()] {

@@ -19,7 +19,7 @@ func (q *flowQueue) submit(ctx context.Context, id string, m *pb.SubmitWorkflowC
 	}
 	q.d.workers.see(q.at.tenant, r.worker, time.Now())
 
-	// The turn continues when the client leaves: it must never be applied by half.
+	// The turn continues if the client leaves, because the door must not apply only a part of it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	turn, err := q.translate(ctx, r, m)
@@ -59,7 +59,7 @@ func (q *flowQueue) mark(r *run, id string) *submission {
 	return r.submitting
 }
 
-// beginSubmit finds the run, which a worker must have.
+// beginSubmit finds the run. It returns an error if no worker has the run.
 func (q *flowQueue) beginSubmit(id string) (*run, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,7 +104,7 @@ func (q *flowQueue) awaitClose(ctx context.Context, r *run) error {
 	var err error
 	select {
 	case err = <-ended:
-	case <-r.evicted: // it has ended, or the engine refused the turn
+	case <-r.evicted: // the run has ended, or the engine refused the turn
 		info, derr := q.d.backend.Describe(ctx, api.Target{Address: r.address(), Run: r.start.Run})
 		if err = derr; err == nil && !info.Outcome.Status.Closed() {
 			err = takenAway(r)
@@ -142,10 +142,10 @@ func takenAway(r *run) error {
 	return fault.New(fault.Unavailable, "workflow execution %s was taken from its worker before its commands were stored", r.address().Key)
 }
 
-// events returns the event log of a run that a worker has; false when no worker has it, or when
-// only the store has the events. A call on the connection of the worker shows that the worker has
-// received the run. A call on another connection, such as that of a client that waits for the
-// result, shows nothing.
+// events returns the event log of a run that a worker has. It returns false if no worker has the
+// run, or if only the store has the events. If the call comes over the connection of the worker,
+// the worker has received the run. A call over another connection, such as that of a client that
+// waits for the result, does not prove that.
 func (q *flowQueue) events(ctx context.Context, id string, older bool) (*journal, bool) {
 	q.mu.Lock()
 	r := q.byKey[id]

@@ -17,19 +17,19 @@ const (
 	maxTailEvents = 200_000
 )
 
-// tail follows the log of an execution that gets signals. It gets the number of a signal, and the
-// size of the log, from the events since the last signal. Reading the whole log for each of many
-// signals would take longer and longer.
+// tail follows the log of an execution that gets signals. It computes the number of a signal, and
+// the size of the log, from the events since the last signal. If it read the whole log for each
+// signal, many signals would take longer and longer.
 type tail struct {
 	address model.Address
-	events  int // events that the journal has taken; guarded by the lock of tails
+	events  int // how many events the journal has taken; guarded by the lock of tails
 
 	mu      sync.Mutex
 	run     model.RunID
 	last    int64 // the position up to which the journal has the history
 	journal *journal
-	// wanted has the numbers of the signals that callers have sent; 0 while the door does not know
-	// the number.
+	// wanted has the number of each signal that callers have sent, by request id. It is 0 while the
+	// door does not know the number.
 	wanted map[string]int64
 	// reserved are the bytes of signals on their way to the log.
 	reserved int64
@@ -39,7 +39,7 @@ type tail struct {
 type tails struct {
 	mu       sync.Mutex
 	now, old map[model.Address]*tail
-	events   int // of the tails in now
+	events   int // how many events the tails in now have
 }
 
 func newTails() *tails { return &tails{now: map[model.Address]*tail{}} }
@@ -87,12 +87,13 @@ func (s *tails) count(t *tail, events int) {
 // turn moves all tails from now to old, and drops the old ones. The caller holds the lock.
 func (s *tails) turn() { s.now, s.old, s.events = map[model.Address]*tail{}, s.now, 0 }
 
-// reserve makes room for a signal in the log, or says why there is none.
+// reserve reserves room for a signal in the log, or returns why there is none.
 func (t *tail) reserve(ctx context.Context, d *Door, request string, size int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	most := d.cfg.MaxLog
-	// A small signal fits into the room that is kept free, so there is no need to read the log.
+	// A small signal fits into the part of the log that is kept free, so there is no need to read
+	// the log.
 	if t.journal == nil && size > most/8 {
 		if err := t.follow(ctx, d); err != nil {
 			return err
@@ -141,7 +142,7 @@ func (t *tail) number(ctx context.Context, d *Door, request string) (int64, erro
 	if n := t.wanted[request]; n > 0 {
 		return n, nil
 	}
-	return int64(t.journal.count), nil // another run has started since
+	return int64(t.journal.count), nil // another run has started in the meantime
 }
 
 // follow reads the events that came since the last look. The caller holds the lock.
@@ -157,7 +158,7 @@ func (t *tail) follow(ctx context.Context, d *Door) error {
 		if t.journal == nil || page.Run != t.run {
 			t.run, t.last, t.journal = page.Run, -1, newJournal(t.address.Key, false)
 			t.journal.bare = true
-			if r.After != -1 { // another run has started since
+			if r.After != -1 { // another run has started in the meantime
 				r.After = -1
 				continue
 			}
@@ -178,7 +179,7 @@ func (t *tail) follow(ctx context.Context, d *Door) error {
 func (t *tail) add(e *model.Event) {
 	before := t.journal.count
 	t.journal.add(e)
-	t.journal.records = t.journal.records[:0] // only their number counts here
+	t.journal.records = t.journal.records[:0] // only the number of records is needed here
 	t.last = e.Seq
 	if _, waits := t.wanted[e.RequestID]; waits && t.journal.count > before {
 		t.wanted[e.RequestID] = int64(t.journal.count)

@@ -32,7 +32,7 @@ func (s *shelf) History(_ context.Context, r api.HistoryRequest) (api.HistoryPag
 	return page, nil
 }
 
-// begin begins a run with signals.
+// begin starts a run with signals.
 func (s *shelf) begin(run byte, signals int) {
 	s.run, s.events = model.RunID{run}, []model.Event{{Kind: model.EventStarted}}
 	for i := range signals {
@@ -61,7 +61,7 @@ func TestTailOfAnotherRun(t *testing.T) {
 	number("1.3", 5)
 	s.begin(2, 3)
 	number("2.0", 2)
-	number("1.4", 4) // it went to the previous run, so its number is the last one
+	number("1.4", 4) // the signal went to the previous run, so it gets the last number
 	s.begin(3, 9)
 	number("3.8", 10)
 	if tail.reserved != 0 || len(tail.wanted) != 0 {

@@ -19,7 +19,7 @@ type taskQueue struct {
 	d  *Door
 	at site
 
-	joining sync.Mutex // of join
+	joining sync.Mutex // held during join
 	session api.TaskSession
 
 	mu      sync.Mutex
@@ -33,13 +33,13 @@ type taskQueue struct {
 	gone    bool
 }
 
-// taskPoll is a call that waits for a task. The channel has room for the one that it gets.
+// taskPoll is a call that waits for a task. The channel has room for the one task that it gets.
 type taskPoll struct {
 	worker, client string
 	got            chan *heldTask
 }
 
-// parkedClaim is a task that the engine has claimed for a poll that has ended since.
+// parkedClaim is a task that the engine has claimed for a poll that has ended in the meantime.
 type parkedClaim struct {
 	claim model.Claim
 	at    time.Time
@@ -55,7 +55,7 @@ type heldTask struct {
 	// reporting is set while a report is applied.
 	reporting bool
 	canceled  bool
-	// items counts what the task has written.
+	// items counts the items that the task has written.
 	items int64
 	write sync.Mutex
 }
@@ -98,7 +98,7 @@ func (q *taskQueue) touch(now time.Time) {
 	q.mu.Unlock()
 }
 
-// size tells the engine how many tasks the clients can take. The caller holds the lock.
+// size tells the engine how many tasks the clients can take now. The caller holds the lock.
 func (q *taskQueue) size() {
 	if n := len(q.polls) + len(q.held) + len(q.parked); n != q.slots && q.session != nil {
 		q.slots = n
@@ -106,7 +106,7 @@ func (q *taskQueue) size() {
 	}
 }
 
-// poll waits until there is a task for the caller. It returns nil when the wait is over.
+// poll waits until there is a task for the caller. It returns nil if there is none within the wait.
 func (q *taskQueue) poll(ctx context.Context, worker string, wait time.Duration) (*heldTask, error) {
 	if wait <= 0 {
 		wait = 200 * time.Millisecond // a moment, because the engine commits each claim
@@ -147,7 +147,7 @@ func (q *taskQueue) poll(ctx context.Context, worker string, wait time.Duration)
 		return nil, err
 	}
 	q.mu.Unlock()
-	t := <-p.got // it was handed over at the same moment
+	t := <-p.got // a task was handed over at the same moment
 	if err != nil {
 		q.giveBack(t)
 		return nil, err
@@ -189,8 +189,8 @@ func (q *taskQueue) unpark() {
 	}
 }
 
-// reject gives back a claim that no call has taken, or ends one that is cancelled or that workers
-// cannot execute. The caller holds the lock.
+// reject gives back a claim that no call has taken. It ends a task that is cancelled or that
+// workers cannot execute. The caller holds the lock.
 func (q *taskQueue) reject(c *model.Claim) {
 	r := model.TaskReport{Ref: c.Ref, Returned: true}
 	if c.Canceled {
@@ -202,7 +202,8 @@ func (q *taskQueue) reject(c *model.Claim) {
 		}}
 	}
 	s := q.session
-	q.d.beside(func() { _ = s.Report(q.d.open, r) }) // a session that has ended has given it back
+	// If the session has ended, it has given the claim back.
+	q.d.beside(func() { _ = s.Report(q.d.open, r) })
 }
 
 func canceledTask() *model.Failure {
@@ -213,7 +214,7 @@ func canceledTask() *model.Failure {
 func (q *taskQueue) giveBack(t *heldTask) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.d.open), 10*time.Second)
 	defer cancel()
-	// if the session has ended, the claim is already back
+	// Ignore the error: if the session has ended, the engine already has the claim back.
 	_ = q.report(ctx, t, func(r *model.TaskReport) { r.Returned = true })
 }
 
@@ -242,11 +243,11 @@ func (q *taskQueue) Stop(claim model.ClaimRef, why model.StopReason) {
 		return
 	}
 
-	// No client learns of a cancellation, so the door ends the task.
+	// Clients do not learn of a cancellation, so the door ends the task.
 	if !t.reporting {
 		t.canceled = true
 		q.d.beside(func() {
-			// another report was first
+			// Ignore the error: another report was first.
 			_ = q.report(q.d.open, t, func(r *model.TaskReport) { r.Failure = canceledTask() })
 		})
 	}
@@ -266,8 +267,8 @@ func (q *taskQueue) Settle(claim model.ClaimRef, err error) {
 	}
 }
 
-// has returns a task that a client executes; nil when the queue does not have it. A call about the
-// task shows that the client has it.
+// has returns a task that a client executes, or nil if the queue does not have it. The door calls
+// has for each call about the task, which shows that the client has the task.
 func (q *taskQueue) has(id string) (t *heldTask, worker string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -287,7 +288,7 @@ func (q *taskQueue) isCanceled(t *heldTask) bool {
 }
 
 // report says how a task ended, and returns when that is durable. A later attempt of the same task
-// is another heldTask, which the report does not touch.
+// is another heldTask, so this report has no effect on it.
 func (q *taskQueue) report(ctx context.Context, t *heldTask, fill func(*model.TaskReport)) error {
 	q.mu.Lock()
 	if q.held[t.id()] != t || t.reporting {
@@ -319,7 +320,7 @@ func (q *taskQueue) report(ctx context.Context, t *heldTask, fill func(*model.Ta
 }
 
 // look fails the attempts of workers that are gone. It reports whether the queue has had no poll
-// for long.
+// for a long time.
 func (q *taskQueue) look(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -350,9 +351,9 @@ func (q *taskQueue) look(now time.Time) bool {
 	return q.gone
 }
 
-// whyLost returns why the worker of a task has probably lost it; empty when it has not. Workers
-// need not make calls while they execute a task, and may execute it for long. The caller holds the
-// lock.
+// whyLost returns why the worker of a task has probably lost it. It returns an empty text if it has
+// not. Workers need not make calls while they execute a task, which may take long. The caller holds
+// the lock.
 func (q *taskQueue) whyLost(t *heldTask, now time.Time) string {
 	if t.lostAt.IsZero() && !q.d.connected(t.client) {
 		t.lostAt = now

@@ -25,8 +25,8 @@ type tasks struct {
 // field for this.
 const nonRetryable = "Non-retryable error: "
 
-// SubmitTask creates a task. If the task belongs to a workflow, its event comes with a later
-// command.
+// SubmitTask creates a task. If the task belongs to a workflow, a later command of the workflow
+// adds its event to the history.
 func (s *tasks) SubmitTask(ctx context.Context, m *pb.SubmitTaskRequest) (*pb.SubmitTaskResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *tasks) SubmitTask(ctx context.Context, m *pb.SubmitTaskRequest) (*pb.Su
 	return &pb.SubmitTaskResponse{TaskExecutionId: id, IdempotencyKeyUsed: key != nil, IdempotencyKeyNew: isNew}, nil
 }
 
-// taskRequest is a task that stands alone.
+// taskRequest asks for a task without a workflow.
 type taskRequest struct {
 	kind, queue string
 	input       []byte
@@ -91,8 +91,8 @@ func (d *Door) submitTask(ctx context.Context, tenant string, r taskRequest) (id
 	return a.Key, !reply.Existing, nil
 }
 
-// running returns the queue and the task that a client executes. When no client does, it returns
-// whether the task exists.
+// running returns a task that a client executes, and its queue. If no client executes the task, it
+// returns nil, and an error if the task does not exist.
 func (s *tasks) running(ctx context.Context, id string) (*taskQueue, *heldTask, error) {
 	tenant, err := s.d.tenant(ctx, "")
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *tasks) finish(ctx context.Context, id string, fill func(*model.TaskRepo
 	if t == nil {
 		return nil, fault.New(fault.Conflict, "task %s is not running", id)
 	}
-	// The report continues when the client leaves.
+	// The report continues if the client leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	err = q.report(ctx, t, fill)
@@ -159,8 +159,8 @@ func (s *tasks) CancelTask(ctx context.Context, m *pb.CancelTaskRequest) (*empty
 	return &emptypb.Empty{}, err
 }
 
-// Heartbeat says that a task is still executed. Its error is how a worker learns that the task was
-// cancelled.
+// Heartbeat says that a worker still executes a task. The worker learns from its error that the
+// task was cancelled.
 func (s *tasks) Heartbeat(ctx context.Context, m *pb.HeartbeatRequest) (*emptypb.Empty, error) {
 	q, t, err := s.running(ctx, m.GetTaskExecutionId())
 	if err != nil {
@@ -219,8 +219,8 @@ var streamKinds = map[pb.StreamEventType]model.ItemKind{
 	pb.StreamEventType_STREAM_EVENT_TYPE_DATA: model.ItemData, pb.StreamEventType_STREAM_EVENT_TYPE_ERROR: model.ItemError,
 }
 
-// StreamTaskData keeps an item for listeners. It may come after the end of the task, and
-// never fails the task.
+// StreamTaskData keeps an item for listeners. The item may come after the end of the task. An error
+// of this call does not fail the task.
 func (s *tasks) StreamTaskData(ctx context.Context, m *pb.StreamTaskDataRequest) (*pb.StreamTaskDataResponse, error) {
 	kind, known := streamKinds[m.GetType()]
 	if !known {

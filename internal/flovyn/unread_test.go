@@ -86,7 +86,7 @@ func TestManySignals(t *testing.T) {
 		t.Errorf("for %d signals the door has read %d events", senders*each, n)
 	}
 
-	// After a while without a worker, the number is right as well.
+	// The number is also right after a while without a worker.
 	r.submit(id, suspended)
 	r.poll()
 	r.submit(id, suspended, cmdOperation("op", "1"), cmdSuspend("more"))
@@ -105,7 +105,7 @@ func TestSignalsThatNobodyReads(t *testing.T) {
 		patient(c)
 		backend = c.Backend
 	})
-	// The first signals come with the start, which is faster.
+	// The first signals are sent together with the start, which is faster.
 	id := uuid.NewString()
 	s := api.StartRequest{
 		Address: model.Address{Tenant: orgID, Type: flovyn.Prefix + r.queue, Key: id}, Input: model.Payload{Data: []byte(`{"flovyn":1,"kind":"deaf"}`), Encoding: model.JSON},
@@ -133,8 +133,8 @@ func TestSignalsThatNobodyReads(t *testing.T) {
 	r.submit(id, completed, cmdComplete("1"))
 }
 
-// Clients cannot use a log that is longer than they can read. So signals leave room in it, and a
-// run whose log has become too long fails with that reason.
+// Clients can read logs only up to a limit. So signals leave some room in the log, and a run whose
+// log has become too long fails with that reason.
 func TestLogsThatClientsCannotRead(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10

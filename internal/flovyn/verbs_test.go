@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// native is the engine of the server, as the commands of perdure use it.
+// native is the engine of the server, in the way in which the commands of perdure use it.
 type native struct {
 	*rig
 
@@ -55,7 +55,7 @@ func partVerbs(r *rig) {
 	n.misfits()
 }
 
-// list, count, explain, history, state, and the queues.
+// watchVerbs checks list, count, explain, history, state, and the queues.
 func (n *native) watchVerbs() {
 	ctx := n.t.Context()
 	id := n.start("visible", `{"n":1}`)
@@ -89,7 +89,7 @@ func (n *native) watchVerbs() {
 	if err != nil || len(history.Events) < 5 {
 		n.t.Errorf("the history has %d events, %v", len(history.Events), err)
 	}
-	// The task, and with it its queue, exists a moment after the submission.
+	// The task and its queue exist a moment after the submission.
 	for listed := false; !listed; {
 		queues, err := n.ListQueues(ctx, "acme")
 		n.must(err)
@@ -98,7 +98,7 @@ func (n *native) watchVerbs() {
 	n.must(n.Terminate(ctx, api.CancelRequest{Target: n.flow(id), Reason: "seen"}))
 }
 
-// signal, resolve, reject, query, update, pause and resume.
+// talkVerbs checks signal, resolve, reject, query, update, pause and resume.
 func (n *native) talkVerbs() {
 	ctx := n.t.Context()
 	id := n.start("talks", "null")
@@ -144,7 +144,7 @@ func (n *native) talkVerbs() {
 	n.submit(id, completed)
 }
 
-// cancel and terminate, for an execution that waits and for one that a worker has.
+// endVerbs checks cancel and terminate, for an execution that waits and for one that a worker has.
 func (n *native) endVerbs() {
 	ctx := n.t.Context()
 	for what, end := range map[string]func(api.CancelRequest) error{
@@ -167,7 +167,7 @@ func (n *native) endVerbs() {
 	n.nothing()
 }
 
-// retry, reset, fork and delete.
+// pastVerbs checks retry, reset, fork and delete.
 func (n *native) pastVerbs() {
 	ctx := n.t.Context()
 	id := n.start("past", "null")
@@ -187,7 +187,7 @@ func (n *native) pastVerbs() {
 	}
 	n.submit(id, completed, cmdComplete("2"))
 
-	// A fork has a key of its own, which workers must be able to read.
+	// A fork has a key of its own. The key must be a UUID, so that workers can read it.
 	fork := uuid.NewString()
 	info, err = n.Describe(ctx, n.flow(id))
 	n.must(err)

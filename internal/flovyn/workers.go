@@ -14,18 +14,18 @@ import (
 
 // Bounds of what the door remembers about workers.
 const (
-	// maxWorkers is how many workers it remembers.
+	// maxWorkers is how many workers the door remembers.
 	maxWorkers = 100_000
-	// maxWorkerBytes is how many bytes that may take.
+	// maxWorkerBytes is how many bytes all of them together may take.
 	maxWorkerBytes = 64 << 20
 	// maxKinds is how many workflows and how many tasks a worker may register.
 	maxKinds = 1_000
-	// maxAbout is the longest description that it keeps, in bytes.
+	// maxAbout is the longest description that the door keeps, in bytes.
 	maxAbout = 500
 )
 
 // workers remembers when each worker last made a call. Some workers call themselves by their name,
-// and some by the id that they got.
+// and others by the id that they got at their registration.
 type workers struct {
 	mu    sync.Mutex
 	all   map[workerKey]*workerInfo
@@ -114,7 +114,7 @@ func (w *workers) makeRoom() {
 }
 
 // silence is how long ago a worker that sends heartbeats gave a sign of life. It is 0 for a worker
-// that never sent one: such a worker may be busy.
+// that has never sent a heartbeat, because such a worker may be busy.
 func (w *workers) silence(tenant, worker string, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,8 @@ func (w *workers) register(tenant string, info *workerInfo) {
 	w.put(workerKey{tenant, info.name}, info)
 }
 
-// timeout returns how long a worker said that a kind of task may take; 0 when it did not say.
+// timeout returns how long a kind of task may take according to its worker. It returns 0 if the
+// worker has not said so.
 func (w *workers) timeout(tenant, worker, kind string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,8 +185,8 @@ type lifecycle struct {
 	d *Door
 }
 
-// RegisterWorker gives a worker its id. The same name gets the same id. Another worker with that id
-// is not disturbed.
+// RegisterWorker gives a worker its id. The same name gets the same id. A second worker with the
+// same name does not disturb the first.
 func (s *lifecycle) RegisterWorker(ctx context.Context, m *pb.WorkerRegistrationRequest) (*pb.WorkerRegistrationResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {
@@ -215,7 +216,7 @@ func (s *lifecycle) RegisterWorker(ctx context.Context, m *pb.WorkerRegistration
 	return &pb.WorkerRegistrationResponse{WorkerId: info.id, Success: true}, nil
 }
 
-// registered is what the messages of workflows and tasks have in common.
+// registered has the methods that the messages of workflows and tasks have in common.
 type registered interface {
 	GetKind() string
 	GetName() string

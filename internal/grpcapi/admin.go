@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// admin is AdminService. The interceptors let only callers in that may administer the server, and
-// callers that may read the audit log.
+// admin is AdminService. The interceptors admit only callers that may administer the server.
+// Callers that may read the audit log can call Audit.
 type admin struct {
 	pb.UnimplementedAdminServiceServer
 
@@ -58,7 +58,7 @@ func (a *serverAdmin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
 	return all, err
 }
 
-// Health tells how the server is.
+// Health returns the state of the server and of its store.
 func (a *serverAdmin) Health(ctx context.Context) (api.Health, error) {
 	h, err := a.Admin.Health(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func (a *admin) DrainNode(ctx context.Context, m *pb.DrainNodeRequest) (*pb.Done
 	return tell(ctx, m, wire.ReadDrainNodeRequest, a.to.DrainNode)
 }
 
-// Rebalance makes all nodes look whether shards should move.
+// Rebalance makes all nodes check whether shards should move.
 func (a *admin) Rebalance(ctx context.Context, _ *pb.RebalanceRequest) (*pb.Done, error) {
 	return done(a.to.Rebalance(ctx))
 }
@@ -196,7 +196,7 @@ func (a *admin) DrainWorker(ctx context.Context, m *pb.DrainWorkerRequest) (*pb.
 	return tell(ctx, m, wire.ReadDrainWorkerRequest, a.to.DrainWorker)
 }
 
-// Health tells how the server is.
+// Health returns the state of the server and of its store.
 func (a *admin) Health(ctx context.Context, _ *pb.HealthRequest) (*pb.HealthReply, error) {
 	h, err := a.to.Health(ctx)
 	if err != nil {
@@ -221,14 +221,15 @@ func (w *Work) all() []*session {
 	return all
 }
 
-// find returns a session; nil when there is none.
+// find returns a session, or nil if there is none.
 func (w *Work) find(id string) *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sessions[id]
 }
 
-// list describes the sessions of a tenant, or of all tenants when it is empty, the oldest first.
+// list describes the sessions of a tenant, the oldest first. If tenant is empty, it describes the
+// sessions of all tenants.
 func (w *Work) list(tenant string) (list []api.WorkerSession) {
 	for _, s := range w.all() {
 		if tenant == "" || s.tenant == tenant {
@@ -241,7 +242,7 @@ func (w *Work) list(tenant string) (list []api.WorkerSession) {
 	return list
 }
 
-// describe says what the session is and holds.
+// describe returns who has opened the session, and what its worker holds.
 func (s *session) describe() api.WorkerSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,12 +2,12 @@ package grpcapi
 
 import "sync"
 
-// background counts goroutines. Unlike with a sync.WaitGroup, a goroutine may start while another
-// one waits until none is running.
+// background counts goroutines. Unlike with a sync.WaitGroup, a goroutine may start while a caller
+// waits for Idle.
 type background struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n is zero; nil when no goroutine waits
+	idle chan struct{} // closed when n is zero; nil if no goroutine waits
 }
 
 // Go runs do in a goroutine and counts it.

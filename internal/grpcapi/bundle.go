@@ -23,19 +23,21 @@ import (
 )
 
 const (
-	// maxBundles is how many streams with bundles one connection may have. A client needs one, and
-	// a second one for a moment when it replaces the first.
+	// A bundle is a message with several calls of one client. maxBundles is how many streams with
+	// bundles one connection may have. A client needs one stream, and for a moment a second one
+	// when it replaces the first.
 	maxBundles = 4
 	// maxServed is how many calls of a stream the server works on. It is more than bundle.MaxCalls,
 	// because calls that the client has given up may not have ended yet.
 	maxServed = 2 * bundle.MaxCalls
-	// maxGivenUp is how many calls one bundle may give up. Some may have been answered since.
+	// maxGivenUp is how many calls one bundle may give up. It is more than bundle.MaxCalls, because
+	// the server may have answered some of them in the meantime.
 	maxGivenUp = 4 * bundle.MaxCalls
 	// closingTime is how long a server that shuts down waits for the client to end its side of a
 	// stream, after the last answer.
 	closingTime = 2 * time.Second
-	// maxIdleServers is how many goroutines of a stream wait for further calls. A goroutine that
-	// has served a call has a stack of the right size.
+	// maxIdleServers is how many goroutines of a stream wait for further calls. Reusing them is
+	// cheap, because the stack of a goroutine that has served a call already has the right size.
 	maxIdleServers = 64
 )
 
@@ -46,7 +48,7 @@ type bundleStream = grpc.BidiStreamingServer[pb.CallBundle, pb.AnswerBundle]
 type bundles struct {
 	server  *Server
 	service *client
-	methods map[string]grpc.MethodHandler // of ClientService, by their names
+	methods map[string]grpc.MethodHandler // the methods of ClientService, by name
 
 	mu   sync.Mutex
 	open map[string]int // the streams of each connection, by its address
@@ -95,8 +97,8 @@ func (b *bundles) serve(stream bundleStream) error {
 	return s.run()
 }
 
-// enter counts a stream, unless the address of its client has too many. Clients of a Unix socket
-// have no addresses of their own, and are not counted.
+// enter counts a stream, unless the address of its client has too many. It does not count clients
+// of a Unix socket, because they have no addresses of their own.
 func (b *bundles) enter(ctx context.Context) (leave func(), err error) {
 	from := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil && p.Addr.Network() != "unix" {
@@ -126,12 +128,12 @@ type bundledCalls struct {
 	*bundles
 
 	stream   bundleStream
-	header   metadata.MD // of the stream, with the credential of the caller
+	header   metadata.MD // the header of the stream, with the credential of the caller
 	maxReply int
 	answers  *bundle.Sender[*pb.BundledAnswer]
 
 	slots chan struct{}    // one for each call that a goroutine serves
-	jobs  chan bundledCall // to goroutines that have nothing to do
+	jobs  chan bundledCall // calls for goroutines that have nothing to do
 	idle  atomic.Int32
 	over  chan struct{} // closed after the last call
 
@@ -146,7 +148,7 @@ type openCall struct{ cancel context.CancelFunc }
 
 // bundledCall is a call that a goroutine serves.
 type bundledCall struct {
-	ctx    context.Context //nolint:containedctx // the call waits for its goroutine
+	ctx    context.Context //nolint:containedctx // the call waits until a goroutine takes it
 	handle grpc.MethodHandler
 	call   *pb.BundledCall
 	entry  *openCall
@@ -182,8 +184,8 @@ func (s *bundledCalls) run() error {
 	return end
 }
 
-// shutDown refuses further calls and asks the client to end its side of the stream. It waits for
-// that, so that the client gets an answer to every call that is on its way.
+// shutDown refuses further calls and asks the client to end its side of the stream. It waits until
+// the client has done so. That way the client gets an answer to every call that is on its way.
 func (s *bundledCalls) shutDown(received <-chan error) error {
 	s.mu.Lock()
 	s.draining = true
@@ -208,7 +210,7 @@ func (s *bundledCalls) shutDown(received <-chan error) error {
 	}
 }
 
-// send sends one bundle of answers. Nil among them says that the server shuts down.
+// send sends one bundle of answers. A nil answer means that the server shuts down.
 func (s *bundledCalls) send(answers []*pb.BundledAnswer) error {
 	m := &pb.AnswerBundle{Answers: answers}
 	if at := slices.Index(answers, nil); at >= 0 {
@@ -236,15 +238,16 @@ func (s *bundledCalls) receive() error {
 	}
 }
 
-// take begins the calls of a bundle. The server asks for each bundle whether the credential is
-// still good, as it does for a call that comes alone. refused is true if it is not. An error means
-// that the client broke the protocol, and ends the stream.
+// take starts the calls of a bundle. It checks for each bundle whether the credential of the caller
+// is still valid, as the server does for a call outside bundles. refused is true if the credential
+// is no longer valid. An error means that the client broke the protocol, and ends the stream.
 func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
 	if len(m.GetCalls()) > bundle.MaxCalls || len(m.GetGivenUp()) > maxGivenUp {
 		return false, fault.New(fault.Exhausted, "a bundle has %d calls and gives up %d, which is too many", len(m.GetCalls()), len(m.GetGivenUp()))
 	}
 	s.giveUp(m.GetGivenUp())
-	defer s.giveUp(m.GetGivenUp()) // a bundle may have a call that it gives up
+	// Do this after the calls have started, because a bundle may give up one of its own calls.
+	defer s.giveUp(m.GetGivenUp())
 	if len(m.GetCalls()) == 0 {
 		return false, nil
 	}
@@ -254,7 +257,7 @@ func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
 		ctx = s.stream.Context()
 	}
 	for _, call := range m.GetCalls() {
-		// A client that does not take its answers can make no further calls.
+		// While a client does not read its answers, take no further calls from it.
 		if err := s.answers.WaitForRoom(s.stream.Context()); err != nil {
 			return false, err
 		}
@@ -278,7 +281,7 @@ func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
 	return refusal != nil, nil
 }
 
-// refuse answers a call that the caller may not make.
+// refuse answers a call that the caller may not make with an error.
 func (s *bundledCalls) refuse(ctx context.Context, call *pb.BundledCall, err error) {
 	err = toStatus(err)
 	door, method := doorOf(clientMethod(call.GetMethod()))
@@ -310,8 +313,8 @@ func (s *bundledCalls) begin(c bundledCall) error {
 	return nil
 }
 
-// register notes a call. It returns false if the call must not begin: it breaks the protocol, or
-// the server is shutting down.
+// register notes a call. begins is false if the call must not start, because the server is shutting
+// down or the call breaks the protocol.
 func (s *bundledCalls) register(id uint64, entry *openCall) (begins bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +373,7 @@ func (s *bundledCalls) serveCall(c bundledCall) {
 	s.post(answer)
 }
 
-// call makes one call as gRPC would have made it, with the same interceptor.
+// call makes one call as gRPC would make it, with the same interceptor.
 func (s *bundledCalls) call(ctx context.Context, c bundledCall) ([]byte, error) {
 	header := metadata.MD{}
 	if trace := c.call.GetTraceparent(); trace != "" {
@@ -409,7 +412,7 @@ func (s *bundledCalls) post(a *pb.BundledAnswer) {
 	s.answers.Post(a, len(a.GetReply())+len(a.GetStatus())+answerRoom)
 }
 
-// answerRoom is more than an answer needs besides its reply.
+// answerRoom is an upper bound for the bytes of an answer without its reply.
 const answerRoom = 256
 
 // giveUp ends calls whose answers the client no longer waits for.
@@ -445,8 +448,8 @@ func encodedStatus(err error) []byte {
 	return encoded
 }
 
-// bundledHeader receives the header that a handler sets, as the transport does for a call that
-// comes alone. Handlers set only the era.
+// bundledHeader receives the header that a handler sets. For a call outside bundles, the transport
+// does this. Handlers set only the era, which clients use for request ids.
 type bundledHeader struct {
 	method string
 
@@ -472,7 +475,7 @@ func (h *bundledHeader) SetHeader(md metadata.MD) error {
 // SendHeader notes the era.
 func (h *bundledHeader) SendHeader(md metadata.MD) error { return h.SetHeader(md) }
 
-// SetTrailer does nothing: no handler has a trailer.
+// SetTrailer does nothing, because no handler sets a trailer.
 func (h *bundledHeader) SetTrailer(metadata.MD) error { return nil }
 
 func (h *bundledHeader) value() string {

@@ -24,7 +24,7 @@ import (
 	"github.com/perdure/perdure/internal/grpcapi"
 )
 
-// bundleOf opens a stream for bundles and takes the first one of the server.
+// bundleOf opens a stream for bundles and reads the first bundle of the server.
 func bundleOf(t *testing.T, d *door) grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle] {
 	t.Helper()
 	st, err := d.client.Bundle(d.ctx)
@@ -77,8 +77,8 @@ func answersTo(t *testing.T, st grpc.BidiStreamingClient[pb.CallBundle, pb.Answe
 	return all
 }
 
-// A call that makes no sense is answered with an error, and harms neither its neighbours nor the
-// stream.
+// The server answers a call that makes no sense with an error. The other calls of the bundle and
+// the stream continue.
 func TestNonsenseInABundle(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)
@@ -178,7 +178,7 @@ func TestBundlesThatBreakTheRules(t *testing.T) {
 	}
 }
 
-// counts returns calls of Count.
+// counts returns n calls of the method Count.
 func counts(from, n int) (all []*pb.BundledCall) {
 	for i := range n {
 		all = append(all, &pb.BundledCall{Id: uint64(from + i), Method: "Count"})
@@ -186,8 +186,8 @@ func counts(from, n int) (all []*pb.BundledCall) {
 	return all
 }
 
-// If a client makes calls and gives them up at once, the number of calls that the server works on
-// stays bounded. A call that its own bundle gives up ends too.
+// If a client makes calls and gives them up immediately, the number of calls that the server works
+// on stays bounded. A call that the same bundle gives up ends too.
 func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 	t.Parallel()
 	d, engine := openBlocking(t)
@@ -268,7 +268,7 @@ func TestReplyThatIsTooLarge(t *testing.T) {
 type switched struct {
 	to    grpcapi.Authenticator
 	off   chan struct{}
-	valid context.Context //nolint:containedctx // that of the credential
+	valid context.Context //nolint:containedctx // ends when the credential changes
 }
 
 func (s switched) Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error) {
@@ -292,8 +292,8 @@ func (onlyReads) Authorize(_ *authn.Identity, action authz.Action) error {
 	return nil
 }
 
-// The server asks for each call of a bundle whether the caller may make it, and for each bundle
-// whether the credential is still good.
+// The server checks for each call of a bundle whether the caller may make it, and for each bundle
+// whether the credential is still valid.
 func TestBundlesAreAuthorized(t *testing.T) {
 	t.Parallel()
 	off := make(chan struct{})
@@ -316,7 +316,7 @@ func TestBundlesAreAuthorized(t *testing.T) {
 		}
 	}
 
-	end() // the key has changed, for example when it expires, and is still good
+	end() // the record of the key has changed, for example its expiry, but the key is still valid
 	if a := answersTo(t, st, &pb.BundledCall{Id: 4, Method: "Count"})[4]; codeOf(t, a) != codes.OK {
 		t.Errorf("after the key has changed: %v", a)
 	}

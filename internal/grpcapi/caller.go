@@ -14,14 +14,14 @@ import (
 )
 
 // Authenticator says who is calling. It must not block: the server asks it before it reads the body
-// of a request. Packages that implement it do not know gRPC.
+// of a request. Packages that implement it do not depend on gRPC.
 type Authenticator interface {
 	// Authenticate returns the caller, or an error that refuses the call. Names of headers are in
 	// lower case.
 	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
 }
 
-// Caller is who makes a call.
+// Caller is the identity of the program or person that makes a call.
 type Caller = authn.Identity
 
 type callerKey struct{}
@@ -43,7 +43,8 @@ func tenantOf(ctx context.Context) string {
 	return c.Tenant
 }
 
-// open are the methods that need no credential: orchestrators ask for health without one.
+// open are the methods that need no credential. Orchestrators such as Kubernetes ask for the health
+// of a server without one.
 var open = map[string]bool{
 	"/grpc.health.v1.Health/Check": true,
 	"/grpc.health.v1.Health/List":  true,
@@ -58,7 +59,7 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	before := ctx
 	ctx, err := s.authenticate(ctx, info.Header)
 	if err == nil {
-		before = ctx // says who is refused
+		before = ctx // so that the journal knows which caller is refused
 		err = s.authorize(ctx, info.FullMethodName)
 	}
 	if err != nil {
@@ -100,8 +101,8 @@ func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.
 }
 
 // authorize refuses calls that the caller may not make, and methods that are not in the table of
-// actions. Serve fails unless all methods of the server are in the table. Config.Unknown answers
-// calls of methods that the server does not have.
+// actions. (Serve does not start if a method of the server is missing in the table. Config.Unknown
+// answers calls of methods that the server does not have.)
 func (s *Server) authorize(ctx context.Context, method string) error {
 	rule := authz.ByMethod(method)
 	if rule == nil {

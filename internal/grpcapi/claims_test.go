@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// items reads until the server has sent an item that a function wants.
+// items reads until the server has sent an item that want accepts.
 func items[T any](r raw, want func(*pb.ServerItem) (T, bool)) T {
 	r.t.Helper()
 	for {
@@ -26,9 +26,9 @@ func items[T any](r raw, want func(*pb.ServerItem) (T, bool)) T {
 	}
 }
 
-// A worker says that it has the claim of another worker of the same tenant, like a worker that has
-// outlived its server. Before the server tells it to stop, it reports, writes and sends heartbeats.
-// None of that counts.
+// A worker says that it has the claim of another worker of the same tenant, as a worker does that
+// has outlived its server. Before the server tells it to stop, the worker reports, writes and sends
+// heartbeats. The server ignores all of that.
 func TestWorkersSpeakForTheirOwnClaims(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)

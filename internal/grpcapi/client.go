@@ -38,7 +38,7 @@ func ask[M, In, Out, R any](
 	return write(out), nil
 }
 
-// tell is ask for calls that return only an error.
+// tell is like ask, for calls that return only an error.
 func tell[M, In any](ctx context.Context, m *M, read func(string, *M) (In, error), call func(context.Context, In) error) (*pb.Done, error) {
 	in, err := read(tenantOf(ctx), m)
 	if err != nil {
@@ -47,7 +47,7 @@ func tell[M, In any](ctx context.Context, m *M, read func(string, *M) (In, error
 	return done(call(ctx, in))
 }
 
-// list is ask for calls that only take the tenant.
+// list is like ask, for calls whose only argument is the tenant.
 func list[Out, R any](ctx context.Context, call func(context.Context, string) (Out, error), write func(Out) *R) (*R, error) {
 	out, err := call(ctx, tenantOf(ctx))
 	if err != nil {
@@ -64,7 +64,7 @@ func done(err error) (*pb.Done, error) {
 	return &pb.Done{}, nil
 }
 
-// Server says what the client talks to.
+// Server returns the version and the limits of this server, and the tenant of the caller.
 func (c *client) Server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerReply, error) {
 	if m.GetReach() {
 		if err := c.backend.Reach(ctx); err != nil {
@@ -186,7 +186,7 @@ func (c *client) Tally(ctx context.Context, m *pb.TallyRequest) (*pb.TallyReply,
 	return ask(ctx, m, wire.ReadTallyRequest, c.backend.Tally, wire.TallyReply)
 }
 
-// Stranded returns executions that cannot go on by themselves.
+// Stranded returns executions that cannot continue without a change by a person.
 func (c *client) Stranded(ctx context.Context, m *pb.StrandedRequest) (*pb.ListPage, error) {
 	page, err := c.backend.Stranded(ctx, tenantOf(ctx), m.GetCursor())
 	if err != nil {

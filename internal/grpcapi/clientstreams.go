@@ -16,8 +16,8 @@ import (
 // partBytes is the approximate size of a part of a stream.
 const partBytes = 1 << 20
 
-// maxImport bounds the bytes of an imported history in memory. A run starts with far fewer events,
-// and the service refuses a larger history with its own error.
+// maxImport bounds the bytes of an imported history in memory. The limit of the service is far
+// lower. The service refuses a history between the two limits with its own error.
 const maxImport = 128 << 20
 
 // History sends a page of events, or all events that follow.
@@ -39,7 +39,7 @@ func (c *client) History(m *pb.HistoryRequest, stream grpc.ServerStreamingServer
 		if !m.GetAll() || !page.More || len(page.Events) == 0 {
 			return nil
 		}
-		// Later pages are of the same run, even if the key has another one by then.
+		// Later pages are of the same run, even if the key has a new run by then.
 		r.Target.Run, r.After = page.Run, page.Events[len(page.Events)-1].Seq
 	}
 }
@@ -59,7 +59,7 @@ func sendHistory(stream grpc.ServerStreamingServer[pb.HistoryPart], page api.His
 	}
 }
 
-// prefix returns how many items fit into a part: at least one, unless there is none.
+// prefix returns how many items fit into a part. It is at least one if there are any items.
 func prefix[T any](items []T, size func(*T) int) (n int) {
 	for total := 0; n < len(items); n++ {
 		if total += size(&items[n]); n > 0 && total > partBytes {
@@ -159,7 +159,7 @@ func sendItems(stream grpc.ServerStreamingServer[pb.TaskStreamPage], page api.Ta
 }
 
 // Watch sends what changes until the client ends the call. A client that reads slowly delays only
-// its own stream, and the feed reports when that client has missed something.
+// its own stream. If that client misses changes, the feed tells it so.
 func (c *client) Watch(m *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.ChangePage]) error {
 	ctx := stream.Context()
 	r, err := wire.ReadWatchRequest(tenantOf(ctx), m)
@@ -220,7 +220,7 @@ func noRequest(err error) error {
 	return err
 }
 
-// Delete removes an execution. It exports the rows first, when the client asks for them.
+// Delete removes an execution. If the client asks for the rows, Delete exports them first.
 func (c *client) Delete(stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.DeletePart]) error {
 	ctx := stream.Context()
 	m, err := stream.Recv()
@@ -271,7 +271,8 @@ func (w *rowWriter) send() error {
 	return nil
 }
 
-// Flush returns when the client has saved everything. Without that, nothing may be removed.
+// Flush returns when the client has saved everything. If it returns an error, the service removes
+// nothing.
 func (w *rowWriter) Flush() error {
 	if err := w.send(); err != nil {
 		return err

@@ -127,7 +127,7 @@ func (c *client) ResetBreaker(ctx context.Context, m *pb.ResetBreakerRequest) (*
 	return done(c.backend.ResetBreaker(ctx, tenantOf(ctx), m.GetName()))
 }
 
-// PauseBreaker lets nothing through a breaker before a time.
+// PauseBreaker makes a breaker hold all tasks back until a time.
 func (c *client) PauseBreaker(ctx context.Context, m *pb.PauseBreakerRequest) (*pb.Done, error) {
 	return done(c.backend.PauseBreaker(ctx, tenantOf(ctx), m.GetName(), model.Time(m.GetUntil()), m.GetReason()))
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/authz"
 )
 
-// doorOf returns the door and the method of a call for metrics: "ClientService/Start" for
-// "/perdure.v1.ClientService/Start". Methods that no service has are one method.
+// doorOf returns the door (the protocol) and the method of a call for metrics:
+// "ClientService/Start" for "/perdure.v1.ClientService/Start". All methods that no service has
+// share one name.
 func doorOf(full string) (door, method string) {
 	door = access.GRPC
 	if strings.HasPrefix(full, "/flovyn.") {
@@ -50,8 +51,9 @@ func outcomeOf(ctx context.Context, err error) access.Outcome {
 	return o
 }
 
-// counted registers services so that requests that cannot be read are counted too. gRPC reads the
-// request of a unary call before it calls the interceptor, and refuses it without one.
+// counted registers services in a way that also counts requests that cannot be decoded. gRPC
+// decodes the request of a unary call before it calls the interceptor. If it cannot, it refuses the
+// call and the interceptor never runs.
 type counted struct {
 	to     grpc.ServiceRegistrar
 	server *Server
@@ -67,7 +69,8 @@ func (c counted) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	c.to.RegisterService(&copied, impl)
 }
 
-// handler reads the request of a call as before, and counts one that cannot be read.
+// handler decodes the request of a call with the generated code, and counts a request that cannot
+// be decoded.
 func (c counted) handler(full string, handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, read func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		return handle(srv, ctx, func(m any) error {
@@ -75,7 +78,8 @@ func (c counted) handler(full string, handle grpc.MethodHandler) grpc.MethodHand
 			if err != nil {
 				door, name := doorOf(full)
 				o := outcomeOf(ctx, err)
-				// gRPC calls a message that is not valid an internal error. It is the client's.
+				// gRPC returns the code Internal for an invalid message, but the mistake is the
+				// client's.
 				o.Fault = false
 				if o.Refused == "" {
 					o.Refused = access.Invalid

@@ -49,7 +49,7 @@ func (c *client) recompose(m *model.Message) error {
 	return nil
 }
 
-// requestOf returns the request that a message was composed of.
+// requestOf returns the request from which a message was composed.
 func requestOf(m *model.Message) (api.Request, error) {
 	target, id := api.Target{Address: m.To, Run: m.ToRun}, model.BareRequestID(m.RequestID)
 	switch m.Kind {

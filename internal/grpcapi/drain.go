@@ -15,9 +15,10 @@ const defaultDrain = 30 * time.Second
 // errDrained ends the session of a worker that was asked to drain.
 var errDrained = fault.New(fault.Unavailable, "the server has asked the worker to connect again")
 
-// drain lets a worker finish what it holds and gives it nothing new. Then it ends the session, and
-// the worker connects again. After the time limit the engine takes back what the worker still
-// holds: no attempt of a task is used up, and other workers continue the runs.
+// drain lets a worker finish what it holds and gives it nothing new. When the worker has finished,
+// drain ends the session, and the worker connects again. After the time limit the engine takes back
+// what the worker still holds. That uses up no attempt of a task, and other workers continue the
+// runs.
 func (s *session) drain(within time.Duration) {
 	s.mu.Lock()
 	if s.over || s.draining {
@@ -54,7 +55,7 @@ func (s *session) drain(within time.Duration) {
 		defer cancel()
 		var all sync.WaitGroup
 		for _, leave := range leaves {
-			all.Go(func() { _ = leave(ctx) }) // an error means that the time was too short
+			all.Go(func() { _ = leave(ctx) }) // an error means only that the time was too short
 		}
 		all.Wait()
 		if workflows != nil {

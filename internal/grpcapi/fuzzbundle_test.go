@@ -106,14 +106,14 @@ func (b *bundleFuzz) callAll() {
 	}
 }
 
-// calls returns malformed calls of every method, and of methods that do not exist or do not belong
-// into a bundle. They are in a random order, and there are fewer of them than the stream may have
+// calls returns malformed calls of every method, and of methods that do not exist or that bundles
+// do not carry. They are in a random order, and there are fewer of them than the stream may have
 // open.
 func (b *bundleFuzz) calls() (all []*pb.BundledCall) {
 	words := malformed.Words
 	add := func(method string, request []byte) {
 		wait := int64(20 * time.Millisecond)
-		if b.r.IntN(4) == 0 { // never large: the stream ends after its last call
+		if b.r.IntN(4) == 0 { // never longer, because the stream ends only after its last call
 			wait = min(wait, malformed.Numbers[b.r.IntN(len(malformed.Numbers))])
 		}
 		all = append(all, &pb.BundledCall{Method: method, Request: request, Timeout: &wait, Traceparent: words[b.r.IntN(len(words))], Tracestate: words[b.r.IntN(len(words))]})
@@ -192,7 +192,7 @@ func (b *bundleFuzz) breach() {
 		raw  []byte
 		want []codes.Code
 	}{
-		// gRPC cannot read it, or it is empty.
+		// gRPC cannot decode the message, or the message is empty.
 		{malformed.Mutate(b.r, b.raw), []codes.Code{codes.OK, codes.Internal, codes.DeadlineExceeded}},
 		{b.encoded(random), []codes.Code{codes.OK, codes.DeadlineExceeded}},
 		{b.encoded(&pb.CallBundle{Calls: many(bundle.MaxCalls + 1)}), []codes.Code{codes.ResourceExhausted}},

@@ -67,7 +67,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// open opens a door. The function changes its config.
+// open opens a door. change may change its config.
 func open(t testing.TB, change func(*grpcapi.Config)) *door {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:", Shards: 4})
@@ -125,7 +125,7 @@ func (d *door) call(ctx context.Context, m protoreflect.MethodDescriptor, in pro
 	}
 }
 
-// No message makes a method fail in a way that is the server's fault, and the server stays up.
+// No message causes an error that is the server's fault, and the server keeps running.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)
@@ -194,7 +194,7 @@ func hasID(m protoreflect.MessageDescriptor) bool {
 	return m.Fields().ByName("target") != nil || m.Fields().ByName("source") != nil || m.Fields().ByName("id") != nil
 }
 
-// A message for another tenant is refused, whatever the client says about itself.
+// The server refuses a message for another tenant, no matter what the client says about itself.
 func TestForeignMessage(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)
@@ -258,8 +258,8 @@ func (broken) List(context.Context, api.ListRequest) (api.ListPage, error) {
 	panic("secret of a payload")
 }
 
-// A panic ends one call. The client learns nothing about its cause. The log says where it happened,
-// but does not have the value, which may quote a payload.
+// A panic ends one call. The client does not learn its cause. The log says where the panic
+// happened, but does not contain its value, which may quote a payload.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(c *grpcapi.Config) { c.Backend = broken{c.Backend} })
@@ -283,7 +283,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// A message that is too large is refused before it is read, and so is a message that is none.
+// The server refuses a message that is too large before it reads it. It also refuses bytes that are
+// not a message.
 func TestHugeAndBrokenMessages(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(c *grpcapi.Config) { c.MaxMessage = 1 << 16 })

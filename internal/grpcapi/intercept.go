@@ -21,8 +21,8 @@ import (
 )
 
 // errShutdown ends calls that wait when the server shuts down. It has no detail, like the errors of
-// broken connections: the client makes the call again on another server, or on this one after its
-// restart.
+// broken connections. So the client makes the call again on another server, or on this one after
+// its restart.
 var errShutdown = status.Error(codes.Unavailable, "the server shuts down")
 
 // interceptUnary surrounds every call with one request and one reply.
@@ -36,8 +36,8 @@ func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServ
 
 // interceptStream surrounds every call that streams.
 func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	// A stream of bundles does not end with its credential: the server checks the credential for
-	// every bundle.
+	// A stream of bundles does not end when its credential ends, because the server checks the
+	// credential for every bundle.
 	long := info.FullMethod != bundleMethod
 	return s.serve(stream.Context(), info.FullMethod, long, func(ctx context.Context) error {
 		return handle(srv, &contextStream{stream, ctx})
@@ -47,14 +47,14 @@ func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.S
 // contextStream is a stream with another context.
 type contextStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // that is what a stream has
+	ctx context.Context //nolint:containedctx // a stream has a context
 }
 
 // Context returns the context of the call.
 func (s *contextStream) Context() context.Context { return s.ctx }
 
 // serve makes one call: it identifies the caller, catches panics, translates the error and logs. A
-// long call may outlive the credential of its caller, so it ends with it.
+// long call ends when the credential of its caller ends.
 func (s *Server) serve(ctx context.Context, method string, long bool, call func(context.Context) error) error {
 	door, name := doorOf(method)
 	visit := s.config.Journal.Begin(door, name)
@@ -127,7 +127,8 @@ func panicText(p any) string {
 	return fmt.Sprintf("a value of type %T", p)
 }
 
-// waits are the methods that may wait for a long time. Waiting changes nothing.
+// waits are the methods that may wait for a long time. A server that shuts down can end them,
+// because a call that waits has changed nothing yet.
 var waits = map[string]bool{
 	"/perdure.v1.ClientService/Await":      true,
 	"/perdure.v1.ClientService/Run":        true,
@@ -150,7 +151,7 @@ func toStatus(err error) error {
 	return wire.Status(err)
 }
 
-// logFailure logs the reason of a call that the server failed. It never has a payload.
+// logFailure logs why the server failed a call. The line never contains a payload.
 func (s *Server) logFailure(ctx context.Context, method string, err error) {
 	code := status.Code(err)
 	if !isFault(code) {
@@ -161,10 +162,10 @@ func (s *Server) logFailure(ctx context.Context, method string, err error) {
 		slog.String("caller", caller.Name), slog.String("code", code.String()), slog.String("error", err.Error()))
 }
 
-// timed gives a call the deadline of the client's caller. The client itself waits a little longer,
-// so that the error can say what the call was waiting for.
+// timed gives a call the deadline of the code that called the client. The client itself waits a
+// little longer, so that the server can answer with what the call was waiting for.
 func timed(ctx context.Context) (context.Context, context.CancelFunc) {
-	// This reads one header. FromIncomingContext would copy all of them.
+	// ValueFromIncomingContext reads one header. FromIncomingContext would copy all of them.
 	if values := metadata.ValueFromIncomingContext(ctx, wire.TimeoutHeader); len(values) == 1 {
 		if left, err := strconv.ParseInt(values[0], 10, 64); err == nil {
 			return context.WithTimeout(ctx, time.Duration(left))

@@ -11,13 +11,14 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// maxReceipts bounds the answers that clients have not confirmed. Older ones stay in the store
-// until the engine forgets them by age.
+// maxReceipts bounds the answers that clients have not confirmed. If there are more, the server
+// drops the oldest from this list; their answers stay in the store until the engine removes them by
+// age.
 const maxReceipts = 50_000
 
 // receipts are answers to requests whose ids clients have drawn. A client that has received an
-// answer says so (ServerRequest.received). Then no client can send the request again, and the
-// remembered answer is removed from the store.
+// answer says so (ServerRequest.received). After that no client sends the request again, so the
+// server removes the remembered answer from the store.
 type receipts struct {
 	mu     sync.Mutex
 	forget map[receipt]func()
@@ -71,7 +72,8 @@ func withReceipt[R any](ctx context.Context, c *client, id string, call func(con
 		c.receipts.add(receipt{tenantOf(ctx), id}, r.Forget)
 	}
 	if r.Era != "" && r.Era != model.EraOf(id) {
-		// Without the header, the server has to look up the next ids of the client.
+		// Ignore the error. Without the header, the server has to look up the next ids of the
+		// client in the store.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(wire.EraHeader, r.Era))
 	}
 	return reply, err

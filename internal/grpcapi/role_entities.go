@@ -14,7 +14,8 @@ import (
 type entityRole struct {
 	s       *session
 	session api.EntitySession
-	// interruptible says that the worker knows interruptions. Older workers would end the session.
+	// interruptible says that the worker knows interruptions. An older worker would end the session
+	// if it got one.
 	interruptible bool
 
 	mu   sync.Mutex

@@ -17,9 +17,10 @@ type taskRole struct {
 	session api.TaskSession
 
 	mu sync.Mutex
-	// held are the claims that the worker executes, or has reported and the engine has not settled.
+	// held are the claims that the worker executes, and the ones that it has reported but the
+	// engine has not confirmed.
 	held map[model.ClaimRef]bool
-	// room bounds the operations that run in parallel to the stream.
+	// room bounds the requests that are served in parallel to the stream.
 	room chan struct{}
 }
 
@@ -50,8 +51,8 @@ func (s *session) joinTasks(j *pb.Join) error {
 	return nil
 }
 
-// lose takes back the claims of a worker that is gone. The engine counts each attempt as lost with
-// its worker, so that it sets a task aside that kills several workers.
+// lose takes back the claims of a worker that is gone. The engine counts how many workers a task
+// has lost, so that it can set aside a task that kills several of them.
 func (r *taskRole) lose() { r.session.Lose() }
 
 // giveBack returns the claims of a worker that has done nothing wrong: no attempt is used up.
@@ -95,8 +96,8 @@ func (r *taskRole) Settle(claim model.ClaimRef, err error) {
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Settled{Settled: &pb.Settled{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim, Error: errorDetail(err)}}})
 }
 
-// report hands in how a claim ended. If the worker does not have the claim, it gets that answer at
-// once.
+// report passes to the engine how a claim ended. If the worker does not have the claim, it gets
+// that answer immediately.
 func (r *taskRole) report(m *pb.TaskReport) error {
 	t, err := wire.ReadTaskReport(r.s.tenant, m)
 	if err != nil {
@@ -116,8 +117,8 @@ func notHeld(ref model.ClaimRef) error {
 	return fault.New(fault.NotOwned, "the worker does not have the claim of %s", ref.TaskRef)
 }
 
-// beat hands in heartbeats, in parallel to the stream. If the worker does not have a claim, the
-// reply says so.
+// beat passes heartbeats to the engine, in parallel to the stream. If the worker does not have a
+// claim, the reply says so.
 func (r *taskRole) beat(m *pb.Beats) error {
 	beats, err := wire.ReadBeats(r.s.tenant, m)
 	if err != nil {
@@ -144,8 +145,8 @@ func (r *taskRole) beat(m *pb.Beats) error {
 	return nil
 }
 
-// beside runs a function in parallel to the stream, which should not wait for it. It blocks while
-// too many of them are running.
+// beside runs a function in parallel to the stream, so that the stream need not wait for it. It
+// blocks while too many such functions are running.
 func (r *taskRole) beside(do func()) {
 	select {
 	case r.room <- struct{}{}:
@@ -158,7 +159,8 @@ func (r *taskRole) beside(do func()) {
 	})
 }
 
-// write stores what a claim writes. It waits for the commit, so it runs in parallel to the stream.
+// write stores data that the worker of a claim writes. It waits for the commit, so it runs in
+// parallel to the stream.
 func (r *taskRole) write(m *pb.TaskWrite) error {
 	w, err := wire.ReadTaskWrite(r.s.tenant, m)
 	if err != nil {
@@ -201,7 +203,7 @@ func (r *taskRole) slots(m *pb.Slots) error {
 
 const (
 	maxSlots = 1_000_000
-	// maxBeside is how many writes and reads of one worker are under way at once. Further ones hold
-	// up the stream.
+	// maxBeside is how many writes and reads of one worker are under way at the same time. Further
+	// ones block the stream.
 	maxBeside = 256
 )

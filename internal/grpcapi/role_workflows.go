@@ -23,12 +23,13 @@ type workflowRole struct {
 
 	mu   sync.Mutex
 	held map[model.RunID]uint64 // the generation of each run that the worker holds
-	// passing are the attempts that wait for permits or hold them.
+	// passing are the attempts that wait for permits of limits, or hold them.
 	passing map[model.TaskRef]*passing
 	asked   map[uint64]model.RunID // queries to answer, by id
 }
 
-// passing is an attempt of the worker at the limits and the breaker of its spec.
+// passing is an attempt of the worker that waits for the limits and the breaker of its spec, or has
+// passed them.
 type passing struct {
 	spec  *model.TaskSpec
 	begun bool
@@ -44,8 +45,8 @@ func (s *session) joinWorkflows(j *pb.Join) error {
 		return err
 	}
 	offer.Remote = s.remote(pb.Role_ROLE_WORKFLOWS)
-	// The engine may call r before Join returns. That is safe: r needs the session only for items
-	// of the worker.
+	// The engine may call r before Join returns. That is safe, because r uses the session only when
+	// it gets an item of the worker.
 	session, err := s.work.cfg.Backend.Join(s.ctx, r, offer)
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func (r *workflowRole) lose() {
 	r.letGo()
 }
 
-// letGo forgets what the worker held, and frees the permits of its attempts.
+// letGo forgets the runs of the worker, and frees the permits of its attempts.
 func (r *workflowRole) letGo() {
 	r.mu.Lock()
 	clear(r.held)
@@ -85,7 +86,7 @@ func (r *workflowRole) letGo() {
 	}
 }
 
-// holds reports whether the worker has a run under a generation.
+// holds reports whether the worker holds a run in the given generation.
 func (r *workflowRole) holds(run model.RunID, generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,8 +138,8 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 	r.s.post(evicted(run, generation, reason))
 }
 
-// Lose implements api.Survivor: the worker keeps what it runs for the next owner of the run. A
-// worker of an older build treats it as an Evict.
+// Lose implements api.Survivor: the worker keeps its running steps for the next owner of the run. A
+// worker of an older build treats the item as an Evict.
 func (r *workflowRole) Lose(run model.RunID, generation uint64) {
 	r.takeBack(run, generation)
 	item := evicted(run, generation, "the owner of the run is lost")
@@ -152,7 +153,7 @@ func (r *workflowRole) takeBack(run model.RunID, generation uint64) {
 	if r.held[run] == generation {
 		delete(r.held, run)
 	}
-	// the worker can no longer answer its queries
+	// The worker can no longer answer queries about the run.
 	maps.DeleteFunc(r.asked, func(_ uint64, of model.RunID) bool { return of == run })
 	r.mu.Unlock()
 }
@@ -188,8 +189,8 @@ func (r *workflowRole) ask(id uint64, run model.RunID) {
 	r.asked[id] = run
 }
 
-// report hands in a turn. The session itself answers a turn of a generation that the worker does
-// not hold, so that a worker can report only on what it was given.
+// report passes a turn to the engine. It does not pass on a turn of a generation that the worker
+// does not hold, but evicts that generation. So a worker can report only on runs that it was given.
 func (r *workflowRole) report(m *pb.Turn) error {
 	t, err := wire.ReadTurn(m)
 	if err != nil {
@@ -205,7 +206,8 @@ func (r *workflowRole) report(m *pb.Turn) error {
 		return nil
 	}
 
-	// The engine takes a closed run back once its end is stored. If there was news, it goes on.
+	// The engine takes a closed run back when its end is stored. If new events came first, the run
+	// continues instead.
 	if t.Blocked != nil {
 		r.mu.Lock()
 		if r.held[t.Run] == t.Generation {
@@ -247,8 +249,8 @@ func (r *workflowRole) answer(m *pb.QueryAnswer) error {
 	return nil
 }
 
-// pass asks for the limits and the breaker of an attempt. If the attempt may not start at once,
-// pass tells the worker what it waits for.
+// pass asks the gate whether an attempt may start under its limits and its breaker. If it may not
+// start immediately, pass tells the worker what the attempt waits for.
 func (r *workflowRole) pass(m *pb.Pass) error {
 	ref, spec, err := r.attempt(m.GetRef(), m.GetSpec())
 	if err != nil {
@@ -291,7 +293,7 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 	return nil
 }
 
-// endPass ends an attempt that this session has started or that waits.
+// endPass ends an attempt that runs or waits in this session.
 func (r *workflowRole) endPass(m *pb.Passed) error {
 	ref, err := wire.ReadTaskRef(r.s.tenant, m.GetRef())
 	if err != nil {
@@ -306,7 +308,8 @@ func (r *workflowRole) endPass(m *pb.Passed) error {
 	return nil
 }
 
-// endPassing forgets an attempt; nil when the session does not know it.
+// endPassing forgets and returns an attempt. It returns nil if the session does not know the
+// attempt.
 func (r *workflowRole) endPassing(ref model.TaskRef) *passing {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,15 +31,16 @@ import (
 const (
 	// DefaultMaxPayload is the default of the service.
 	DefaultMaxPayload = 2 << 20
-	// payloadsPerMessage is how many payloads of full size fit into a request. The largest request
-	// is a start: its input and the signals that come with it, or a fork with its edits. Clients
-	// split batches and histories.
+	// payloadsPerMessage is how many payloads of full size fit into a request. The largest requests
+	// are a start, with its input and its signals, and a fork with its edits. Clients split batches
+	// and histories into several messages.
 	payloadsPerMessage = 8
-	// DefaultMaxReply is what the largest reply needs: the description of a run that begins with
-	// the past of another (16 MiB of events), its input and output, and what its tasks reported.
+	// DefaultMaxReply has room for the largest reply. That is the description of a run that starts
+	// with the past of another one (16 MiB of events), with its input and output and the progress
+	// of its tasks.
 	DefaultMaxReply = 64 << 20
-	// DefaultMaxStreams bounds the calls of one connection. Calls that wait for an execution count,
-	// so it is as large as the number of requests that may wait for one execution.
+	// DefaultMaxStreams bounds the calls of one connection. A call that waits for an execution is
+	// one of them, so the bound equals the number of requests that may wait for one execution.
 	DefaultMaxStreams = 10_000
 )
 
@@ -48,8 +49,8 @@ const (
 	handshakeTime = 30 * time.Second
 	// Clients may ping the server this often.
 	leastPing = 10 * time.Second
-	// After this much silence the server pings the client, and closes the connection when it gets
-	// no answer. Otherwise dead clients would keep their streams.
+	// After this much silence the server pings the client, and closes the connection if it gets no
+	// answer. Otherwise the streams of dead clients would stay open.
 	silence  = 30 * time.Second
 	patience = 15 * time.Second
 )
@@ -57,14 +58,14 @@ const (
 // Config configures a server.
 type Config struct {
 	Backend api.Backend
-	// Admin is what operators may do; nil for a server without AdminService.
+	// Admin has the calls of operators; nil for a server without AdminService.
 	Admin api.Admin
 	// Audit wraps Admin and records what operators do; nil for a server without an audit log.
 	Audit func(api.Admin) api.Admin
 	// Warnings returns problems that operators should repair although the server can serve; nil for
 	// none.
 	Warnings func() []string
-	// Door is how calls come in, for the audit log; gRPC if it is empty.
+	// Door is the name of this way into the server, for the audit log. Empty means gRPC.
 	Door string
 	// Address is where the server listens, for people.
 	Address string
@@ -73,17 +74,17 @@ type Config struct {
 	// Authorizer says what callers may do; nil for a server that only callers with an admin key may
 	// use.
 	Authorizer authz.Authorizer
-	// TLS of connections; nil for plain text.
+	// TLS configures TLS for connections; nil for plain text.
 	TLS *tls.Config
-	// Log; nil for none.
+	// Log receives the messages of the server; nil for none.
 	Log *slog.Logger
 	// NoReflection turns off reflection, which lists all methods and messages to callers.
 	NoReflection bool
 	// Journal counts and logs calls; nil for none.
 	Journal *access.Journal
-	// Version of the program, which clients see.
+	// Version is the version of the program. Clients see it.
 	Version string
-	// MaxPayload is the limit of the service, in bytes. Default 2 MiB.
+	// MaxPayload is the largest payload that the service accepts, in bytes. Default 2 MiB.
 	MaxPayload int
 	// MaxMessage is the largest request in bytes. Default 8 times MaxPayload.
 	MaxMessage int
@@ -94,7 +95,7 @@ type Config struct {
 	// Grace is how long the server keeps the session of a worker whose stream has broken. Default
 	// 30 s.
 	Grace time.Duration
-	// Others add services of other protocols. They are authenticated like ours.
+	// Others add services of other protocols. Their callers are authenticated in the same way.
 	Others []func(grpc.ServiceRegistrar)
 	// Unknown answers calls of methods that no service has; nil for the usual error.
 	Unknown func(method string) error
@@ -103,7 +104,7 @@ type Config struct {
 	Restarts bool
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero fields by their defaults.
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -127,7 +128,7 @@ type Server struct {
 	work   *Work
 	admin  api.Admin // nil without AdminService
 
-	// drained is done when the server shuts down. Calls that only wait end then.
+	// drained ends when the server shuts down. That ends calls that only wait.
 	drained context.Context //nolint:containedctx // the life of the server, not of a call
 	drain   context.CancelFunc
 }
@@ -200,8 +201,8 @@ func (s *Server) options() []grpc.ServerOption {
 	return options
 }
 
-// Serve accepts connections until Shutdown. It returns nil after a shutdown, and refuses to start
-// when a method is not in the table of actions.
+// Serve accepts connections until Shutdown. It returns nil after a shutdown. It fails if a method
+// is missing in the table of actions.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.Check(); err != nil {
 		return errors.Join(err, l.Close())
@@ -248,8 +249,8 @@ func (d *descriptions) RegisterService(desc *grpc.ServiceDesc, _ any) {
 	}
 }
 
-// Shutdown stops the server: it accepts nothing new, ends calls that only wait, and lets the others
-// finish until ctx ends. Clients repeat the calls that it cut off on another server.
+// Shutdown stops the server. It accepts no new calls, ends calls that only wait, and lets the
+// others finish until ctx ends. Clients repeat the calls that were cut off, on another server.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.drain()

@@ -16,9 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// session is a worker, over all of its streams. It joins the engine in up to three roles. The
-// engine calls the roles, which send items; the worker sends items, which the roles hand to the
-// engine.
+// session is a connected worker, over all of its streams. It joins the engine in up to three roles.
+// When the engine calls a role, the role sends an item to the worker. When the worker sends an
+// item, its role passes it to the engine.
 //
 // The session checks every report about a run, a claim or a hand-over against what the engine gave
 // to this session. So a worker can report neither for another worker nor for another tenant.
@@ -28,13 +28,14 @@ type session struct {
 	tenant string
 	worker string // the id that the worker has drawn for its process
 	after  string // the last session of the worker, which this server does not know; may be empty
-	// agent is the program of the worker, and caller who opened the session. For people.
+	// agent is the program of the worker, and caller the caller that opened the session. They are
+	// shown to people.
 	agent, caller string
 	since         model.Time
 	heard         atomic.Int64 // microseconds since 1970
 	link          *link.Session[*pb.WorkerItem, *pb.ServerItem]
-	// ctx ends with the session. Roles use it, and not the context of a stream, to hand reports to
-	// the engine.
+	// ctx ends with the session. Roles pass reports to the engine under this context, not under
+	// that of a stream.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -43,7 +44,7 @@ type session struct {
 
 	mu       sync.Mutex
 	detached context.CancelCauseFunc // ends the current stream; nil without one
-	streams  int                     // how many there have been
+	streams  int                     // how many streams the session has had
 	expiry   *time.Timer             // runs while there is no stream
 	over     bool
 	draining bool
@@ -65,7 +66,7 @@ func newSession(w *Work, id, tenant, worker string) *session {
 
 func (s *session) key() workerKey { return workerKey{s.tenant, s.worker} }
 
-// remote names the membership of the worker in a role, and the one before.
+// remote names the membership of the worker in a role, and its previous membership.
 func (s *session) remote(role pb.Role) model.RemoteMember {
 	m := model.RemoteMember{Name: model.RemoteMemberName(s.tenant, s.worker, s.id, role.String())}
 	if s.after != "" {
@@ -77,9 +78,9 @@ func (s *session) remote(role pb.Role) model.RemoteMember {
 // hear notes that the worker has sent something.
 func (s *session) hear() { s.heard.Store(time.Now().UnixMicro()) }
 
-// attach begins a stream and ends the one before. The stream is over when the returned context
-// ends, and then the caller must call done. From then on the worker has the grace period to come
-// back.
+// attach starts a stream and ends the previous one. When the returned context ends, the stream is
+// over, and the caller must call done. After done, the worker may come back within the grace
+// period.
 func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -129,7 +130,7 @@ func (s *session) detach(why error) {
 	}
 }
 
-// end ends the session: the engine takes back what the worker holds.
+// end ends the session. The engine takes back the runs, claims and calls that the worker holds.
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.over {
@@ -180,7 +181,7 @@ func (s *session) post(item *pb.ServerItem) {
 	}
 }
 
-// take hands an item of the worker to the role that it concerns. It blocks while the engine is
+// take passes an item of the worker to the role that it concerns. It blocks while the engine is
 // full, which slows the worker down.
 func (s *session) take(item *pb.WorkerItem) error {
 	switch it := item.GetItem().(type) {
@@ -264,8 +265,8 @@ const maxHeld = 200_000
 // maxPatience bounds how long a worker may take to leave.
 const maxPatience = time.Hour
 
-// leave ends a role, and answers when everything is handed back. Until then the worker continues to
-// send.
+// leave ends a role. It answers when the worker has handed everything back. Until then the worker
+// continues to send items.
 func (s *session) leave(l *pb.Leave) error {
 	ctx, cancel := context.WithTimeout(s.ctx, min(max(time.Duration(l.GetPatience()), 0), maxPatience))
 	var leave func(context.Context) error
@@ -285,7 +286,7 @@ func (s *session) leave(l *pb.Leave) error {
 	twice, drained := s.left[l.GetRole()], s.drained
 	s.left[l.GetRole()] = true
 	s.mu.Unlock()
-	if twice && drained != nil { // drain has already left for the worker
+	if twice && drained != nil { // drain has already left on behalf of the worker
 		leave = func(ctx context.Context) error {
 			select {
 			case <-drained:

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// answer reads until the worker gets an answer to a turn, and returns all answers until then.
+// answer reads until the worker gets an answer to a turn, and returns all answers that it has read.
 func (r raw) answer() (got []string) {
 	r.t.Helper()
 	for len(got) == 0 {

@@ -20,25 +20,26 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// WorkConfig configures the worker service. A zero field has the default that its comment names.
+// WorkConfig configures the worker service. A zero field has its default.
 type WorkConfig struct {
 	Backend api.Backend
 	// Tenant returns the tenant of the credential of a call.
 	Tenant func(ctx context.Context) string
 	Log    *slog.Logger
-	// Restarts says that the node comes back after the service has ended, or that another one takes
-	// over: workers then keep their claims and join it with them. Otherwise the service gives the
-	// claims back when it ends.
+	// Restarts says that the node comes back after the service has ended, or that another node
+	// takes over. In that case workers keep their claims, and join that node with them. Without
+	// Restarts, the service gives the claims back when it ends.
 	Restarts bool
-	// Grace is how long the server keeps the session of a worker whose stream has broken; 30 s.
-	// Afterwards other workers get what the worker holds.
+	// Grace is how long the server keeps the session of a worker whose stream has broken. The
+	// default is 30 s. After that time, other workers get the work of this one.
 	Grace time.Duration
-	// MaxSessions is how many workers may be connected at once; 20,000.
+	// MaxSessions is how many workers may be connected at the same time. The default is 20,000.
 	MaxSessions int
-	// MaxFrame is the largest frame in bytes that the server takes; 16 MiB.
+	// MaxFrame is the largest frame that the server takes, in bytes. The default is 16 MiB.
 	MaxFrame int
-	// Link bounds what is kept for each worker; 100,000 items and 320 MiB. The engine may hand over
-	// all histories that it has in memory at once (256 MiB), and must never wait for a worker.
+	// Link bounds the items that the server keeps for each worker until the worker has taken them.
+	// The default is 100,000 items and 320 MiB. The engine never waits for a worker, and may hand
+	// over all histories that it has in memory (256 MiB) at the same time.
 	Link link.Config
 }
 
@@ -98,7 +99,7 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	if err != nil {
 		return wire.Status(err)
 	}
-	if !resumed { // not under the lock of all sessions: the log may be slow
+	if !resumed { // log outside the lock of all sessions, because the log may be slow
 		w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", s.agent)
 	}
 	ctx, attached := s.attach(st.Context())
@@ -127,13 +128,13 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 		s.end(err)
 		return wire.Status(err)
 	}
-	return err // the stream has broken, or the session is over
+	return err // the stream has broken, or the session has ended
 }
 
 // maxWorkerID bounds the id that a worker draws for itself, and the name of its last session.
 const maxWorkerID = 64
 
-// checkHello refuses a stream that does not begin as it must.
+// checkHello refuses a stream whose first frame is not a valid hello.
 func checkHello(f *pb.WorkerFrame) error {
 	h := f.GetHello()
 	switch {
@@ -153,7 +154,7 @@ func checkHello(f *pb.WorkerFrame) error {
 	return nil
 }
 
-// open finds the session that a worker resumes, or begins a new one.
+// open finds the session that a worker resumes, or starts a new one.
 func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,8 +172,8 @@ func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed boo
 	s.agent, s.caller, s.after = model.Cut(h.GetAgent(), 200), caller, h.GetSession()
 	w.sessions[s.id] = s
 	if old := w.workers[s.key()]; old != nil {
-		// The worker has forgotten its session, or was connected to another server in between. It
-		// brings along what it holds.
+		// The worker has forgotten its session, or was connected to another server in between. Its
+		// join names the runs and claims that it holds.
 		s.before = old.ended
 		go old.end(errRenewed)
 	}
@@ -190,8 +191,8 @@ func (w *Work) remove(s *session) {
 	}
 }
 
-// Drain ends all streams and accepts no new ones, so that workers connect to another node. It keeps
-// what the workers hold until Close gives it back.
+// Drain ends all streams and accepts no new ones, so that workers connect to another node. The
+// workers keep their runs and claims until Close gives them back to the engine.
 func (w *Work) Drain() {
 	w.mu.Lock()
 	w.closing = true
@@ -201,7 +202,8 @@ func (w *Work) Drain() {
 	}
 }
 
-// Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
+// Close ends all sessions. It waits until the engine has taken back everything that the workers
+// held, or until ctx ends.
 func (w *Work) Close(ctx context.Context) {
 	w.Drain()
 	sessions := w.all()
@@ -211,7 +213,7 @@ func (w *Work) Close(ctx context.Context) {
 
 	for _, s := range sessions {
 		select {
-		case <-s.ended: // also when the worker itself has ended it
+		case <-s.ended: // the session has ended, possibly by the worker itself
 		case <-ctx.Done():
 			return
 		}
@@ -230,7 +232,7 @@ var (
 	errGone     = fault.New(fault.Unavailable, "the worker has not come back in time")
 )
 
-// frames makes a link.Stream of a gRPC stream.
+// frames turns a gRPC stream into a link.Stream.
 type frames struct {
 	st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 	of *session

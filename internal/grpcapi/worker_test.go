@@ -40,7 +40,7 @@ func (d *door) work(t *testing.T, ctx context.Context) raw {
 	return raw{t, st}
 }
 
-// hello is the first frame of a worker that resumes a session, or begins one.
+// hello is the first frame of a worker that resumes a session, or starts one.
 func hello(session string) *pb.WorkerFrame {
 	return &pb.WorkerFrame{Hello: &pb.Hello{
 		Protocol: wire.Protocol, Session: session, LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind),
@@ -57,7 +57,7 @@ func frame(number uint64, items ...*pb.WorkerItem) *pb.WorkerFrame {
 	return &pb.WorkerFrame{Number: number, Items: items}
 }
 
-// send sends frames. The server may have ended the stream already. Then Recv returns the reason.
+// send sends frames. If the server has already ended the stream, Recv returns the reason.
 func (r raw) send(frames ...*pb.WorkerFrame) {
 	r.t.Helper()
 	for _, f := range frames {
@@ -67,7 +67,7 @@ func (r raw) send(frames ...*pb.WorkerFrame) {
 	}
 }
 
-// welcome begins a session, or resumes it.
+// welcome starts a session, or resumes one, and returns the answer of the server.
 func (r raw) welcome(session string) *pb.Welcome {
 	r.t.Helper()
 	r.send(hello(session))
@@ -161,8 +161,8 @@ func TestHostileWorkers(t *testing.T) {
 	}
 }
 
-// A frame that comes twice counts once. A worker that names an unknown session, or a session of
-// another tenant, gets a new session, and the named session does not change.
+// The server takes a frame that comes twice only once. A worker that names an unknown session, or a
+// session of another tenant, gets a new session, and the named session does not change.
 func TestSessionsOfWorkers(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)
@@ -194,12 +194,13 @@ func TestSessionsOfWorkers(t *testing.T) {
 	}
 }
 
-// A connection that starts to speak gRPC and then sends nothing is closed in time, at whatever
-// point it stops. Time is virtual.
+// The server closes a connection that starts to speak gRPC and then sends nothing. The test stops
+// at different points of the handshake, in virtual time.
 func TestHalfOpenConnections(t *testing.T) {
 	t.Parallel()
 	const preface, settings = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	// HEADERS of stream 1 that announce a continuation: a first field, and then nothing.
+	// A HEADERS frame of stream 1 that announces a continuation. It has one field, and no
+	// continuation follows.
 	const headers = "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x83"
 	for what, said := range map[string]string{
 		"nothing": "", "half of the preface": preface[:9], "the preface": preface, "settings": preface + settings, "half of the headers": preface + settings + headers,

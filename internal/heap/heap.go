@@ -1,9 +1,9 @@
 // Package heap keeps the garbage collector of a process from running all the time.
 //
 // Go collects garbage when the heap has doubled. A server that is busy but keeps little has a heap
-// of a few megabytes, and collects it dozens of times per second. A floor lets the heap grow to a
-// fixed size before that. A heap that is larger than half of the floor is collected as always, so
-// the process needs at most the floor more memory than without it.
+// of a few megabytes, and collects it dozens of times per second. With a floor, Go does not collect
+// before the heap has reached a fixed size. A heap that is larger than half of the floor is
+// collected as always, so a floor costs at most its own size in additional memory.
 package heap
 
 import (
@@ -16,8 +16,8 @@ import (
 // usualPercent is the growth at which Go collects garbage by default.
 const usualPercent = 100
 
-// leastHeap is the size to which Go lets a heap grow in any case. The size grows with the
-// percentage.
+// leastHeap is Go's minimum heap at the usual percentage: no smaller heap is collected. It grows in
+// proportion to the percentage.
 const leastHeap = 4 << 20
 
 // Floor is a size that the heap may reach before garbage is collected.
@@ -25,8 +25,8 @@ type Floor struct {
 	bytes uint64
 
 	mu      sync.Mutex
-	percent int // what the collector has been told
-	before  int // what the collector had been told before the floor
+	percent int // the growth that the collector is set to
+	before  int // the growth that the collector was set to before the floor
 	ended   bool
 }
 
@@ -49,9 +49,11 @@ func (f *Floor) End() {
 	}
 }
 
-// follow adjusts the collector after each collection: it frees the object, and calls the function.
+// follow adjusts the collector after each collection. It allocates an object without references:
+// the next collection frees the object, and the runtime then calls the cleanup function.
 func (f *Floor) follow() {
-	// A pointer in the object makes sure that the object shares its memory with no other one.
+	// Go may put small objects without pointers into one block, and frees them together. An object
+	// with a pointer has memory of its own.
 	type garbage struct{ _ *byte }
 	runtime.AddCleanup(&garbage{}, func(f *Floor) {
 		if f.adjust() {
@@ -74,8 +76,8 @@ func (f *Floor) adjust() bool {
 	return true
 }
 
-// growth returns by how many percent the heap may grow. The collector adds that part of everything
-// that it looks at, which includes the stacks of goroutines and global variables.
+// growth returns by how many percent the heap may grow. The collector applies this percentage to
+// all memory that it scans, which includes the stacks of goroutines and global variables.
 func (f *Floor) growth() int {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(samples)
@@ -84,6 +86,6 @@ func (f *Floor) growth() int {
 	if live >= f.bytes || looked == 0 {
 		return usualPercent
 	}
-	most := 100 * f.bytes / leastHeap // with more, the least heap would be larger than the floor
+	most := 100 * f.bytes / leastHeap // above it, Go's minimum heap would be larger than the floor
 	return max(usualPercent, int(min(100*(f.bytes-live)/looked, most)))
 }

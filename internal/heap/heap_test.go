@@ -37,7 +37,7 @@ func settle(t *testing.T, settled func(goal uint64) bool) {
 		if settled(read("/gc/heap/goal:bytes")) {
 			return
 		}
-		runtime.Gosched() // the runtime tells of collected objects in another goroutine
+		runtime.Gosched() // the runtime calls cleanup functions in another goroutine
 	}
 	t.Fatalf("the collector aims at %d bytes", read("/gc/heap/goal:bytes"))
 }

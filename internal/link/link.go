@@ -3,9 +3,9 @@
 // Each side of a session has an Out and an In. Out numbers the frames that it sends and keeps them
 // until the other side has acknowledged them. In drops frames that have arrived before. After a
 // broken stream each side says which frame it has received last, and Out sends the rest again. So
-// no frame is lost and no frame is taken twice.
+// the receiver takes every frame exactly once.
 //
-// Both are plain state: no goroutine, no clock, no lock.
+// Out and In are plain state: they have no goroutine, no clock and no lock.
 package link
 
 import (
@@ -18,7 +18,7 @@ type Out[T any] struct {
 	waitingBytes int
 	frames       []frame[T] // sent or to be sent, not acknowledged, in the order of their numbers
 	frameBytes   int
-	count        int    // of all items
+	count        int    // the number of items in waiting and frames
 	next         int    // the index in frames of the one to send next
 	last         uint64 // the number of the newest frame
 }
@@ -41,8 +41,8 @@ func (o *Out[T]) Add(value T, size int) {
 	o.count++
 }
 
-// Next returns the frame to send next; false if there is none. A new frame takes as many items as
-// fit into most bytes, and at least one.
+// Next returns the frame to send next. ok is false if there is none. A new frame takes as many
+// items as fit into most bytes, and at least one.
 func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	if o.next < len(o.frames) {
 		f := &o.frames[o.next]
@@ -73,8 +73,8 @@ func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	return f.number, f.items, true
 }
 
-// Acknowledge forgets all frames up to a number. The other side cannot have taken a frame that was
-// never made.
+// Acknowledge forgets all frames up to a number. It refuses a number higher than that of the newest
+// frame.
 func (o *Out[T]) Acknowledge(number uint64) error {
 	if number > o.last {
 		return fault.New(fault.Invalid, "frame %d is acknowledged, but the last frame is %d", number, o.last)
@@ -97,8 +97,8 @@ func (o *Out[T]) Acknowledge(number uint64) error {
 	return nil
 }
 
-// Resume continues over a new stream. The other side has taken all frames up to a number, and Next
-// returns the frames behind that number again.
+// Resume continues over a new stream. The other side has taken all frames up to the number
+// received, and Next returns the later frames again.
 func (o *Out[T]) Resume(received uint64) error {
 	if first := o.last - uint64(len(o.frames)); received < first {
 		return fault.New(fault.Invalid, "the other side says that it has taken %d frames, but it has acknowledged %d", received, first)

@@ -87,8 +87,8 @@ func take(t *rapid.T, in *link.In, got []int, number uint64, items []int) []int 
 	return got
 }
 
-// The other side may be hostile: it cannot acknowledge a frame that it never got, go back behind a
-// frame that it has acknowledged, or leave out a frame.
+// The other side may be hostile. Out and In refuse it if it acknowledges a frame that it never got,
+// goes back behind a frame that it has acknowledged, or leaves out a frame.
 func TestImpossibleNumbersAreRefused(t *testing.T) {
 	t.Parallel()
 	var out link.Out[int]

@@ -8,15 +8,16 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Config bounds a session. A zero field has the default that its comment names.
+// Config bounds a session. A zero field has its default.
 type Config struct {
-	// MaxFrame is how many bytes of items a frame gathers; 1 MiB. A larger item gets a frame of its
-	// own.
+	// MaxFrame is how many bytes of items one frame carries at most. The default is 1 MiB. A larger
+	// item gets a frame of its own.
 	MaxFrame int
-	// MaxItems and MaxBytes bound what is kept for the other side; 100,000 items and 64 MiB.
+	// MaxItems and MaxBytes bound the items that the other side has not acknowledged. The defaults
+	// are 100,000 items and 64 MiB.
 	MaxItems, MaxBytes int
 	// AckAfter is how long a received frame may wait for its acknowledgement when there is nothing
-	// else to send; 100 ms.
+	// else to send. The default is 100 ms.
 	AckAfter time.Duration
 }
 
@@ -38,7 +39,7 @@ func (c *Config) fill() {
 // Stream carries frames while it lasts. Send and Receive may be called at the same time, each by
 // one goroutine.
 type Stream[I, O any] interface {
-	// Send sends a frame. The number is 0 and there are no items when it only acknowledges.
+	// Send sends a frame. A frame that only acknowledges has the number 0 and no items.
 	Send(number, acknowledged uint64, items []O) error
 	// Receive waits for a frame.
 	Receive() (number, acknowledged uint64, items []I, err error)
@@ -55,7 +56,7 @@ type Session[I, O any] struct {
 	acked uint64        // the number of the last acknowledgement that was sent
 	room  chan struct{} // closed when there is room again; nil while no caller waits for it
 	over  error         // why the session has ended
-	// closed when the reader of the last stream has ended; nil before the first
+	// reading is closed when the reader of the last stream has ended; nil before the first stream.
 	reading  chan struct{}
 	news     chan struct{} // has a value when there may be something to send
 	received chan struct{} // has a value when there may be something to acknowledge
@@ -110,8 +111,8 @@ func (s *Session[I, O]) Post(v O, size int) error {
 	return nil
 }
 
-// hasRoom reports whether there is room for an item. There is always room for a single item,
-// however large it is. The caller holds the lock.
+// hasRoom reports whether there is room for an item. There is always room for a single item, even a
+// large one. The caller holds the lock.
 func (s *Session[I, O]) hasRoom(size int) bool {
 	items, bytes := s.out.Backlog()
 	return items == 0 || items < s.cfg.MaxItems && bytes+size <= s.cfg.MaxBytes
@@ -131,8 +132,8 @@ func (s *Session[I, O]) Received() uint64 {
 	return s.in.Taken()
 }
 
-// Unacknowledged returns the items that the other side has not acknowledged. It may have taken some
-// of them.
+// Unacknowledged returns the items that the other side has not acknowledged. The other side may
+// have taken some of them.
 func (s *Session[I, O]) Unacknowledged() []O {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +147,7 @@ func (s *Session[I, O]) Over() error {
 	return s.over
 }
 
-// Quiet waits until no item is being taken. The last stream must have ended.
+// Quiet waits until take (see Run) has returned for the last item. The last stream must have ended.
 func (s *Session[I, O]) Quiet() {
 	s.mu.Lock()
 	reading := s.reading
@@ -175,7 +176,7 @@ func (s *Session[I, O]) wakeWaiting() {
 }
 
 // Run exchanges frames over a stream until it breaks or ctx ends, and returns why. received is the
-// last frame that the other side says it has taken; Run sends the frames behind it again.
+// last frame that the other side says it has taken; Run sends the later frames again.
 //
 // Run passes the items to take, one after the other. take may block. It must accept every item of a
 // frame, even if the stream has broken by then, because the other side does not send the frame
@@ -216,7 +217,7 @@ func (s *Session[I, O]) begin(ctx context.Context, received uint64) (chan struct
 				return nil, err
 			}
 			s.wakeWaiting()
-			s.acked = s.in.Taken() // this side has just told the other one
+			s.acked = s.in.Taken() // the greeting of the new stream has told the other side
 			s.reading = make(chan struct{})
 			ring(s.news)
 			return s.reading, nil
@@ -286,8 +287,8 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 	return fresh, err
 }
 
-// write sends items as they are added. It sends an acknowledgement on its own if no frame carries
-// it in time.
+// write sends items as they are added. If no frame with items carries an acknowledgement in time,
+// write sends it in a frame of its own.
 func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -338,7 +339,7 @@ func (s *Session[I, O]) flush(st Stream[I, O]) (sent bool, err error) {
 	return true, st.Send(number, taken, items)
 }
 
-// acknowledge sends a frame without items, unless another one carried the acknowledgement.
+// acknowledge sends a frame without items, unless another frame has carried the acknowledgement.
 func (s *Session[I, O]) acknowledge(st Stream[I, O]) error {
 	s.mu.Lock()
 	taken := s.in.Taken()
@@ -351,7 +352,7 @@ func (s *Session[I, O]) acknowledge(st Stream[I, O]) error {
 	return st.Send(0, taken, nil)
 }
 
-// ring leaves a value in a channel of one, unless there is one already.
+// ring puts a value into a channel of capacity one, unless it already holds a value.
 func ring(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -51,8 +51,8 @@ func (p pipe) Receive() (number, acknowledged uint64, items []int, err error) {
 	}
 }
 
-// The stream breaks before every frame of an exchange in turn, on either side. Each side takes
-// everything once and in order.
+// The test repeats an exchange and breaks the stream before another frame each time, on either
+// side. Each side takes everything once and in order.
 func TestSessionOutlivesStreams(t *testing.T) {
 	t.Parallel()
 	const items, streams = 40, 12

@@ -45,7 +45,8 @@ func TestServerThatCannotStartLeavesNothing(t *testing.T) {
 	_ = l.Close()
 }
 
-// A server does not open its store if an operation of its REST API has no action.
+// A server does not open its store if an operation of its REST API is missing in the table of
+// actions.
 func TestOperationsAreCheckedFirst(t *testing.T) {
 	t.Parallel()
 	_, err := node.Serve(t.Context(), node.ServerConfig{

@@ -93,7 +93,7 @@ func (o *office) dial(token, tenant string) *remote.Backend {
 	return b
 }
 
-// refused fails the test unless an error has the kind.
+// refused fails the test if an error does not have the given kind.
 func (o *office) refused(what string, err error, want fault.Kind) {
 	o.t.Helper()
 	if fault.KindOf(err) != want || err == nil {
@@ -109,7 +109,8 @@ func (o *office) must(err error) {
 }
 
 // An operator creates a tenant and a key for it. Programs with the key work in the tenant and see
-// nothing of the others. The key survives a restart. When it ends, everything that uses it ends.
+// nothing of other tenants. The key survives a restart. When the key ends, everything that uses it
+// ends.
 func TestTenantsAndKeys(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -224,7 +225,7 @@ func (idle) Execute([]model.Claim)                 {}
 func (idle) Stop(model.ClaimRef, model.StopReason) {}
 func (idle) Settle(model.ClaimRef, error)          {}
 
-// endsWithItsKey revokes a key that a worker and a call that waits use. Both end.
+// endsWithItsKey revokes a key while a worker and a waiting call use it, and checks that both end.
 func (o *office) endsWithItsKey(b *remote.Backend, k api.NewKey) {
 	o.t.Helper()
 	_, err := b.JoinTasks(o.ctx, idle{}, model.TaskOffer{Tenants: []string{"acme"}, Name: "w", Queues: []string{"q"}, Kinds: []string{"mail"}, Slots: 2})
@@ -259,7 +260,7 @@ func (o *office) endsWithItsKey(b *remote.Backend, k api.NewKey) {
 	o.refused("a second revocation", o.admin.RevokeKey(o.ctx, k.ID), fault.NotFound)
 }
 
-// disables a tenant and enables it again. Admins still reach it.
+// disables disables a tenant and enables it again. Admins can use the tenant all the time.
 func (o *office) disables(b *remote.Backend, token string) {
 	o.t.Helper()
 	count := func(b *remote.Backend) error {
@@ -310,8 +311,9 @@ func TestStoredAdminKey(t *testing.T) {
 	o.refused("a revoked admin key", err, fault.Unauthenticated)
 }
 
-// Settings are listed with their versions, changed by compare-and-set, and checked like the calls
-// that exist for them. Keys are not among them.
+// Settings are listed with their versions and changed by compare-and-set. The server checks a
+// changed setting as strictly as the call that exists for that setting. Keys are not among the
+// settings.
 func TestSettingsOfATenant(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -364,8 +366,8 @@ func TestSettingsOfATenant(t *testing.T) {
 	o.refused("a removal of nothing", err, fault.NotFound)
 }
 
-// Every method of the protocol obeys the roles of keys, and so do streams. They expire, and can be
-// replaced while programs use them.
+// Every method of the protocol obeys the roles of keys, and so does every stream. Keys expire, and
+// can be replaced while programs use them.
 func TestRolesOfKeys(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -436,9 +438,9 @@ func (o *office) deniedTo(conn *grpc.ClientConn, token, method string) bool {
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	o.must(err)
-	_ = stream.SendMsg(&emptypb.Empty{}) // the answer says what is wrong
+	_ = stream.SendMsg(&emptypb.Empty{}) // the reply has the error
 	_ = stream.CloseSend()
-	if strings.HasSuffix(method, "/Watch") { // its first message comes at once, and it never ends
+	if strings.HasSuffix(method, "/Watch") { // its first message comes immediately, and it never ends
 		return status.Code(stream.RecvMsg(&emptypb.Empty{})) == codes.PermissionDenied
 	}
 	if strings.HasSuffix(method, "/SubscribeToNotifications") { // it never ends, and may say nothing

@@ -48,7 +48,8 @@ type authenticates interface {
 	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
 }
 
-// adminsOnly passes requests of admins on, a few at the same time, and refuses all others.
+// adminsOnly passes the requests of admins to next, at most mostProfiles at the same time. It
+// refuses all other requests.
 func adminsOnly(auth authenticates, next http.Handler) http.Handler {
 	room := make(chan struct{}, mostProfiles)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,15 +34,16 @@ func (cfg *ServerConfig) countConnections() *connectionCount {
 	return &connectionCount{most: int64(most), log: cfg.Node.Log}
 }
 
-// admit counts a connection until it is closed. If there are too many, it closes the connection
-// before it reads a byte, and returns false.
+// admit counts a connection until the connection is closed. If there are too many, admit closes the
+// new connection without reading from it, and returns false.
 func (c *connectionCount) admit(conn net.Conn) (net.Conn, bool) {
 	if c == nil {
 		return conn, true
 	}
 	if c.open.Add(1) > c.most {
 		c.open.Add(-1)
-		_ = conn.Close() // the client sees it closed in any case
+		// An error does not matter: the client sees the end of the connection in any case.
+		_ = conn.Close()
 		c.complain()
 		return nil, false
 	}
@@ -59,7 +60,7 @@ func (c *connectionCount) complain() {
 	}
 }
 
-// countedConn is a connection that is counted.
+// countedConn is a connection that connectionCount counts.
 type countedConn struct {
 	net.Conn
 
@@ -74,7 +75,8 @@ func (c *countedConn) Close() error {
 
 var errNoSyscalls = errors.New("the connection has no file of the operating system")
 
-// SyscallConn returns the file of the connection, which reads without a buffer of its own.
+// SyscallConn returns the file descriptor of the connection. Code that reads through it needs no
+// buffer while it waits.
 func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
 	s, ok := c.Conn.(syscall.Conn)
 	if !ok {

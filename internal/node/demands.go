@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// What a server demands of a shared store.
+// Bounds that a server checks when it opens a shared store.
 const (
 	// mostSkew is how much the clocks of the store and of this machine may differ.
 	mostSkew = 5 * time.Second
@@ -19,12 +19,13 @@ const (
 	// tripsPerLease is how many round trips to the store a lease must have room for: a node renews
 	// it three times, and each renewal may be repeated.
 	tripsPerLease = 12
-	// looks is how often the server asks the store for the time. It uses the fastest answer.
+	// looks is how often the server asks the store for the time when it compares clocks. It uses
+	// the fastest answer.
 	looks = 5
 )
 
-// checkStore refuses a store that a server cannot rely on. view is the store with the wrappers of
-// the node.
+// checkStore refuses a store that a server cannot rely on. view is the same store inside the
+// wrappers of the node.
 func (cfg *Config) checkStore(ctx context.Context, st, view store.Store) error {
 	if !st.Info().Shared {
 		return nil
@@ -57,8 +58,8 @@ func (cfg *Config) checkRole(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// compareClocks returns how much the clock of the store is ahead of ours, and how long a round trip
-// to the store takes.
+// compareClocks returns how far the clock of the store is ahead of the clock of this machine, and
+// how long a round trip to the store takes.
 func compareClocks(ctx context.Context, view store.Store) (skew, trip time.Duration, err error) {
 	for i := range looks {
 		sent := time.Now()

@@ -46,7 +46,7 @@ func newPlant() *plant {
 	return p
 }
 
-// shut makes bodies that start from now on wait.
+// shut closes the gate: bodies that start from now on wait.
 func (p *plant) shut() {
 	gate := make(chan struct{})
 	p.gate.Store(&gate)
@@ -80,8 +80,9 @@ func (o *office) session() api.WorkerSession {
 	return api.WorkerSession{}
 }
 
-// A worker that is asked to drain finishes what it runs, gives back at once the runs that only
-// wait, and gets nothing new. Then it connects again and continues. No body runs twice.
+// A worker that is asked to drain finishes the bodies that it runs, and gives the runs that only
+// wait back immediately. It gets nothing new. Afterwards the worker connects again and continues.
+// No body runs twice.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	o, p := newOffice(t), newPlant()

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// checkGroups refuses a node that wants shards of a group which the store does not have.
+// checkGroups refuses a node that is configured for a shard group that the store does not have.
 func (cfg *Config) checkGroups(info store.Info) error {
 	if !info.Shared {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // followKeys keeps a keyring up to date with the keys and tenants in the store. The node that makes
-// a change applies it at once, the other nodes soon after.
+// a change applies it immediately. The other nodes apply it soon after.
 func (n *Node) followKeys(ctx context.Context, ring *authn.Keyring, log *slog.Logger) error {
 	err := n.engine.Flow().Follow(ctx, []string{authn.KeySetting, authn.TenantSetting}, func(all []store.Setting) {
 		ring.Set(readKeys(all, log))
@@ -37,8 +37,8 @@ func readLogins(all []store.Setting, log *slog.Logger) (logins []authn.Login) {
 	return logins
 }
 
-// readKeys reads keys and disabled tenants. Unreadable settings refuse callers: an unreadable key
-// is unknown, and the tenant of an unreadable record is disabled.
+// readKeys reads keys and disabled tenants. It refuses callers in doubt: a key that it cannot read
+// is unknown, and a tenant whose record it cannot read is disabled.
 func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled map[string]bool) {
 	disabled = map[string]bool{}
 	for i := range all {
@@ -98,8 +98,8 @@ func (n *Node) recordKeyUses(ring *authn.Keyring, log *slog.Logger) (stop func()
 	}
 }
 
-// storeKeyUses stores the uses that are later than what this node has recorded. It tries again
-// later if it cannot store a use now.
+// storeKeyUses stores the uses that are later than the ones that this node has recorded. If it
+// cannot store a use, the next call tries again.
 func (n *Node) storeKeyUses(ctx context.Context, ring *authn.Keyring, recorded map[string]model.Time, log *slog.Logger) {
 	for _, u := range ring.Uses() {
 		if u.At.Sub(recorded[u.ID]) < useStep {

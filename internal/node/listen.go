@@ -15,7 +15,8 @@ import (
 const (
 	// sniffTime is how long a connection may take to show its protocol.
 	sniffTime = 10 * time.Second
-	// maxUnknown is how many such connections there may be. Further ones wait to be accepted.
+	// maxUnknown is how many such connections there may be. The server does not accept further ones
+	// until one of these has shown its protocol.
 	maxUnknown = 1000
 )
 
@@ -68,7 +69,7 @@ func (s *splitter) accept() {
 				return
 			}
 			<-s.room
-			select { // such as too many open files
+			select { // the error may pass, such as too many open files
 			case <-time.After(50 * time.Millisecond):
 			case <-s.stop.Done():
 				return

@@ -13,7 +13,7 @@ import (
 // SchemaStatus is the state of a store's schema.
 type SchemaStatus struct {
 	URL     string `json:"url"`
-	Version int    `json:"version"` // of the store; 0 if it has no schema yet
+	Version int    `json:"version"` // the version of the store; 0 if it has no schema yet
 	Latest  int    `json:"latest"`  // the version that this build knows
 	Shards  int    `json:"shards"`
 	// Groups are the shard groups apart from the default one: gpu=64,video=32.
@@ -58,7 +58,7 @@ func noSchema(cfg Config) error {
 	return fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
 }
 
-// names returns the names of migrations, whose stores may call them by their files.
+// names returns the names of migrations. Some stores report the name of the file instead.
 func names(pending []string) []string {
 	all := make([]string, len(pending))
 	for i, name := range pending {

@@ -57,7 +57,8 @@ type Config struct {
 	// PeerAdvertise is the address at which other nodes reach PeerListen, host:port. Default: the
 	// address on which the node listens.
 	PeerAdvertise string
-	// NoPeerLink opens no connections between nodes. They then use only the store.
+	// NoPeerLink switches the connections between nodes off. Without them, nodes exchange requests
+	// only through the store.
 	NoPeerLink bool
 	// Weight is the share of the shards that this node should own, relative to the other nodes.
 	// Default 100, at least 1 and at most 10,000.
@@ -65,14 +66,14 @@ type Config struct {
 	// Groups are the shard groups whose shards this node takes. Default: the default group. A store
 	// that only one process opens has no groups, so the setting has no effect there.
 	Groups []string
-	// Carrier connects the node with another carrier of hints and changes; nil for none. The node
-	// closes what it returns. cluster is the id of the store.
+	// Carrier opens a further carrier of hints (wake-ups between nodes) and changes; nil for none.
+	// The node closes the carrier that the function returns. cluster is the id of the store.
 	Carrier func(cluster string) (Carrier, error)
 	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For
 	// tests.
 	AllowUnsafe bool
-	// Serves says that the node is part of a server. It then refuses a store that a server cannot
-	// rely on.
+	// Serves says that the node is part of a server. Such a node refuses a store that a server
+	// cannot rely on.
 	Serves bool
 	// Production refuses settings that are only good enough for development.
 	Production bool
@@ -82,7 +83,7 @@ type Config struct {
 	Version    string
 	Lanes      int
 	LeaseTTL   time.Duration
-	Retention  time.Duration // of closed executions; default 30 days
+	Retention  time.Duration // how long closed executions are kept; default 30 days
 	MaxPayload int           // bytes of an input or output; default 2 MiB
 	MaxHistory int           // bytes of the history of a run; default 50 MiB
 	// MaxUnread bounds the bytes that wait for the code of a run. Default 16 MiB, or a third of
@@ -93,10 +94,12 @@ type Config struct {
 	// RetainRequest is how long request ids are remembered. Default and minimum 24 h.
 	RetainRequest time.Duration
 	// RetainAudit is how long the audit log keeps its entries. A negative time keeps them forever.
-	// So does 0, because another process may use a longer time. Servers have a default instead.
+	// 0 removes no entries either, because another process may want to keep them for longer. A
+	// server replaces 0 by its default.
 	RetainAudit time.Duration
-	// Caller is the caller that the audit log records for calls that come through no door. It is
-	// nil for programs, whose own calls are not recorded.
+	// Caller is the caller that the audit log records for calls that come from this process itself
+	// instead of over a connection. It is nil for programs with an embedded store, whose calls the
+	// log does not record.
 	Caller *authn.Call
 	Lane   lane.Config
 	// Series counts what becomes durable in each tenant, for the last hour.
@@ -112,7 +115,7 @@ type Config struct {
 }
 
 // Carrier carries hints between nodes, outside the database, and changes to subscribers. It may
-// lose both, because the truth is in the store.
+// lose hints and changes, because nodes can always read the store.
 type Carrier interface {
 	notify.Hub
 
@@ -128,7 +131,7 @@ type Node struct {
 	engine  *engine.Engine
 	service *service.Service
 	audit   *audit.Log // nil if the store is open for reading only
-	records bool       // whether Backend and Admin record
+	records bool       // whether calls of Backend and Admin go to the audit log
 	hints   closer
 	carrier Carrier            // nil without one
 	peers   *peerlink.Endpoint // nil if other nodes cannot connect
@@ -177,7 +180,8 @@ func unknownURL(url string) error {
 		"use memory:, file:<path> or postgres://user@host/database")
 }
 
-// longestRequest bounds how long request ids are remembered: each is a row.
+// longestRequest bounds how long request ids are remembered, because each of them is a row in the
+// store.
 const longestRequest = 366 * 24 * time.Hour
 
 // How long the audit log keeps entries: the default of servers, and the shortest time.
@@ -224,8 +228,9 @@ func (cfg *Config) check() error {
 	return cfg.checkAlone()
 }
 
-// checkAlone refuses settings of a cluster for a server whose store only one process can open. The
-// operator expects several servers to share the work, and the others could not start.
+// checkAlone refuses settings of a cluster for a server whose store only one process can open. With
+// such settings the operator expects several servers to share the work, but only the first one
+// could start.
 func (cfg *Config) checkAlone() error {
 	if scheme, _, _ := strings.Cut(cfg.URL, ":"); !cfg.Serves || scheme != "file" && scheme != "memory" {
 		return nil
@@ -385,7 +390,7 @@ func (n *Node) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// Serving returns why the node cannot serve at the moment; nil when it can.
+// Serving returns why the node cannot serve at the moment, or nil if it can.
 func (n *Node) Serving() error {
 	if n.engine == nil {
 		return fault.New(fault.Denied, "the store is open for reading only")

@@ -37,8 +37,9 @@ func isReachable(text string) bool {
 }
 
 // listenForPeers opens the port on which other nodes of the cluster connect to this one. It returns
-// nil if there can be no other nodes. A node also works without the port, through the store. So it
-// does not fail because of an address that it has chosen itself.
+// nil if there can be no other nodes. A node also works without the port, because requests can go
+// through the store. So a node that has chosen the address itself only logs that it cannot listen
+// there.
 func listenForPeers(ctx context.Context, cfg *Config, st store.Store) (*peerlink.Endpoint, error) {
 	if cfg.NoPeerLink || cfg.Guest || !st.Info().Shared {
 		return nil, nil
@@ -57,9 +58,9 @@ func listenForPeers(ctx context.Context, cfg *Config, st store.Store) (*peerlink
 	return nil, nil
 }
 
-// peerAddress returns where to listen. Without a host it is the address from which this process
-// reaches the database: the other nodes reach the same database. That is the loopback address if
-// the database is on this machine.
+// peerAddress returns where to listen. If listen has no host, it is the local address of the
+// connection to the database, because the other nodes can reach the network of the database too. If
+// the database is on this machine, that is the loopback address.
 func peerAddress(ctx context.Context, listen string, st store.Store) (string, error) {
 	host, port := "", "0"
 	if listen != "" {

@@ -27,7 +27,7 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// ServerConfig configures a server. A zero field has the default that its comment names.
+// ServerConfig configures a server. The comment of each field says what its zero value means.
 type ServerConfig struct {
 	// Node configures the node of the server.
 	Node Config
@@ -39,7 +39,7 @@ type ServerConfig struct {
 	Authorizer authz.Authorizer
 	// Tenant is the tenant of callers that choose none. It exists without a record.
 	Tenant string
-	// TLS of connections; nil for plain text.
+	// TLS configures TLS for connections; nil for plain text.
 	TLS *tls.Config
 	// AlsoListen are further addresses that serve the same.
 	AlsoListen []string
@@ -49,8 +49,8 @@ type ServerConfig struct {
 	Orgs *flovyn.Orgs
 	// Warnings are shown to operators on the health page of the Flovyn protocol.
 	Warnings []string
-	// Problems returns what operators should repair although the server can serve. The health of
-	// the server shows it; nil for none.
+	// Problems returns problems that operators should repair although the server can serve. The
+	// health page of the server shows them. Nil means that there are none.
 	Problems func() []string
 	// Web returns the REST API; nil for none. The caller passes it in, so that programs with an
 	// embedded store do not link it.
@@ -63,29 +63,32 @@ type ServerConfig struct {
 	AccessLog int
 	// AdminListen is the address of Profiles, host:port; empty for none.
 	AdminListen string
-	// Profiles answers requests of admins on AdminListen. The caller passes it in, because a
-	// program should not link the package of profiles without need: the package adds itself to
+	// Profiles answers requests of admins on AdminListen. The caller passes it in, so that only
+	// programs that need profiles link their package (net/http/pprof). That package adds itself to
 	// every HTTP server that uses the default routes.
 	Profiles http.Handler
 	// Metrics answers GET /metrics; nil for none.
 	Metrics http.Handler
 	// Docs shows the OpenAPI document of the Flovyn protocol; nil for a plain list.
 	Docs http.Handler
-	// MaxConnections is how many connections the server may have, over all its addresses. It closes
-	// further ones before it reads from them. Default DefaultConnections; negative for no limit.
+	// MaxConnections is how many connections the server may have, over all its addresses. The
+	// server closes further ones before it reads from them. The default is DefaultConnections; a
+	// negative number means no limit.
 	MaxConnections int
 	// CallRate is how many calls each caller may make per second; 0 for no limit. The server
 	// refuses further calls before it reads their requests.
 	CallRate int
-	// Grace is how long the server keeps the session of a worker whose connection has broken; 30 s.
+	// Grace is how long the server keeps the session of a worker whose connection has broken. The
+	// default is 30 s.
 	Grace time.Duration
 	// Reunion is how long a node that has taken over shards waits for remote workers that may still
-	// be doing the work there; 10 s. Workers that join within this time continue their work. The
-	// time starts again with each worker that joins, up to six times as long in all.
+	// be doing the work there. The default is 10 s. Workers that join within this time continue
+	// their work. The time starts again with each worker that joins, but ends after six times this
+	// time in all.
 	Reunion time.Duration
 }
 
-// Parts are what the REST API of a server is made of.
+// Parts are the parts of a server that its REST API uses.
 type Parts struct {
 	Backend       api.Backend
 	Admin         api.Admin
@@ -104,8 +107,8 @@ type Web interface {
 	Shutdown()
 }
 
-// Server is a node that others reach over the network: by gRPC, and by HTTP for the REST API, for
-// health and for metrics.
+// Server is a node that programs reach over the network: by gRPC, and by HTTP for the REST API,
+// health and metrics.
 type Server struct {
 	node   *Node
 	log    *slog.Logger
@@ -121,7 +124,7 @@ type Server struct {
 	// stopBuiltIns ends the workers that run the schedules, the batch jobs, the delayed calls and
 	// the registers of singletons of all tenants.
 	stopBuiltIns []func()
-	// stopUses ends the record of which keys are used; nil without a keyring.
+	// stopUses stops recording the uses of keys; nil without a keyring.
 	stopUses func()
 	stopTidy func()
 
@@ -141,9 +144,9 @@ func (cfg *ServerConfig) services() []func(grpc.ServiceRegistrar) {
 }
 
 // checkActions returns an error for methods and operations that have no row in the table of
-// actions. Serve calls it first, so that a build that is refused neither upgrades the schema of the
-// store nor takes over work that another node could do. The doors check themselves again when they
-// exist.
+// actions. Serve calls it first, so that a build with such an error neither upgrades the schema of
+// the store nor takes over work that another node could do. The gRPC and REST servers check
+// themselves again when they are created.
 func (cfg *ServerConfig) checkActions() error {
 	others := append([]func(grpc.ServiceRegistrar){new(flovyn.Door).Register}, cfg.services()...)
 	return authz.Check(authz.Served{Methods: grpcapi.Methods(others...), Operations: cfg.Operations, Routes: flovyn.RouteNames()})
@@ -330,7 +333,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	return mux
 }
 
-// ready returns why the server cannot serve; nil when it can.
+// ready returns why the server cannot serve, or nil if it can.
 func (s *Server) ready() error {
 	if s.closes.Load() {
 		return fault.New(fault.Unavailable, "the server shuts down")
@@ -371,8 +374,8 @@ func (s *Server) SetAccessLog(every int) { s.journal.SetEvery(every) }
 // Failed delivers the error of a server that ended by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Close takes no new work, lets calls that are under way finish until ctx ends, makes workers
-// connect elsewhere, and closes the node.
+// Close accepts no new work and lets calls that are under way finish until ctx ends. It tells
+// workers to connect to another server, and closes the node.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
 		s.closes.Store(true)

@@ -87,7 +87,7 @@ func TestServerAnswersBothOnOnePort(t *testing.T) {
 	}
 }
 
-// Connections that say nothing, or nonsense, do not keep others out.
+// Connections that send nothing, or nonsense, do not keep other clients out.
 func TestServerBesideSilentConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)

@@ -71,8 +71,8 @@ type Socket struct {
 }
 
 // ServeSocket listens on a Unix socket that only the user of this process can open, and serves one
-// tenant there. The caller has the store open, so a socket that already exists was left by a
-// process that died.
+// tenant there. Only one process can have the store open, and the caller has it. So a socket that
+// already exists was left by a process that died.
 func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config) (*Socket, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):

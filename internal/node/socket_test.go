@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// A file in the place of the socket stays as it is. A socket that a dead process has left is
-// replaced, and only its user can open the new one.
+// The server does not replace a file that has the path of the socket. A socket that a dead process
+// has left is replaced, and only its user can open the new one.
 func TestSocketBesideTheStore(t *testing.T) {
 	t.Parallel()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// protectSocket sets the mode of a socket before it has a name, so that no other user can connect
-// in between.
+// protectSocket sets the mode of a socket before the socket has a path, so that at no time another
+// user can connect.
 func protectSocket(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// When a quiet server returns memory to the operating system.
+// These constants decide when a quiet server returns memory to the operating system.
 const (
 	// tidyEvery is how often the server checks its memory.
 	tidyEvery = 15 * time.Second
@@ -16,7 +16,7 @@ const (
 	leastSpare = 32 << 20
 	spareShare = 4
 	// A server that allocates more than this part of the memory in use between two checks is not
-	// quiet: it needs the memory again at once.
+	// quiet: it soon needs the memory again.
 	quietShare = 8
 )
 
@@ -24,7 +24,7 @@ const (
 type heap struct {
 	allocated uint64 // since the process began
 	live      uint64 // in use at the last garbage collection
-	spare     uint64 // garbage, and what is free and not returned
+	spare     uint64 // garbage, and free memory that is not returned
 }
 
 func readHeap() heap {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Lookout looks for something that a hint announces. LookNow makes it look. Hints may be lost,
-// so it also looks at regular intervals while anything is expected. While nothing is expected, it
-// sleeps.
+// Lookout looks at the store for something that a hint announces. The receiver of a hint calls
+// LookNow. Hints may be lost, so the lookout also looks at regular intervals while anything is
+// expected. While nothing is expected, it sleeps.
 type Lookout struct {
 	now   chan struct{} // capacity 1: look now
 	begun chan struct{} // capacity 1: something is expected
@@ -18,11 +18,11 @@ func NewLookout() *Lookout {
 	return &Lookout{now: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
 }
 
-// LookNow makes it look now. It does not wait.
+// LookNow makes the lookout look now. It returns without waiting for the look.
 func (l *Lookout) LookNow() { ring(l.now) }
 
 // Expect says that something is expected. The caller must call it only when its expects function
-// already returns true; otherwise Run may miss the expectation. It does not wait.
+// already returns true; otherwise Run may miss the expectation. Expect does not block.
 func (l *Lookout) Expect() { ring(l.begun) }
 
 func ring(c chan struct{}) {

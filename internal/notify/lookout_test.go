@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// watched is a lookout that looks once a second, and what it does.
+// watched is a lookout that looks once a second, and a count of its looks.
 type watched struct {
 	*notify.Lookout
 	expects atomic.Bool

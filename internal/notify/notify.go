@@ -29,8 +29,8 @@ type Hint struct {
 	Node  model.NodeID
 }
 
-// Hub passes hints to every subscriber of every node. It may or may not include the subscribers of
-// the publisher.
+// Hub passes hints to the subscribers of all other nodes. It may also pass them to the subscribers
+// of the publishing node.
 type Hub interface {
 	// Publish never blocks and never fails. It drops a hint that cannot be sent.
 	Publish(h Hint)

@@ -34,7 +34,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A subscriber may publish, subscribe and leave from within its call: no lock is held then.
+// A subscriber may publish, subscribe and leave from within its call, because Local holds no lock
+// during the call.
 func TestLocalCallsBack(t *testing.T) {
 	t.Parallel()
 	var hub notify.Local

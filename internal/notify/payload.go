@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A payload is a list of hints, separated by spaces: m and a shard, c and a node, p and a node, v,
-// s and a node. A reader skips words that it does not know, so that nodes of different versions can
-// talk.
+// A payload is a list of hints, separated by spaces. Each hint is a letter for its kind, followed
+// by its shard or node: m and a shard, c and a node, p and a node, s and a node, or v alone. A
+// reader skips words that it does not know, so that nodes of different versions can talk.
 
 var nodeText = base64.RawURLEncoding
 

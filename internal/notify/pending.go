@@ -12,7 +12,7 @@ type Pending struct {
 	wake  chan struct{}
 }
 
-// NewPending returns an empty one.
+// NewPending returns an empty Pending.
 func NewPending() *Pending {
 	return &Pending{hints: make(map[Hint]struct{}), wake: make(chan struct{}, 1)}
 }
@@ -27,7 +27,7 @@ func (p *Pending) Add(h Hint) {
 	ring(p.wake)
 }
 
-// Wake receives when hints may be waiting.
+// Wake returns a channel that receives a value when hints may be waiting.
 func (p *Pending) Wake() <-chan struct{} { return p.wake }
 
 // Take returns the waiting hints and removes them.

@@ -12,14 +12,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of a connection. A side may send as many requests and notes as the other has credit for.
-// The other gives credit back when its engine has taken them.
+// Bounds of a connection. A side may send as many requests and notes as the other side has given it
+// credit for. The receiver gives credit back when its engine has taken them.
 const (
 	maxItem     = 16 << 20 // bytes of a request, a reply or a note
 	maxFrame    = 1 << 20  // bytes of a frame, plus one item
 	readBuffer  = 64 << 10
-	partBytes   = 64 << 10 // of a frame that must pass within silence
-	itemBytes   = 256      // what an item needs in memory besides its body, roughly
+	partBytes   = 64 << 10 // bytes of a frame that the other side must take within silence
+	itemBytes   = 256      // roughly the memory of an item in addition to its body
 	creditItems = 4096
 	creditBytes = 16 << 20 // plus one item
 	maxServing  = 1 << 17  // requests of a peer that wait for their reply
@@ -27,8 +27,8 @@ const (
 )
 
 // A side that has nothing to send sends an empty frame every beat. A side that receives nothing for
-// silence ends the connection. Silence is shorter than a lease, so callers use the store long
-// before the lease ends.
+// the time silence ends the connection. That time is shorter than a lease, so callers fall back to
+// the store long before the lease ends.
 const (
 	beat    = time.Second
 	silence = 4 * time.Second
@@ -54,20 +54,20 @@ type conn struct {
 	// What this side has sent.
 	last      uint64
 	calls     map[uint64]*call
-	usedItems int // of the credit that the other side has given
+	usedItems int // credit of the other side that this side has used
 	usedBytes int
 	room      chan struct{} // closed when there is credit again; nil while no caller waits
 
 	// What the other side has sent.
-	queue      []item // the handler does not have them yet
+	queue      []item // not yet passed to the handler
 	queueBytes int
-	heldItems  int // the handler has them, and has not taken them
+	heldItems  int // passed to the handler, which has not taken them yet
 	heldBytes  int
 	serving    map[uint64]*Request
 	takenItems int // credit to give back
 	takenBytes int
-	marks      bool   // it returns marks
-	heard      uint64 // the last mark that it has returned
+	marks      bool   // the other side returns marks (see Net.Mark)
+	heard      uint64 // the last mark that the other side has returned
 	owed       uint64 // the mark to return; 0 for none
 }
 
@@ -84,7 +84,7 @@ type stream struct {
 
 	r     *bufio.Reader
 	marks bool   // the other side returns marks
-	mark  uint64 // the last mark before the other side could send anything
+	mark  uint64 // the last mark of this side before the other side could send anything
 }
 
 func newConn(n *Net, peer model.NodeID, id model.RunID, s stream) *conn {
@@ -127,8 +127,8 @@ func (c *conn) fail(why error) {
 	close(c.ended)
 	c.mu.Unlock()
 
-	// Close without the closing message of TLS: a node that reads nothing would delay that message,
-	// and the callers below.
+	// Close without the closing message of TLS. If the other node reads nothing, sending that
+	// message would block, and delay the callers below.
 	_ = c.raw.NetConn().Close()
 	for _, k := range calls {
 		k.err = ErrLost
@@ -139,8 +139,9 @@ func (c *conn) fail(why error) {
 	}
 }
 
-// hasCredit reports whether an item may be sent. Half of the bytes are always enough for one more
-// item of any size: the other side gives credit back in larger portions.
+// hasCredit reports whether an item may be sent. If half of the bytes are free, one more item of
+// any size may be sent. The other side gives credit back only in portions of a quarter, so a large
+// item could wait forever for all of it.
 func (c *conn) hasCredit(size int) bool {
 	return c.usedItems < creditItems && (c.usedBytes+size <= creditBytes || c.usedBytes <= creditBytes/2)
 }
@@ -272,8 +273,8 @@ func (c *conn) write() error {
 	}
 }
 
-// writeFrame sends a frame. The other side has silence to take each part of it, so a large frame
-// passes a slow network, too.
+// writeFrame sends a frame. It sends the frame in parts. The other side may take up to silence for
+// each part, so a large frame also passes a slow network.
 func (c *conn) writeFrame(frame []byte) error {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-lengthBytes))
 	for len(frame) > 0 {
@@ -317,7 +318,8 @@ func (c *conn) take(items []item) []item {
 	return items
 }
 
-// owesCredit reports whether the other side may be waiting for credit. The caller holds the lock.
+// owesCredit reports whether this side should give credit back now, because the other side may be
+// waiting for it. The caller holds the lock.
 func (c *conn) owesCredit() bool {
 	return c.takenItems >= creditItems/4 || c.takenBytes >= creditBytes/4
 }
@@ -407,7 +409,8 @@ func (c *conn) receive(it item) error {
 	return nil
 }
 
-// unqueue marks a request that the handler has not seen as withdrawn. The caller holds the lock.
+// unqueue notes that the caller no longer waits for a request that the handler has not seen yet.
+// The caller holds the lock.
 func (c *conn) unqueue(number uint64) {
 	for i := range c.queue {
 		if q := &c.queue[i]; q.kind == itemRequest && q.number == number {
@@ -417,7 +420,7 @@ func (c *conn) unqueue(number uint64) {
 }
 
 // serve passes requests and notes to the handler, one after the other. A request that waits for
-// room delays no other.
+// room in the engine does not delay the others.
 func (c *conn) serve(ctx context.Context) {
 	for {
 		it, ok := c.next()
@@ -448,7 +451,7 @@ func (c *conn) serve(ctx context.Context) {
 	}
 }
 
-// sendMark sends a mark, unless the other side does not know marks.
+// sendMark sends a mark, if the other side knows marks.
 func (c *conn) sendMark(mark uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -487,7 +490,7 @@ func (c *conn) next() (it item, ok bool) {
 	return it, true
 }
 
-// open begins to serve a request; nil if there are too many.
+// open registers a request that this side serves. It returns nil if there are too many.
 func (c *conn) open(it item) *Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -495,7 +498,7 @@ func (c *conn) open(it item) *Request {
 	case c.why != nil:
 		return nil
 	case len(c.serving) >= maxServing:
-		c.add(item{kind: itemNone, number: it.number}) // the caller uses the store
+		c.add(item{kind: itemNone, number: it.number}) // the caller falls back to the store
 		return nil
 	}
 	r := &Request{From: c.peer, Link: c.id, Since: it.since, Body: it.body, conn: c, number: it.number}
@@ -503,7 +506,7 @@ func (c *conn) open(it item) *Request {
 	return r
 }
 
-// ring leaves a value in a channel of one, unless there is one already.
+// ring puts a value into a channel of capacity one, unless it already holds a value.
 func ring(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// Address is where to listen: host:port. Port 0 lets the system choose one.
 	Address string
-	// Advertise is where other nodes reach that address; empty if it is the address itself.
+	// Advertise is the address at which other nodes reach this one. Empty means Address.
 	Advertise string
 	Log       *slog.Logger
 	// Listener and Dial replace the network in tests; nil uses TCP.
@@ -38,17 +38,17 @@ type Endpoint struct {
 	advertised  string
 	dial        func(ctx context.Context, address string) (net.Conn, error)
 	log         sparse
-	handshakes  chan struct{} // bounds the connections that have not said who they are
+	handshakes  chan struct{} // bounds the connections that have not identified themselves
 	wg          sync.WaitGroup
 	closed      context.Context //nolint:containedctx // ends when the endpoint is closed
 	close       context.CancelFunc
 
 	mu  sync.Mutex
-	net *Net // of the current incarnation; nil between two
+	net *Net // the connections of the current incarnation; nil between two incarnations
 }
 
-// maxHandshakes bounds the connections that have not said who they are. Further ones wait in the
-// queue of the system.
+// maxHandshakes bounds the connections that have not identified themselves. Further ones wait in
+// the queue of the operating system.
 const maxHandshakes = 64
 
 // Listen draws the identity of the process and listens for peers.
@@ -86,7 +86,7 @@ func (e *Endpoint) Address() string {
 	return e.listener.Addr().String()
 }
 
-// Fingerprint is that of the certificate of the process.
+// Fingerprint returns the fingerprint of the certificate of the process.
 func (e *Endpoint) Fingerprint() string { return e.fingerprint }
 
 // Close ends all connections.
@@ -127,7 +127,8 @@ func (e *Endpoint) accept() {
 	}
 }
 
-// welcome is the handshake of the accepting side. Then it serves the connection until that ends.
+// welcome is the handshake of the accepting side. After the handshake it serves the connection
+// until the connection ends.
 func (e *Endpoint) welcome(raw net.Conn) {
 	defer raw.Close()
 	stop := context.AfterFunc(e.closed, func() { _ = raw.Close() })
@@ -155,8 +156,8 @@ func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// meet finds out which node has connected. If it refuses a known process of the cluster, it tells
-// that process why. Strangers learn nothing about this node.
+// meet finds out which node has connected. If it refuses a known process of the cluster, it sends
+// the reason to that process. An unknown process learns nothing about this node.
 func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 	c := tls.Server(raw, serverTLS(e.cert))
 	r := bufio.NewReaderSize(c, readBuffer)
@@ -199,7 +200,7 @@ func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 	return n, stream{Conn: c, r: r, marks: h.Marks, mark: mark}, &h, c.SetDeadline(time.Time{})
 }
 
-// plainRefusal is what a stranger gets. The log of this node has the reason.
+// plainRefusal is the reply to an unknown process. The log of this node has the reason.
 const plainRefusal = "the connection; its log says why"
 
 // isBefore reports whether a node has a lower id than another.

@@ -34,7 +34,7 @@ type item struct {
 	number uint64
 	body   []byte
 	append func(dst []byte) []byte
-	size   int    // of the body, roughly
+	size   int    // roughly the size of the body
 	since  uint64 // the last mark that had come back when it arrived
 }
 

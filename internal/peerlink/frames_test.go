@@ -46,7 +46,7 @@ func TestSlowNetwork(t *testing.T) {
 	})
 }
 
-// stuck is a connection that takes nothing for a while, from a moment on.
+// stuck is a connection that works at first, and from some moment on takes no bytes for a while.
 type stuck struct {
 	net.Conn
 	on *atomic.Bool
@@ -59,7 +59,8 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// A caller learns at once that its connection is lost, also if the connection takes nothing.
+// A caller learns immediately that its connection is lost, even if the connection takes no more
+// bytes.
 func TestLossOfAStuckConnection(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		var on atomic.Bool
@@ -88,8 +89,8 @@ func TestLossOfAStuckConnection(t *testing.T) {
 	})
 }
 
-// Replies that are larger than announced go into frames that the other side accepts. A request that
-// waits for its reply does not keep its body.
+// If replies are larger than announced, the sender splits them over frames that the other side
+// accepts. A request that waits for its reply does not keep its body.
 func TestRepliesThatAreLargerThanAnnounced(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		const count, size = 100, 512 << 10
@@ -174,7 +175,7 @@ func TestHostileFrames(t *testing.T) {
 			synctest.Wait()
 		}
 
-		// Replies and withdrawals for requests that do not exist do no harm.
+		// Replies and cancels for requests that do not exist have no effect.
 		lost := b.lost()
 		if _, err := a.net.to(b.id).raw.Write(framed(item{kind: itemReply, number: 77}, item{kind: itemNone, number: 78}, item{kind: itemCancel, number: 79})); err != nil {
 			t.Error(err)

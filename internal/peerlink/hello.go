@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// protocol is the version of the frames and of their contents. A node refuses others, and the
-	// two nodes then use the store.
+	// protocol is the version of the frames and of their contents. A node refuses nodes of other
+	// versions, and sends requests to them through the store.
 	protocol = 1
 
 	handshakeTime = 5 * time.Second
@@ -30,7 +30,7 @@ type hello struct {
 	From     model.NodeID `cbor:"4,keyasint"`
 	To       model.NodeID `cbor:"5,keyasint"`
 	Link     model.RunID  `cbor:"6,keyasint"`
-	Marks    bool         `cbor:"7,keyasint,omitempty"` // it returns marks
+	Marks    bool         `cbor:"7,keyasint,omitempty"` // the sender returns marks
 }
 
 // welcome is the first frame of the accepting side. An empty refusal accepts the connection.
@@ -39,7 +39,7 @@ type welcome struct {
 	Marks   bool   `cbor:"2,keyasint,omitempty"`
 }
 
-// refusal returns why a node refuses a hello; empty when it does not.
+// refusal returns why a node refuses a hello. It returns an empty text if the node accepts it.
 func (m *Member) refusal(h *hello) string {
 	switch {
 	case h.Protocol != protocol:

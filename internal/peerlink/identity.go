@@ -20,8 +20,8 @@ func newIdentity() (cert tls.Certificate, fingerprint string, err error) {
 	if err != nil {
 		return cert, "", fault.New(fault.Internal, "draw a key pair: %w", err)
 	}
-	// The validity does not matter: peers compare the fingerprint and nothing else, so a clock that
-	// is off does not keep nodes apart.
+	// The validity does not matter. Peers compare only the fingerprint, so a wrong clock does not
+	// prevent connections.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/peerlink/lan"
 )
 
-// A request says which mark its sender had returned before. A request that was on its way when its
-// sender gave the connection up has no later mark.
+// A request says which mark its sender had returned before it sent the request. A request that was
+// on its way when its sender gave the connection up has no later mark.
 func TestMarks(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		var late lan.Late
@@ -29,12 +29,12 @@ func TestMarks(t *testing.T) {
 		}
 
 		b.net.Mark(3)
-		meet(a, b) // a connection has the mark from its beginning
+		meet(a, b) // a connection starts with the current mark
 		call()
 		b.net.Mark(4)
 		synctest.Wait()
 		call()
-		b.net.Mark(2) // a late one changes nothing
+		b.net.Mark(2) // an outdated mark changes nothing
 		synctest.Wait()
 		call()
 
@@ -45,7 +45,7 @@ func TestMarks(t *testing.T) {
 			lost <- err
 		}()
 		synctest.Wait()
-		a.net.SetPeers(nil) // it gives the connection up
+		a.net.SetPeers(nil) // a gives the connection up
 		if err := <-lost; err == nil {
 			t.Error("the request has an answer")
 		}
@@ -59,7 +59,8 @@ func TestMarks(t *testing.T) {
 	})
 }
 
-// A node of an older build returns no marks. Its requests have the mark of the beginning.
+// A node of an older build returns no marks. Its requests have the mark with which the connection
+// started.
 func TestMarksOfAnOlderBuild(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		a, b := open(t, l, 1, nil), open(t, l, 2, nil)

@@ -20,7 +20,7 @@ type Peer struct {
 	Fingerprint string
 }
 
-// Member is an incarnation of a node that takes part.
+// Member is an incarnation of a node that uses direct connections.
 type Member struct {
 	Self    model.NodeID
 	Cluster string // the id of the contents of the store
@@ -32,19 +32,19 @@ type Member struct {
 
 // Handler receives what other nodes send.
 type Handler interface {
-	// HandleRequest receives a request, which it answers once, now or later, or never. It must not
-	// block. It calls taken once, when the request no longer waits for room: the other node may
-	// send only a limited number of requests that wait.
+	// HandleRequest receives a request. It may answer immediately, later or never, but at most
+	// once. It must not block. It calls taken once, when the engine has room for the request. Only
+	// a limited number of requests of another node may wait for room.
 	HandleRequest(ctx context.Context, r *Request, taken func())
 	// HandleNote receives a note. It must not block, and calls taken in the same way.
 	HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func())
-	// HandleLoss says that the connection to a node has ended. Notes to it may be lost. It must not
-	// block.
+	// HandleLoss says that the connection to a node has ended. Notes to that node may be lost.
+	// HandleLoss must not block.
 	HandleLoss(node model.NodeID)
 }
 
 // The errors of a call. ErrUnsent means that the other node does not have the request. After
-// ErrLost it may have it.
+// ErrLost the other node may have the request or not.
 var (
 	ErrUnsent = fault.New(fault.Unavailable, "there is no connection to the node")
 	ErrLost   = fault.New(fault.Unavailable, "the connection to the node was lost before it replied")
@@ -60,7 +60,7 @@ const (
 	helloPause = 2 * time.Second
 )
 
-// Net is the connections of one incarnation.
+// Net has the connections of one incarnation.
 type Net struct {
 	end    *Endpoint
 	member Member
@@ -115,7 +115,8 @@ func (n *Net) Run(ctx context.Context) {
 	n.wg.Wait()
 }
 
-// SetPeers tells which other nodes are alive. The node with the lower id dials the other.
+// SetPeers sets the list of the other nodes that are alive. The node with the lower id dials the
+// other.
 func (n *Net) SetPeers(all []Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +128,7 @@ func (n *Net) SetPeers(all []Peer) {
 	}
 }
 
-// setPeers begins to dial new peers, and ends the connections to peers that are gone. The caller
+// setPeers starts to dial new peers, and ends the connections to peers that are gone. The caller
 // holds the lock.
 func (n *Net) setPeers(all []Peer) {
 	live := make(map[model.NodeID]bool, len(all))
@@ -211,7 +212,8 @@ func (n *Net) hold(ctx context.Context, p Peer) {
 		}
 		if held {
 			pause = firstPause
-		} else if pause > firstPause { // otherwise the node may just have started or ended
+		} else if pause > firstPause {
+			// After the first failure, the other node may just be starting or stopping.
 			n.end.log.warn("cannot connect to another node directly; requests to it go through the store", "node", p.Node.String(), "address", p.Address, "error", err)
 		}
 
@@ -243,8 +245,9 @@ func (n *Net) dial(ctx context.Context, p Peer) (held bool, err error) {
 	return true, nil
 }
 
-// serve uses a connection until it ends. A node has one connection to each other node: a new one
-// replaces an old one, whose end the other node has noticed first.
+// serve uses a connection until it ends. A node has one connection to each other node. A new
+// connection replaces the old one: the other node has noticed before this one that the old
+// connection ended.
 func (n *Net) serve(c *conn) {
 	n.mu.Lock()
 	ctx, ended, old, mark := n.ctx, n.ended || n.peers[c.peer] == nil, n.conns[c.peer], n.mark
@@ -272,9 +275,10 @@ func (n *Net) serve(c *conn) {
 }
 
 // Mark sends a mark to all other nodes, which return it. A later mark has a higher number. A
-// request says which mark came back before it (Request.Since). Its sender still used the connection
-// when it returned that mark, so it had not yet sent the request by another way. Without marks, a
-// request could still be on its way after its sender has given the connection up.
+// request says which mark came back before it (Request.Since). When its sender returned that mark,
+// the sender still used the connection, so it had not yet sent a copy of the request through the
+// store. Without marks, a request could arrive after its sender has given the connection up and
+// sent a copy.
 func (n *Net) Mark(mark uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -291,7 +295,7 @@ func (n *Net) lastMark() uint64 {
 	return n.mark
 }
 
-// to returns the connection to a node; nil when there is none.
+// to returns the connection to a node, or nil if there is none.
 func (n *Net) to(node model.NodeID) *conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()

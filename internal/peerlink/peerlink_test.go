@@ -134,7 +134,7 @@ func open(t *testing.T, l *lan.LAN, number byte, change func(*Member)) *node {
 	return n
 }
 
-// meet tells nodes of each other, and waits until they are connected.
+// meet makes nodes known to each other, and waits until they are connected.
 func meet(nodes ...*node) {
 	peers := make([]Peer, len(nodes))
 	for i, n := range nodes {
@@ -198,7 +198,8 @@ func TestBothWays(t *testing.T) {
 			t.Errorf("%d notes, %d and %d requests, %d losses", len(b.notes), len(a.seen), len(b.seen), a.losses+b.losses)
 		}
 
-		// A quiet connection stays, and ends when one side no longer counts the other as alive.
+		// A quiet connection stays open. It ends when one side removes the other from its list of
+		// live nodes.
 		time.Sleep(time.Minute)
 		a.mustCall(b, "later")
 		b.net.SetPeers([]Peer{b.peer()})
@@ -212,7 +213,8 @@ func TestBothWays(t *testing.T) {
 	})
 }
 
-// A caller that gives up is forgotten on the other side, also when its request still waits there.
+// The other side forgets a caller that gives up, even if the request of that caller still waits
+// there.
 func TestCancel(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		a, b := open(t, l, 1, nil), open(t, l, 2, nil)
@@ -260,9 +262,9 @@ func (c cutting) Write(p []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// The connection breaks at each write, before or after it. A caller that gets a reply was served
-// once, one that gets ErrUnsent was not served, and one that gets ErrLost was served at most once.
-// Then the nodes connect again.
+// The test repeats an exchange and breaks the connection at another write each time, before or
+// after the write. The request of a caller that gets a reply was served once. With ErrUnsent it was
+// not served, and with ErrLost it was served at most once. Afterwards the nodes connect again.
 func TestBreaks(t *testing.T) {
 	t.Parallel()
 	for k := range int64(16) {
@@ -300,7 +302,7 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// mute is a connection whose writes get lost from a moment on.
+// mute is a connection that loses all writes after some moment.
 type mute struct {
 	net.Conn
 	lost *atomic.Bool
@@ -367,7 +369,7 @@ func TestRefusals(t *testing.T) {
 		expect(stranger(3, true, func(m *Member) { m.Cluster = "other" }, b.peer()), "the node refuses cluster other; this node belongs to cluster c")
 		expect(stranger(4, true, func(m *Member) { m.Schema = 8 }, b.peer()), "the node refuses version 8 of the schema; this node has opened version 7")
 
-		// Strangers learn nothing about the node. Its own log has the reason.
+		// Unknown processes learn nothing about the node. Its own log has the reason.
 		plain := func(logs string) {
 			t.Helper()
 			expect(logs, "the node refuses the connection; its log says why")
@@ -446,7 +448,7 @@ func TestCredit(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range creditItems {
 			if n == creditItems-1 {
-				// the others do not block it
+				// The requests that wait for room do not block this one.
 				if _, _, err := a.net.Call(t.Context(), b.id, []byte("passes")); err != nil {
 					t.Error(err)
 				}
@@ -471,7 +473,7 @@ func TestCredit(t *testing.T) {
 		synctest.Wait()
 		b.full = nil
 
-		// Large items find room one after the other, whatever the rest of the credit is.
+		// Large items are sent one after the other, no matter how much credit is left.
 		for i := range 2 {
 			if _, _, err := a.net.Call(t.Context(), b.id, make([]byte, maxItem-i)); err != nil {
 				t.Errorf("a large request: %v", err)

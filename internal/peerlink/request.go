@@ -11,8 +11,8 @@ import (
 type Request struct {
 	From model.NodeID
 	Link model.RunID // the connection that brought it
-	// Since is the last mark that the other node had returned before it sent the request. When it
-	// returned the mark, it still used the connection. See Net.Mark.
+	// Since is the last mark that the other node had returned before it sent the request. At that
+	// time the other node still used the connection. See Net.Mark.
 	Since uint64
 	Body  []byte // only until HandleRequest returns
 
@@ -24,8 +24,8 @@ type Request struct {
 	onCancel func()
 }
 
-// Reply answers the request. It does not block. The function appends the reply, of about the given
-// size, when it is sent.
+// Reply answers the request. It does not block. The connection calls appendTo when it sends the
+// reply. size is roughly the size of the reply.
 func (r *Request) Reply(size int, appendTo func(dst []byte) []byte) {
 	c := r.conn
 	c.mu.Lock()
@@ -50,7 +50,7 @@ func (r *Request) IsWaiting() bool {
 }
 
 // OnCancel sets the function to call when the caller no longer waits. If the caller has already
-// stopped waiting, OnCancel calls it at once.
+// stopped waiting, OnCancel calls the function immediately.
 func (r *Request) OnCancel(do func()) {
 	r.mu.Lock()
 	canceled := r.canceled

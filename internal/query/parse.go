@@ -36,7 +36,7 @@ type parser struct {
 	pos  int
 	now  time.Time
 	q    Query
-	// given are the fields that may occur only once and have occurred.
+	// given has the fields that have occurred, of those that may occur only once.
 	given map[string]bool
 }
 
@@ -334,7 +334,8 @@ func (p *parser) times(from, to *model.Time) error {
 		return err
 	}
 
-	// The store counts microseconds. Find the first one at or after t, or the first one after t.
+	// The store counts microseconds. For >= and <, find the first one at or after t; for > and <=,
+	// the first one after t.
 	first := model.TimeOf(t)
 	if first.Std().Before(t) {
 		first++
@@ -346,7 +347,7 @@ func (p *parser) times(from, to *model.Time) error {
 		}
 	}
 
-	first = min(max(first, 1), model.MaxTime) // 0 would be an open bound
+	first = min(max(first, 1), model.MaxTime) // 0 would mean that the interval has no bound
 	if op[0] == '>' {
 		*from = max(*from, first)
 	} else if *to == 0 || first < *to {

@@ -4,9 +4,9 @@
 //	workflow = "order" and status in ("failed", "canceled")
 //		and started >= -24h and label.region = "eu"
 //
-// Values are in double or in single quotes, so that the user can choose the ones that the shell
-// leaves alone. Parse turns a text into plain fields for the API. The package does nothing else.
-// Errors name the character and what was expected there.
+// Values are in double or in single quotes, so that the user can choose the kind that their shell
+// does not interpret. Parse turns a text into plain fields for the API. The package does nothing
+// else. Errors name the character and what was expected there.
 package query
 
 import (
@@ -27,7 +27,7 @@ type Query struct {
 	// Statuses are sorted; nil for all.
 	Statuses []model.Status
 	Reasons  []model.ReasonCode
-	// Half-open intervals; a zero bound is open.
+	// Half-open intervals. Zero means that the interval has no bound on that side.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
@@ -109,7 +109,7 @@ func statuses() (all []model.Status) {
 	return all
 }
 
-// statusesOf returns the statuses that a word stands for.
+// statusesOf returns the statuses that a word names, such as all closed ones for "closed".
 func statusesOf(word string) []model.Status {
 	switch word {
 	case "open":

@@ -30,12 +30,13 @@ func (a *Admin) Tenant(ctx context.Context, name string) (api.TenantInfo, error)
 	return ask(a.client.Tenant, wire.ReadTenantInfo).do(ctx, a.b, &pb.TenantRequest{Name: name})
 }
 
-// CreateTenant records a tenant. It has no request id, so it is not repeated.
+// CreateTenant records a tenant. The request has no request id, so the client does not repeat it.
 func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
 
-// SetTenant changes a tenant. It may be repeated: the second call changes nothing.
+// SetTenant changes a tenant. The client may repeat the request, because the second one changes
+// nothing.
 func (a *Admin) SetTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	return ask(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
@@ -45,22 +46,25 @@ func (a *Admin) Keys(ctx context.Context, tenant string) ([]api.KeyInfo, error) 
 	return ask(a.client.Keys, wire.ReadKeyInfoList).do(ctx, a.b, &pb.KeysRequest{Tenant: tenant})
 }
 
-// CreateKey creates a key. It is not repeated: the answer that was lost had a secret.
+// CreateKey creates a key. The client does not repeat the request, because the lost answer
+// contained the secret.
 func (a *Admin) CreateKey(ctx context.Context, r api.KeyRequest) (api.NewKey, error) {
 	return askOnce(a.client.CreateKey, wire.ReadNewKey).do(ctx, a.b, wire.CreateKeyRequest(r))
 }
 
-// RevokeKey ends a key. It is not repeated: the second call would not find the key.
+// RevokeKey ends a key. The client does not repeat the request, because the second one would not
+// find the key.
 func (a *Admin) RevokeKey(ctx context.Context, id string) error {
 	return tellOnce(ctx, a.b, a.client.RevokeKey, &pb.RevokeKeyRequest{Id: id})
 }
 
-// RotateKey replaces a key. It is not repeated: the answer that was lost had a secret.
+// RotateKey replaces a key. The client does not repeat the request, because the lost answer
+// contained the secret.
 func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey, error) {
 	return askOnce(a.client.RotateKey, wire.ReadNewKey).do(ctx, a.b, wire.RotateKeyRequest(r))
 }
 
-// CreateLogin refuses: a session is for a browser, which gets it over REST.
+// CreateLogin refuses the request. Sessions are for browsers, which open them over REST.
 func (*Admin) CreateLogin(context.Context, api.LoginRequest) (api.NewLogin, error) {
 	return api.NewLogin{}, fault.New(fault.Invalid, "sessions are for browsers, which open them with POST /v1/session")
 }
@@ -70,7 +74,8 @@ func (a *Admin) Logins(ctx context.Context, tenant string) ([]api.LoginInfo, err
 	return ask(a.client.Logins, wire.ReadLoginList).do(ctx, a.b, &pb.LoginsRequest{Tenant: tenant})
 }
 
-// EndLogin ends a session. It is not repeated: the second call would not find the session.
+// EndLogin ends a session. The client does not repeat the request, because the second one would not
+// find the session.
 func (a *Admin) EndLogin(ctx context.Context, id string) error {
 	return tellOnce(ctx, a.b, a.client.EndLogin, &pb.EndLoginRequest{Id: id})
 }
@@ -80,8 +85,8 @@ func (a *Admin) Settings(ctx context.Context, tenant, kind string) ([]api.Settin
 	return ask(a.client.Settings, wire.ReadSettingList).do(ctx, a.b, &pb.SettingsRequest{Tenant: tenant, Kind: kind})
 }
 
-// SetSetting changes a setting. It is not repeated: the second call could undo the change of
-// another operator.
+// SetSetting changes a setting. The client does not repeat the request, because the second one
+// could undo the change of another operator.
 func (a *Admin) SetSetting(ctx context.Context, c api.SettingChange) (api.Setting, error) {
 	return askOnce(a.client.SetSetting, wire.ReadSetting).do(ctx, a.b, wire.SettingChange(c))
 }
@@ -101,7 +106,7 @@ func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 	return tell(ctx, a.b, a.client.DrainNode, wire.DrainNodeRequest(r))
 }
 
-// Rebalance makes all nodes look whether shards should move.
+// Rebalance makes all nodes check whether shards should move.
 func (a *Admin) Rebalance(ctx context.Context) error {
 	return tell(ctx, a.b, a.client.Rebalance, &pb.RebalanceRequest{})
 }
@@ -116,7 +121,7 @@ func (a *Admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
 	return tell(ctx, a.b, a.client.DrainWorker, wire.DrainWorkerRequest(r))
 }
 
-// Health tells how the server is.
+// Health returns the state of the server and of its store.
 func (a *Admin) Health(ctx context.Context) (api.Health, error) {
 	return ask(a.client.Health, wire.ReadHealthReply).do(ctx, a.b, &pb.HealthRequest{})
 }

@@ -1,10 +1,10 @@
 // Package remote is the engine on the other side of a connection: it implements internal/api over
 // the native protocol (perdure.v1). perdure.Dial uses it.
 //
-// A call behaves as it does in process: the same errors, the same deadlines, the same guarantees. A
-// request that changes something gets a request id here when its caller gave none. So a call whose
-// connection breaks can be repeated, and takes effect once. Calls that run at most once, and
-// changes of settings, are not repeated once they may have reached the server.
+// A call behaves as it does in process: the same errors, the same deadlines, the same guarantees.
+// If the caller of a request that changes something gives no request id, this package draws one. So
+// it can repeat a call whose connection breaks, and the call takes effect once. It does not repeat
+// calls that run at most once, and changes of settings, if they may have reached the server.
 package remote
 
 import (
@@ -37,13 +37,13 @@ type Backend struct {
 	patience  time.Duration
 	cluster   string
 	remembers time.Duration
-	limits    request.Limits // of the server
+	limits    request.Limits // the limits of the server
 	receipts  receipts
-	era       atomic.Pointer[string] // for new request ids; nil before the first answer
+	era       atomic.Pointer[string] // the era for new request ids; nil before the first answer
 }
 
-// Dial connects to a server and asks it who the caller is. It fails when no server answers before
-// ctx ends, or within the patience of the config.
+// Dial connects to a server and asks it who the caller is. It fails if no server answers before ctx
+// ends, or before Config.Patience has passed.
 func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -57,7 +57,7 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 	b.close, b.servers = conn.Close, servers
 	servers.left = b.shared.moveOn
 	if err := b.introduce(ctx); err != nil {
-		_ = b.Close() // the first error says more
+		_ = b.Close() // the first error is more useful
 		return nil, err
 	}
 	return b, nil
@@ -99,8 +99,8 @@ func (b *Backend) server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerRe
 // Tenant returns the tenant that the server acts in for this caller.
 func (b *Backend) Tenant() string { return b.tenant }
 
-// Connected reports whether the connection to a server works, as far as the client knows. A
-// connection that no call needs may be closed; it counts as working.
+// Connected reports whether the connection to a server works, as far as the client knows. gRPC may
+// close a connection that no call uses. Connected reports true for such a connection.
 func (b *Backend) Connected() bool {
 	c, ok := b.conn.(interface{ GetState() connectivity.State })
 	if !ok {

@@ -59,8 +59,8 @@ func batches(w *world) {
 	}
 }
 
-// A server that is killed in the middle of a batch, several times, sends each execution its signal
-// once, and the batch counts each of them once.
+// A server is killed several times in the middle of a batch. Each execution still gets the signal
+// once, and the batch counts each execution once.
 func TestKilledServerRepeatsNothingOfABatch(t *testing.T) {
 	t.Parallel()
 	const n, kills = 1500, 4
@@ -101,7 +101,7 @@ func TestKilledServerRepeatsNothingOfABatch(t *testing.T) {
 	}
 	struck := 0
 	for i := range kills {
-		// Between two pages of 100 the page in the middle is half done.
+		// A page has 100 executions. Wait until the batch is somewhere inside a page.
 		if got := progress(int64(i*300 + 100)); got.Status.Closed() {
 			break
 		}

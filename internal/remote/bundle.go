@@ -25,22 +25,24 @@ import (
 
 const (
 	// bundleFrom is how many calls a client makes before it opens a stream for bundles. A program
-	// that makes a few calls and ends does not need one.
+	// that makes only a few calls does not need a stream.
 	bundleFrom = 8
-	// bundleIdle is how long a stream without calls stays open, at least.
+	// bundleIdle is the minimum time for which a stream without calls stays open.
 	bundleIdle = 30 * time.Second
 	// bundleOpening is how long the client waits for the first answer on a stream.
 	bundleOpening = 10 * time.Second
-	// Pauses between attempts to open a stream. Without a stream, calls go alone.
+	// Pauses between attempts to open a stream. While there is no stream, each call is a gRPC call
+	// of its own ("goes alone").
 	firstBundlePause = 100 * time.Millisecond
 	maxBundlePause   = time.Minute
-	// bundleLived is the shortest life of a stream that was worth opening. A proxy may end streams
-	// earlier.
+	// bundleLived is how long a stream must last for the client to open the next one without a
+	// longer pause. A proxy may end streams earlier.
 	bundleLived = time.Minute
 	// bundleClosing is how long the client waits for the server to end a stream that the client
 	// has ended.
 	bundleClosing = 10 * time.Second
-	// callRoom is more than a call needs in a bundle besides its request and its trace.
+	// callRoom is an upper bound for the bytes of a call in a bundle, apart from its request and
+	// its trace.
 	callRoom = 128
 )
 
@@ -59,8 +61,8 @@ type bundler struct {
 	mu      sync.Mutex
 	closed  bool
 	largest int           // message in bytes that the server takes
-	server  int           // counts the servers that the client has left
-	made    int           // calls since there is no stream
+	server  int           // how many servers the client has left so far
+	made    int           // calls since the last stream ended
 	stream  *bundleStream // nil for none
 	opening bool
 	pause   time.Duration // the pause after the next failure
@@ -116,15 +118,15 @@ func (b *bundler) Invoke(ctx context.Context, method string, args, reply any, op
 	return b.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
-// bundledMethod returns the name of a method that bundles carry. A call of Server goes alone,
-// because the client uses it to find out which server answers.
+// bundledMethod returns the name of a method that bundles carry. Calls of the method Server go
+// alone, because the client uses them to find out which server answers.
 func bundledMethod(full string) (name string, ok bool) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
 	return name, service == pb.ClientService_ServiceDesc.ServiceName && name != "Server"
 }
 
-// streamFor returns the stream for the next call; nil if there is none. It opens a stream when
-// there are enough calls.
+// streamFor returns the stream for the next call, or nil if there is none. It starts to open a
+// stream when there have been enough calls.
 func (b *bundler) streamFor() *bundleStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,7 +158,7 @@ func (b *bundler) open() {
 		return
 	}
 	b.stream, b.made = s, 0
-	if b.server != server { // the client has left that server since
+	if b.server != server { // the client has left that server in the meantime
 		b.stream = nil
 		s.retire()
 	}
@@ -190,7 +192,7 @@ func (b *bundler) backOff(err error) {
 func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bundleStream, error) {
 	late := time.AfterFunc(bundleOpening, cancel)
 	defer late.Stop()
-	// A reply of the largest size comes in a bundle, which is a little larger.
+	// Allow a little more than the largest reply, because it comes inside a bundle.
 	st, err := pb.NewClientServiceClient(b.ClientConnInterface).Bundle(ctx, grpc.MaxCallRecvMsgSize(b.maxReply+2*bundle.MaxBytes))
 	if err != nil {
 		return nil, err
@@ -230,12 +232,12 @@ type bundleStream struct {
 
 	mu    sync.Mutex
 	over  bool // takes no further calls
-	used  bool // since the last check for an idle stream
+	used  bool // a call has used it since the last check
 	last  uint64
 	calls map[uint64]*bundledCall // without an answer
 }
 
-// outgoingCall is a call that the client sends, or the id of one that it gives up.
+// outgoingCall is a call that the client sends, or the id of a call that it gives up.
 type outgoingCall struct {
 	call    *bundledCall
 	givenUp uint64
@@ -245,14 +247,14 @@ type outgoingCall struct {
 type bundledCall struct {
 	id      uint64
 	message *pb.BundledCall
-	peer    *peer.Peer   // of the caller's option; nil for none
-	header  *metadata.MD // likewise
+	peer    *peer.Peer   // where the caller wants the peer; nil if it does not
+	header  *metadata.MD // where the caller wants the headers; nil if it does not
 	sent    bool         // the stream has taken it
 	answer  chan *pb.BundledAnswer
-	err     error // of the stream, when answer is closed
+	err     error // the error of the stream, if answer was closed without a value
 }
 
-// newBundledCall encodes a call; nil if it must go alone.
+// newBundledCall encodes a call. It returns nil if the call must go alone.
 func newBundledCall(method string, args any, opts []grpc.CallOption) *bundledCall {
 	c := &bundledCall{answer: make(chan *pb.BundledAnswer, 1)}
 	for _, o := range opts {
@@ -261,7 +263,7 @@ func newBundledCall(method string, args any, opts []grpc.CallOption) *bundledCal
 			c.peer = o.PeerAddr
 		case grpc.HeaderCallOption:
 			c.header = o.HeaderAddr
-		case grpc.StaticMethodCallOption: // of generated code, for interceptors
+		case grpc.StaticMethodCallOption: // set by generated code, for interceptors
 		default:
 			return nil
 		}
@@ -271,15 +273,15 @@ func newBundledCall(method string, args any, opts []grpc.CallOption) *bundledCal
 		return nil
 	}
 	request, err := proto.Marshal(m)
-	if err != nil { // gRPC says why
+	if err != nil { // the call goes alone, and gRPC returns the error
 		return nil
 	}
 	c.message = &pb.BundledCall{Method: method, Request: request}
 	return c
 }
 
-// setHeader takes over what the headers of the call say. It reports false if a bundle cannot carry
-// one of them: then the call goes alone.
+// setHeader copies the headers of the call. It reports false if a bundle cannot carry one of them,
+// so that the call must go alone.
 func (c *bundledCall) setHeader(ctx context.Context) bool {
 	header, _ := metadata.FromOutgoingContext(ctx)
 	for name, values := range header {
@@ -305,7 +307,7 @@ func (c *bundledCall) setHeader(ctx context.Context) bool {
 	return true
 }
 
-// size is how much of a bundle the call takes.
+// size is the size of the call in a bundle, in bytes.
 func (c *bundledCall) size() int {
 	return len(c.message.GetRequest()) + len(c.message.GetTraceparent()) + len(c.message.GetTracestate()) + callRoom
 }
@@ -345,7 +347,7 @@ func (s *bundleStream) await(ctx context.Context, c *bundledCall, reply proto.Me
 		a = <-c.answer
 	}
 
-	// A peer that is set means that a server may have seen the call.
+	// Set the peer only if a server may have seen the call. The caller relies on that.
 	if c.peer != nil && (a == nil && c.sent || a != nil && !a.GetUntouched()) {
 		*c.peer = s.server
 	}
@@ -376,9 +378,9 @@ func readBundledStatus(encoded []byte) error {
 	return status.ErrorProto(&p)
 }
 
-// giveUp removes a call from the stream, and tells the server. It returns false if the call has its
-// answer, or is just getting it. Further calls follow after this message, so the server never
-// counts more calls than the client.
+// giveUp removes a call from the stream, and tells the server. It returns false if the answer to
+// the call has arrived. The server gets this message before any later call. So it never counts more
+// open calls than the client does.
 func (s *bundleStream) giveUp(c *bundledCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,7 +396,7 @@ func (s *bundleStream) giveUp(c *bundledCall) bool {
 	return true
 }
 
-// retire makes the stream take no further calls. It ends after the last answer.
+// retire makes the stream take no further calls. The stream ends after the last answer.
 func (s *bundleStream) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -419,7 +421,7 @@ func (s *bundleStream) run(ctx context.Context) error {
 	go func() {
 		defer close(sent)
 		if err := s.out.Run(s.quiet, s.send); err == nil && ctx.Err() == nil {
-			_ = s.st.CloseSend() // Recv tells how the stream ends
+			_ = s.st.CloseSend() // Recv returns how the stream ends
 			late = time.AfterFunc(bundleClosing, s.cancel)
 		}
 	}()
@@ -486,7 +488,7 @@ func (s *bundleStream) receive() error {
 	}
 }
 
-// take gives an answer to its call. A call that was given up has none.
+// take passes an answer to its call. It drops the answer to a call that was given up.
 func (s *bundleStream) take(a *pb.BundledAnswer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -499,7 +501,7 @@ func (s *bundleStream) take(a *pb.BundledAnswer) {
 	s.endIfDone()
 }
 
-// fail tells all calls without an answer why there is none.
+// fail ends all calls without an answer with the error of the stream.
 func (s *bundleStream) fail(err error) {
 	err = bundleError(err)
 	s.mu.Lock()

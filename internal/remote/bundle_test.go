@@ -19,7 +19,7 @@ import (
 )
 
 // A client that makes many calls puts them on one stream, and the server counts each of them. A
-// client that makes a few does not open a stream for them.
+// client that makes only a few calls does not open a stream.
 func TestCallsShareAStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())

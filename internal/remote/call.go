@@ -26,16 +26,17 @@ const (
 	// Pauses between attempts of a call that did not reach a server, before jitter.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 2 * time.Second
-	// If an attempt reached a server and lasted this long, a server served it. An outage after that
-	// is a new one.
+	// If an attempt reached a server and lasted this long, the client assumes that a server was
+	// serving it. If it breaks after that time, a new outage starts.
 	lived = 10 * time.Second
-	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms the
-	// server says what the call was waiting for.
+	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms
+	// after that deadline, the server answers with an error that says what the call was waiting
+	// for.
 	grace = 400 * time.Millisecond
 )
 
-// requestID returns the id that the caller gave, or a new one. A request with an id may be sent
-// again.
+// requestID returns the id that the caller gave, or a new one. The client may send a request with
+// an id again.
 func requestID(given string) string {
 	if given != "" {
 		return given
@@ -53,7 +54,7 @@ type doneFunc[M any] = callFunc[M, pb.Done]
 type verb[M, R, Out any] struct {
 	call callFunc[M, R]
 	read func(tenant string, r *R) (Out, error)
-	once bool // do not repeat what may have reached the server
+	once bool // do not repeat a call that may have reached the server
 }
 
 // ask is a verb that may be repeated: it reads, or its request has an id.
@@ -61,7 +62,7 @@ func ask[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error))
 	return verb[M, R, Out]{call: call, read: read}
 }
 
-// askOnce is a verb that must not be repeated once it may have reached the server.
+// askOnce is a verb that must not be repeated if it may have reached the server.
 func askOnce[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error)) verb[M, R, Out] {
 	return verb[M, R, Out]{call, read, true}
 }
@@ -104,7 +105,7 @@ func readReply[R, Out any](b *Backend, r *R, read func(string, *R) (Out, error))
 	return out, nil
 }
 
-// unsendable explains why a request could not be sent at all: protobuf takes texts in UTF-8 only.
+// unsendable explains why protobuf could not encode a request: it accepts only texts in UTF-8.
 func unsendable(m any, err error) error {
 	if status.Code(err) != codes.Internal {
 		return err
@@ -122,8 +123,8 @@ func unsendable(m any, err error) error {
 	return err
 }
 
-// attempt makes a call, and repeats it while no server answers: until the caller's deadline, or
-// within the patience of the backend.
+// attempt makes a call, and repeats it while no server answers. It gives up at the caller's
+// deadline, or after the patience of the backend if there is no deadline.
 func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Context, ...grpc.CallOption) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.New(fault.KindOf(err), "%w", context.Cause(ctx))
@@ -188,8 +189,8 @@ func outgoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return metadata.AppendToOutgoingContext(later, wire.TimeoutHeader, strconv.FormatInt(int64(left), 10)), func() { stop(); cancel() }
 }
 
-// unreachable reports whether an error says that no server has answered. An answer of the server
-// has a detail, whatever its code.
+// unreachable reports whether an error says that no server has answered. An error that a server
+// returns always has a detail, regardless of its code.
 func unreachable(err error) bool {
 	st, ok := status.FromError(err)
 	if !ok || st.Code() != codes.Unavailable {
@@ -206,7 +207,7 @@ func unreachable(err error) bool {
 // errDisconnected is the error of calls that are under way when the program closes the connection.
 var errDisconnected = fault.New(fault.Unavailable, "the connection to the server is closed")
 
-// explain returns the error of a call as the engine returns it in process.
+// explain turns the error of a call into the error that the engine returns in process.
 func explain(ctx context.Context, err error) error {
 	if _, own := errors.AsType[*fault.Error](err); own {
 		return err
@@ -225,8 +226,8 @@ func explain(ctx context.Context, err error) error {
 	return fault.New(fault.KindOf(ended), "the server has not answered: %w", cause)
 }
 
-// endOf returns how a context has ended, and why; nil when it has not. A deadline that has passed
-// counts, even if the timer of the context is late.
+// endOf returns the error and the cause of a context that has ended, or nil. A context whose
+// deadline has passed has ended, even if its timer is late.
 func endOf(ctx context.Context) (ended, cause error) {
 	if err := ctx.Err(); err != nil {
 		return err, context.Cause(ctx)
@@ -248,7 +249,7 @@ func unanswered(err error) bool {
 }
 
 // withCause makes the end of the caller's context the cause of an error that the server returned
-// because of it, as it is in process.
+// because that context ended. The error then is as it would be in process.
 func withCause(err, ended error) error {
 	var e *fault.Error
 	if ended == nil || !errors.As(err, &e) || e.Cause != nil || e.Kind != fault.KindOf(ended) {
@@ -257,7 +258,7 @@ func withCause(err, ended error) error {
 	return &fault.Error{Kind: e.Kind, Text: e.Text, Hint: e.Hint, Cause: told{ended}}
 }
 
-// told is a cause that the text of an error already contains.
+// told is a cause whose text is already part of the text of the error.
 type told struct{ error }
 
 // Error returns nothing, so that the text does not repeat the cause.

@@ -33,8 +33,9 @@ func (b *Backend) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	return reply, err
 }
 
-// startedBy reports whether a request has started a run. A repeated start attaches to the execution
-// that its first attempt has started, so the reply alone does not tell.
+// startedBy reports whether a request has started a run. If the client repeats a start, the
+// repetition attaches to the execution that the first attempt has started. So the reply alone does
+// not say which request started it.
 func (b *Backend) startedBy(ctx context.Context, r *api.StartRequest, run model.RunID) bool {
 	page, err := b.History(ctx, api.HistoryRequest{Target: api.Target{Address: r.Address, Run: run}, After: -1, Limit: 1})
 	return err == nil && len(page.Events) == 1 && page.Events[0].RequestID == r.RequestID
@@ -198,7 +199,7 @@ func (b *Backend) Tally(ctx context.Context, r api.TallyRequest) (api.Tally, err
 	return ask(b.client.Tally, wire.ReadTallyReply).do(ctx, b, wire.TallyRequest(r))
 }
 
-// Stranded returns executions that cannot go on by themselves.
+// Stranded returns executions that cannot continue without a change by a person.
 func (b *Backend) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
 	if err := b.own(tenant); err != nil {
 		return api.ListPage{}, err
@@ -244,7 +245,7 @@ func (b *Backend) past(ctx context.Context, call callFunc[pb.PastRequest, pb.Pas
 	return ask(call, wire.ReadPastReply).do(ctx, b, wire.PastRequest(r))
 }
 
-// Call calls an operation. A brief call runs at most once, so it is not repeated.
+// Call calls an operation. A brief call must run at most once, so the client does not repeat it.
 func (b *Backend) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
 	if err := b.own(r.Address.Tenant); err != nil {
 		return model.Payload{}, err
@@ -308,8 +309,8 @@ func (b *Backend) SendItems(ctx context.Context, r model.ItemsSend) (int64, erro
 	return ask(b.client.SendItems, wire.ReadSendItemsReply).do(ctx, b, wire.SendItemsRequest(r))
 }
 
-// Mailbox lists or changes the mailbox of an entity. A change has no request id, so it is not
-// repeated.
+// Mailbox lists or changes the mailbox of an entity. A change has no request id, so the client does
+// not repeat it.
 func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	if err := b.own(r.Address.Tenant); err != nil {
 		return model.Calls{}, err

@@ -15,8 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// News may be stored while the code of a run returns. Then the end is not stored, and the code
-// continues with the news, as it does in the process of the engine.
+// A new event, such as a signal, may be stored while the code of a run returns. In that case the
+// engine does not store the end, and the code continues with the event, as it does in the process
+// of the engine.
 func TestNewsAtTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "memory:", grpcapi.WorkConfig{})

@@ -32,14 +32,15 @@ const (
 // Times of connections.
 const (
 	// Pauses between attempts to connect. They are jittered, so that clients of a server that comes
-	// back do not arrive together. A restarted server waits for its workers, so a pause must be
-	// much shorter than that wait.
+	// back do not arrive together. A restarted server waits a while for its workers, so a pause
+	// must be much shorter than that time.
 	firstReconnect = 100 * time.Millisecond
 	maxReconnect   = 2 * time.Second
 	// connectTime is how long the client waits until a server has answered on a new connection.
-	// When thousands of workers come back at once, a server answers each of them late. A client
-	// that gave up early would cost the server the same work again, and the others would wait
-	// even longer. The client tries its other addresses at the same time.
+	// When thousands of workers come back at the same time, a server answers each of them late. If
+	// a client gave up early and tried again, the server would have to do the same work again, and
+	// the other clients would wait even longer. The client tries its other addresses at the same
+	// time.
 	connectTime = 30 * time.Second
 	// If a connection with calls is silent for this long, the client pings the server. Servers
 	// allow one ping per 10 s.
@@ -47,15 +48,16 @@ const (
 	pingTimeout = 10 * time.Second
 )
 
-// unixScheme begins the address of a Unix socket.
+// unixScheme is the prefix of the address of a Unix socket.
 const unixScheme = "unix:"
 
 // Config says how to reach a server, and who the caller is.
 type Config struct {
-	// Addresses are host:port, or unix: and a path. The client uses one of them at a time, in
-	// random order, and moves to the next one when it fails.
+	// Addresses are host:port, or unix: and a path. The client uses one address at a time, in
+	// random order, and moves to the next one when the current one fails.
 	Addresses []string
-	// TLS of the connection. When it is nil, the client trusts the roots of the system.
+	// TLS configures TLS for the connection. If it is nil, the client trusts the root certificates
+	// of the system.
 	TLS *tls.Config
 	// PlainText turns TLS off.
 	PlainText bool
@@ -63,11 +65,11 @@ type Config struct {
 	// to another machine, unless PlainTextToken is set.
 	Token          string
 	PlainTextToken bool
-	// Tenant chooses the tenant. Only an admin key may choose. Empty for that of the token.
+	// Tenant chooses the tenant. Only an admin key may choose. Empty means the tenant of the token.
 	Tenant string
-	// Version of the program, for the log of the server.
+	// Version is the version of the program, for the log of the server.
 	Version string
-	// Log; nil for none.
+	// Log receives the messages of the client; nil for none.
 	Log *slog.Logger
 	// Patience is how long a call without a deadline tries to reach a server. Default 1 min.
 	Patience time.Duration
@@ -76,9 +78,11 @@ type Config struct {
 	// NoBundles makes every call go alone, as calls to servers of older versions do. It is for
 	// comparisons and tests.
 	NoBundles bool
-	// Broken is called when a stream of the worker has ended and is opened again; nil for none.
+	// The client calls Broken when a stream of the worker has ended and it opens the stream again;
+	// nil for none.
 	Broken func()
-	// Dial opens the connections to an address; nil for the network. For tests and tunnels.
+	// Dial opens a connection to an address. If it is nil, the client uses the network. It is for
+	// tests and tunnels.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -203,7 +207,7 @@ func (c *Config) options() []grpc.DialOption {
 	return options
 }
 
-// dialer opens connections that are not plain TCP; nil when all are.
+// dialer returns a function that opens connections, or nil if all addresses use plain TCP.
 func (c *Config) dialer() func(context.Context, string) (net.Conn, error) {
 	if c.Dial != nil {
 		return c.Dial

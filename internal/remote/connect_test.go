@@ -75,8 +75,8 @@ func (w *world) count(cfg remote.Config) error {
 	return err
 }
 
-// A client reaches a server by TLS, by a Unix socket, and by the one of its addresses that answers.
-// It does not talk to a server that it cannot trust.
+// A client reaches a server by TLS and by a Unix socket. If it has several addresses, it uses one
+// that answers. It does not talk to a server that it cannot trust.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -99,7 +99,7 @@ func TestConnections(t *testing.T) {
 		"another name":                    {Addresses: []string{address}, TLS: &tls.Config{RootCAs: pool, ServerName: "db.example"}},
 		"plain text":                      {Addresses: []string{address}, PlainText: true},
 	} {
-		cfg.Patience = 200 * time.Millisecond // it tries until then
+		cfg.Patience = 200 * time.Millisecond // it keeps trying for this time
 		if err := w.count(cfg); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", what, err)
 		}

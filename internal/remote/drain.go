@@ -11,7 +11,7 @@ import (
 )
 
 // drain makes the worker finish what it runs, because the server asks for it. The server gives the
-// worker nothing new and ends the session. Then the worker connects again and resumes.
+// worker nothing new and ends the session. After that the worker connects again and continues.
 func (w *Work) drain(m *pb.Drain) {
 	w.cfg.Log.Info("the server asks the worker to finish what it runs and to connect again", "within", time.Duration(m.GetPatience()))
 	if d := w.drainer(); d != nil {
@@ -43,8 +43,8 @@ func (w *Work) resume() {
 	}
 }
 
-// drainer is the worker of workflows, if it can drain. Workers of tasks and entities need nothing:
-// they finish what they have, and get nothing new.
+// drainer returns the worker of workflows, if it can drain. Workers of tasks and entities need not
+// do anything: they finish what they have, and the server gives them nothing new.
 func (w *Work) drainer() api.Drainer {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -85,8 +85,8 @@ func TestErrorsOverTheWire(t *testing.T) {
 	}
 }
 
-// A deadline that passes says what the call was waiting for, as in process, and the caller finds
-// the error of its context in it.
+// When a deadline passes, the error says what the call was waiting for, as in process. It wraps the
+// error of the caller's context.
 func TestDeadlinesOverTheWire(t *testing.T) {
 	t.Parallel()
 	w, waits := newWatched(t)
@@ -163,7 +163,8 @@ func TestRequestsThatCannotTravel(t *testing.T) {
 	}
 }
 
-// Callers without the key get nothing. An admin key chooses its tenant, and sees nothing of others.
+// Callers without the key are refused. A caller with an admin key chooses its tenant, and sees
+// nothing of other tenants.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
@@ -253,7 +254,7 @@ type away struct{ api.Backend }
 
 func (away) Reach(context.Context) error { return fault.New(fault.Unavailable, "the store is away") }
 
-// A server whose store is away does not count as reachable for messages, although it answers.
+// Reach reports an error for a server whose store is away, although the server answers.
 func TestReachOfAServerWithoutStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())

@@ -79,8 +79,8 @@ func program() perdure.Group {
 	return perdure.Group{shop, mail, shelves, holder}
 }
 
-// Every method of api.Client works over the wire as it does in process. The server's log says which
-// methods the scenario has called, and reflection says which there are.
+// Every method of api.Client works over the wire as it does in process. The test compares the
+// methods in the server's log with all methods of the interface, which it gets by reflection.
 func TestEveryMethodOverTheWire(t *testing.T) {
 	t.Parallel()
 	t.Run("in bundles", func(t *testing.T) {
@@ -111,7 +111,7 @@ func everyMethod(w *world) {
 
 	for m := range reflect.TypeFor[api.Client]().Methods() {
 		code := "OK"
-		if m.Name == "Watch" { // the client ends it
+		if m.Name == "Watch" { // the client ends the watch
 			code = "Canceled"
 		}
 		if w.calls.served(m.Name, code) == 0 {
@@ -273,7 +273,7 @@ func histories(w *world) {
 	if !bytes.Equal(near.Bytes(), rows.Bytes()) {
 		t.Errorf("the rows differ:\n%s\n%s", near.Bytes(), rows.Bytes())
 	}
-	// it is gone
+	// Describe an execution that no longer exists.
 	same(w, func(c api.Client) (api.Description, error) { return c.Describe(ctx, target("shop", "m1")) })
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// OpenBundles waits until calls of the backend share a stream, without waiting for many calls.
+// OpenBundles opens the stream for bundles now, without waiting for enough calls.
 func (b *Backend) OpenBundles(ctx context.Context) error {
 	for {
 		b.shared.mu.Lock()
@@ -36,7 +36,7 @@ func (b *Backend) UsesBundles() bool {
 	return b.shared.stream != nil && !b.shared.stream.isOver()
 }
 
-// LeaveServer does what the client does when it moves to another server.
+// LeaveServer retires the stream, as the client does when it moves to another server.
 func (b *Backend) LeaveServer() { b.shared.moveOn() }
 
 // HasEra reports whether the server has named the era in which the client draws request ids.

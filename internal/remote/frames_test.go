@@ -29,8 +29,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// cut says where a relay breaks the stream: before or after a frame of one direction, which it
-// counts over all streams.
+// cut says where a relay breaks the stream: before or after frame n of one direction. The count
+// includes the frames of all streams.
 type cut struct {
 	toServer, after bool
 	frame           int
@@ -61,11 +61,11 @@ type relay struct {
 	done bool         // it has broken a stream
 }
 
-// what to do with a frame.
+// What a relay does with a frame.
 const (
 	pass = iota
-	drop // and break the stream
-	last // pass it on, and break the stream then
+	drop // lose the frame, and break the stream
+	last // pass the frame on, and break the stream after it
 )
 
 // see counts a frame.
@@ -103,7 +103,7 @@ func (r *relay) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 	err = <-ended
 	select {
 	case <-cutting:
-		// the server has taken the last frame, and has seen the end
+		// Wait until the server has taken the last frame and has seen the end of the stream.
 		err = errors.Join(<-ended, errCut)
 	default:
 	}
@@ -209,7 +209,7 @@ func (j *journey) run(t *testing.T, app *perdure.App, defs *travel) []string {
 	defer stop()
 	c := app.With(ctx)
 	trip := check(t)(defs.trip.Start(c, 1, perdure.RawKey("one")))
-	other := check(t)(defs.hop.Start(c, 10, perdure.RawKey("other"))) // has to wait for the limit
+	other := check(t)(defs.hop.Start(c, 10, perdure.RawKey("other"))) // it has to wait for the limit
 	for {
 		at, err := where.Ask(c, trip, 0)
 		if err != nil {
@@ -333,8 +333,8 @@ func (d *travel) all() []perdure.Definition {
 	return []perdure.Definition{d.book, d.ride, d.account, d.hop, d.trip}
 }
 
-// journeyOver makes a journey with a stream that breaks at a cut. It returns what ran, the kinds of
-// the events, how many frames there were, and whether the cut was reached.
+// journeyOver makes a journey with a stream that breaks at a cut. It returns which bodies ran, the
+// kinds of the events, and the relay, which has counted the frames.
 func journeyOver(t *testing.T, at cut) (bodies map[string]int, kinds []string, r *relay) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:", Shards: 2})
@@ -365,7 +365,7 @@ func journeyOver(t *testing.T, at cut) (bodies map[string]int, kinds []string, r
 	if err := app.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	time.Sleep(time.Minute) // sessions that their worker does not know of expire
+	time.Sleep(time.Minute) // sessions that no worker knows expire
 	if workers, err := n.Backend().ListWorkers(t.Context(), tenant); err != nil || len(workers) != 0 {
 		t.Errorf("workers are left: %+v, %v", workers, err)
 	}
@@ -411,7 +411,7 @@ func nothingIsHeld(t *testing.T, b api.Backend) {
 }
 
 // The stream breaks before and after every frame, in both directions. Nothing is lost, nothing
-// happens twice, no body that was still running runs again, and no claim or permit is left over.
+// happens twice, no running body is started again, and no claim or permit is left over.
 func TestEveryFrameBoundary(t *testing.T) {
 	t.Parallel()
 	var bodies map[string]int
@@ -454,7 +454,8 @@ func TestEveryFrameBoundary(t *testing.T) {
 	}
 }
 
-// crossed makes a journey that is cut, and reports whether the cut was reached.
+// crossed makes a journey with a cut, and compares it with the bodies and events of a journey
+// without one. It reports whether the cut was reached.
 func crossed(t *testing.T, at cut, bodies map[string]int, kinds []string) (reached bool) {
 	synctest.Test(t, func(t *testing.T) {
 		ran, got, r := journeyOver(t, at)

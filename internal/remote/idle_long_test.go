@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// What idle workers may cost a server.
+// Bounds of what idle workers may cost a server.
 const (
 	// envIdleWorkers names the variable that sets another number of workers, for slow machines.
 	envIdleWorkers = "PERDURE_IDLE_WORKERS"
@@ -37,7 +37,7 @@ func TestLongIdleWorkers(t *testing.T) {
 	}
 	needFiles(t, uint64(workers)+1000)
 	pg := pgtest.Start(t, pgtest.Options{Fsync: true, Settings: map[string]string{"log_statement": "all"}})
-	t.Setenv(envServerLease, "10s") // as servers have it
+	t.Setenv(envServerLease, "10s") // the default of servers
 	p := &process{store: pg.URL("postgres"), listen: freePort(t)}
 	p.start(t)
 	defer func() { p.stop(t, syscall.SIGKILL) }()
@@ -50,7 +50,7 @@ func TestLongIdleWorkers(t *testing.T) {
 	apps := dialMany(t, p.listen, workers, order, mail, count)
 	defer closeAll(apps)
 
-	// They are there and work.
+	// Check that the workers are connected and work.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if got, err := order.Run(apps[0].With(ctx), 3); got != 3 || err != nil {

@@ -66,13 +66,14 @@ type membership struct {
 	offered *pb.Join
 	joins   chan error // the answer to the first join
 	leaves  chan error // the answer to a leave
-	// patient roles keep what they hold when they lose their session. Such a role joins again
-	// before it leaves. Other roles hold nothing after that, so they have left.
+	// patient says that the role keeps its runs or claims when it loses its session. Such a role
+	// joins again before it leaves. Any other role holds nothing after it has lost its session, so
+	// it need not leave.
 	patient bool
 
 	// Guarded by the lock of the work.
 	on    *session      // the session in which the role was offered last; nil before the first
-	moved chan struct{} // closed when it is offered in another one
+	moved chan struct{} // closed when the role is offered in another session
 	gone  bool          // the role has been left
 }
 
@@ -81,8 +82,9 @@ func newMembership(w *Work, j *pb.Join) *membership {
 }
 
 // current returns the session in which the role was offered last, and a channel that is closed when
-// the role is offered in another one. A role sends everything to this session: after its join, and
-// never to a session that does not know the runs or claims of the role.
+// the role is offered in another one. A role sends everything to this session. So all its items
+// come after its join, and no item goes to a session that does not know the runs or claims of the
+// role.
 func (m *membership) current() (*session, <-chan struct{}) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -95,9 +97,9 @@ func (m *membership) send(ctx context.Context, item *pb.WorkerItem) error {
 	return on.Send(ctx, item, size(item))
 }
 
-// post is send for items that must not block. If the server takes nothing, the item waits in a
-// goroutine. There are few of them, because what a worker sends unasked is bounded by what it
-// holds.
+// post is like send, but does not block. If the server takes nothing, the item waits in a
+// goroutine. There are few such goroutines, because the number of such items is bounded by the runs
+// that the worker holds.
 func (m *membership) post(item *pb.WorkerItem) {
 	on, _ := m.current()
 	postTo(on, item)
@@ -109,9 +111,9 @@ func postTo(l *session, item *pb.WorkerItem) {
 	}
 }
 
-// offer joins in a session, once. The caller holds the lock of the work. It cannot fail: a session
-// that has no room for an offer has ended. held is what the worker holds from another session; it
-// may be empty.
+// offer joins in a session, once. The caller holds the lock of the work. It cannot fail: if a
+// session has no room for an offer, the session has ended. held is what the worker holds from
+// another session; it may be empty.
 func (m *membership) offer(l *session, held *pb.Join) {
 	if m.on == l || m.gone {
 		return
@@ -147,7 +149,7 @@ func (m *membership) join(ctx context.Context) error {
 	return err
 }
 
-// leave gives the role up and waits until the server has taken everything back.
+// leave gives the role up and waits until the server has taken back all runs or claims of the role.
 func (m *membership) leave(ctx context.Context) error {
 	defer m.setGone()
 	if !m.patient {
@@ -174,7 +176,7 @@ func (m *membership) leave(ctx context.Context) error {
 			return err
 		case <-changed:
 			if !m.patient {
-				return nil // likewise
+				return nil // the role no longer holds anything
 			}
 		case <-ctx.Done():
 			return fault.New(fault.KindOf(ctx.Err()), "leave the server: %w", context.Cause(ctx))
@@ -208,7 +210,8 @@ func (m *membership) setGone() {
 // maxPatience is how long a worker without a deadline may take to leave.
 const maxPatience = time.Hour
 
-// takeJoined passes the answer of the server to Join. After a rejoin no caller waits for it.
+// takeJoined passes the answer of the server to Join. When the worker joins again after a lost
+// session, no caller waits for the answer.
 func (w *Work) takeJoined(m *pb.Joined) {
 	if r := w.member(m.GetRole()); r != nil {
 		err := wire.ReadError(m.GetError())
@@ -234,7 +237,7 @@ func (w *Work) left(m *pb.Left) {
 	}
 }
 
-// member finds a role; nil when the worker has not joined in it.
+// member returns a role, or nil if the worker has not joined in it.
 func (w *Work) member(role pb.Role) *membership {
 	w.mu.Lock()
 	defer w.mu.Unlock()

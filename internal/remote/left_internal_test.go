@@ -19,8 +19,9 @@ func (s *survivor) Activate(*model.Activation)     { s.activated++ }
 func (s *survivor) Lose(model.RunID, uint64)       { s.lost++ }
 func (s *survivor) of(r *workflowRole) (named int) { return len(r.lost(nil).GetHeldRuns()) }
 
-// A worker names a run to each next server until it has received the whole history again: a server
-// may die while it sends a long history.
+// After it has lost its server, a worker names its runs to the next server. It repeats that until
+// it has received the whole history of a run again, because a server may die while it sends a long
+// history.
 func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
 	t.Parallel()
 	worker := &survivor{}

@@ -16,15 +16,16 @@ var _ api.Mailer = (*Backend)(nil)
 // Cluster returns the id of the server's store.
 func (b *Backend) Cluster() string { return b.cluster }
 
-// Search refuses: a server does not show the values of all tenants to a client.
+// Search refuses the request, because a server does not show the values of all tenants to a client.
 func (b *Backend) Search(context.Context, string, func([]byte) error) error {
 	return fault.New(fault.Invalid, "only a program that has the store open can search it")
 }
 
-// RequestRetention returns how long the server knows the request id of a message that it has taken.
+// RequestRetention returns how long the server remembers the request id of a message that it has
+// accepted.
 func (b *Backend) RequestRetention() time.Duration { return b.remembers }
 
-// Reach reports whether a server answers whose engine serves and whose store answers.
+// Reach returns nil if a server answers, its engine serves and its store answers.
 func (b *Backend) Reach(ctx context.Context) error {
 	_, err := b.server(ctx, &pb.ServerRequest{Reach: true})
 	return err
@@ -33,7 +34,7 @@ func (b *Backend) Reach(ctx context.Context) error {
 // Compose validates a request as the server does and returns its message.
 func (b *Backend) Compose(r api.Request) (model.Message, error) { return b.limits.Compose(r) }
 
-// DeadLetters returns messages that left with transactions and were refused.
+// DeadLetters returns messages that were sent in transactions and that the engine refused.
 func (b *Backend) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
 	if err := b.own(tenant); err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (b *Backend) DeadLetters(ctx context.Context, tenant string, after model.Ru
 	return ask(b.client.DeadLetters, wire.ReadDeadLetterList).do(ctx, b, &pb.DeadLettersRequest{After: wire.Run(after), Limit: int64(limit)})
 }
 
-// Deliver sends a composed message. One without a request id is not repeated.
+// Deliver sends a composed message. It does not repeat a message without a request id.
 func (b *Backend) Deliver(ctx context.Context, m *model.Message) error {
 	if err := b.own(m.To.Tenant); err != nil {
 		return err
@@ -53,8 +54,9 @@ func (b *Backend) Deliver(ctx context.Context, m *model.Message) error {
 	return tell(ctx, b, b.client.Deliver, request)
 }
 
-// Inbox returns false: no transaction of this process is in the database of the server's store.
+// Inbox returns false, because transactions of this process are not in the database of the server's
+// store.
 func (b *Backend) Inbox() (api.Inbox, bool) { return api.Inbox{}, false }
 
-// Hint does nothing: there is no inbox that could have a message.
+// Hint does nothing, because there is no inbox that could have a message.
 func (b *Backend) Hint(model.ShardID) {}

@@ -22,8 +22,8 @@ type servers struct {
 // lookupTime bounds the search for the address of a server.
 const lookupTime = 2 * time.Second
 
-// leave makes the client use another server than the one at an address, if it knows one. Calls that
-// are under way there may finish.
+// leave makes the client use another server than the one at an address, if it knows another one.
+// Calls that are under way at the old server may finish.
 func (s *servers) leave(at net.Addr) {
 	if s == nil || at == nil || len(s.all) < 2 {
 		return
@@ -37,14 +37,15 @@ func (s *servers) leave(at net.Addr) {
 	}
 }
 
-// restore lets the client use all servers again. It keeps the connection that it has.
+// restore lets the client use all servers again. The client keeps its current connection.
 func (s *servers) restore() {
 	if s != nil && len(s.all) > 1 {
 		s.resolver.UpdateState(resolver.State{Addresses: s.all})
 	}
 }
 
-// isAt reports whether an address of the configuration is the one that a connection has.
+// isAt reports whether an address of the configuration resolves to the remote address of a
+// connection.
 func (s *servers) isAt(ctx context.Context, address string, at net.Addr) bool {
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		return at.String() == path

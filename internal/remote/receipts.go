@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// The client sends this many receipts without waiting for more.
+	// When the client has this many receipts, it sends them immediately.
 	receiptBatch = 256
-	// The client keeps at most this many receipts. The server forgets the other answers by age.
+	// The client keeps at most this many receipts. Without a receipt, the server forgets an answer
+	// when it is old enough.
 	receiptMost  = 10_000
 	receiptPause = 500 * time.Millisecond // how long receipts wait for others
-	receiptTime  = 5 * time.Second        // how long one attempt to send them takes
+	receiptTime  = 5 * time.Second        // how long one attempt to send them may take
 )
 
-// receipts are the ids of requests whose answers the client has. It has drawn the ids itself, and
-// sent each request once, so no copy of them can arrive later. The server then need not remember
-// the answers.
+// receipts are the ids of requests whose answers the client has. The client has drawn these ids
+// itself and sent each request once, so no copy of a request can arrive later. With a receipt, the
+// server need not remember the answer any longer.
 type receipts struct {
 	send func(ctx context.Context, ids []string)
 
@@ -56,7 +57,8 @@ func (r *receipts) add(id string) {
 	}
 }
 
-// flush sends the receipts. One that is lost costs a row until the server forgets it by age.
+// flush sends the receipts. If a receipt is lost, the server keeps the row of the answer until it
+// is old enough to be forgotten.
 func (r *receipts) flush() {
 	defer r.sending.Done()
 	r.mu.Lock()
@@ -82,11 +84,11 @@ func (r *receipts) close() {
 
 // sendReceipts tells the server which answers the client has.
 func (b *Backend) sendReceipts(ctx context.Context, ids []string) {
-	_, _ = b.client.Server(ctx, &pb.ServerRequest{Received: ids}) // not needed, see flush
+	_, _ = b.client.Server(ctx, &pb.ServerRequest{Received: ids}) // ignore the error, see flush
 }
 
 // askUnder makes a call under a request id: the one that the caller gave, or one that the client
-// draws. After a call under a drawn id, the server learns that the client has the answer.
+// draws. After a call under a drawn id, the client sends a receipt.
 func askUnder[M, R, Out any](ctx context.Context, b *Backend, v verb[M, R, Out], given string, request func(id string) *M) (Out, error) {
 	if given != "" {
 		return v.do(ctx, b, request(given))

@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// Requests without a request id leave no row behind, also through a server. The client draws ids
-// for them, and says when it has the answers. An answer under the id of a caller stays.
+// Requests without a request id leave no rows behind, also through a server. The client draws ids
+// for them, and tells the server when it has the answers. The server keeps an answer under an id
+// that the caller gave.
 func TestRequestsThroughAServerLeaveNoRows(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "server.db")
@@ -74,7 +75,7 @@ func TestRequestsThroughAServerLeaveNoRows(t *testing.T) {
 	awaitRemembered(t, file, 1)
 }
 
-// awaitRemembered waits until a store remembers so many answers.
+// awaitRemembered waits until a store remembers the given number of answers.
 func awaitRemembered(t *testing.T, file string, want int) {
 	t.Helper()
 	db, err := driver.Open("file:" + file + "?mode=ro")

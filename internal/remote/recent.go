@@ -1,6 +1,6 @@
 package remote
 
-// maxRecent bounds what a role remembers of what it has reported.
+// maxRecent bounds how many of its reports a role remembers.
 const maxRecent = 10_000
 
 // recent remembers the values that were added last, by key. The zero value is empty.

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Delete removes an execution. The rows of a removal by force go to the writer of the request. The
-// server removes nothing before the writer has taken them all.
+// Delete removes an execution. A removal by force writes the rows of the execution to the writer of
+// the request. The server removes nothing before the writer has taken all rows.
 func (b *Backend) Delete(ctx context.Context, r api.DeleteRequest) (reply api.DeleteReply, err error) {
 	if err := b.own(r.Target.Address.Tenant); err != nil {
 		return reply, err
@@ -53,7 +53,7 @@ func (d *removal) run(ctx context.Context, client pb.ClientServiceClient, opts [
 		if err := unsendable(request, err); fault.Is(err, fault.Invalid) {
 			return err
 		}
-		_, err = stream.Recv() // has the reason
+		_, err = stream.Recv() // returns the reason
 		return err
 	}
 
@@ -97,6 +97,6 @@ func (d *removal) flush() error {
 
 // unsaved is the error of a writer. The attempt ends with it, so that the server removes nothing.
 func (d *removal) unsaved(err error) error {
-	d.written = false // the error is ours, and complete
+	d.written = false // the error comes from this side, and needs no further explanation
 	return fault.New(fault.Unavailable, "export of the rows of %s: %w", d.request.Target.Address, err)
 }

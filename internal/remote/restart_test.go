@@ -27,7 +27,8 @@ const (
 	envServerStore  = "PERDURE_TEST_SERVER_STORE"
 	envServerListen = "PERDURE_TEST_SERVER_LISTEN"
 	envServerLease  = "PERDURE_TEST_SERVER_LEASE" // short, unless it is set
-	// how long the server waits for workers that it knows nothing of; the default unless it is set
+	// envServerReunion sets how long the server waits for workers that it does not know. If it is
+	// not set, the server uses its default.
 	envServerReunion = "PERDURE_TEST_SERVER_REUNION"
 )
 
@@ -63,7 +64,7 @@ type process struct {
 	cmd           *exec.Cmd
 }
 
-// startProcess starts a server on a store, and again after it was killed.
+// start starts the server on its store. It can be called again after the server was killed.
 func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.cmd = exec.Command(os.Args[0], "-test.run=^$")
@@ -99,7 +100,7 @@ func (p *process) stop(t *testing.T, s os.Signal) {
 	_ = p.cmd.Wait() // it was killed
 }
 
-// testWriter writes what a server logs to the log of the test, while that runs.
+// testWriter writes what a server logs to the log of the test, as long as the test runs.
 type testWriter struct {
 	mu sync.Mutex
 	t  *testing.T
@@ -146,8 +147,8 @@ func (g *gate) pass(ctx context.Context) error {
 }
 
 // A worker outlives its server, no matter how the server ends: the work of the worker continues, no
-// body runs twice, and no attempt is consumed. It makes no difference whether a body ends while the
-// server is away or after it has come back.
+// body runs twice, and no attempt is consumed. That holds for bodies that end while the server is
+// away, and for bodies that end after it has come back.
 func TestWorkersOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,7 +243,7 @@ func outlive(t *testing.T, signal os.Signal, late bool) {
 	}
 	want := []int64{1, 2, 1, 1}
 	if late {
-		want[0]++ // of waitForWorker
+		want[0]++ // the execution of waitForWorker
 	}
 	for i, g := range []*gate{alone, fanned, queued, called} {
 		if n := g.runs.Load(); n != want[i] {
@@ -251,7 +252,7 @@ func outlive(t *testing.T, signal os.Signal, late bool) {
 	}
 }
 
-// waitForWorker starts another execution and waits until its body has begun.
+// waitForWorker starts another execution and waits until its body has started.
 func waitForWorker(t *testing.T, app *perdure.App, w *perdure.Workflow[int, int], g *gate) {
 	t.Helper()
 	if _, err := w.Start(app.With(t.Context()), 1, perdure.RawKey("2")); err != nil {

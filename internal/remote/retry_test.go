@@ -93,7 +93,7 @@ func TestLostAnswers(t *testing.T) {
 			t.Fatalf("event %d has position %d", i, page.Events[i].Seq)
 		}
 	}
-	if got := l.calls.Load(); got != 3+1+3+3+2 { // the first history is that of the start
+	if got := l.calls.Load(); got != 3+1+3+3+2 { // the first call of History belongs to the start
 		t.Errorf("the engine was asked %d times", got)
 	}
 }
@@ -145,8 +145,7 @@ func TestUnavailableEngine(t *testing.T) {
 	}
 }
 
-// breaking is an engine whose long histories break off: the connection is cut when the client has
-// some of them.
+// breaking is an engine that cuts the connection while the client reads a long history.
 type breaking struct {
 	api.Backend
 	w    *world
@@ -193,7 +192,8 @@ func newWatched(t *testing.T) (*world, <-chan struct{}) {
 	return w, b.waits
 }
 
-// Calls outlive a server: calls that wait, and calls that arrive while there is no server.
+// Calls survive the restart of a server. That holds for calls that wait, and for calls that start
+// while there is no server.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	w, waits := newWatched(t)
@@ -210,7 +210,7 @@ func TestServerRestarts(t *testing.T) {
 	}()
 	<-waits
 
-	// A graceful stop does not wait for calls that only wait.
+	// A graceful stop does not wait for the end of calls that only wait for something.
 	w.pipe.stop(w.ctx)
 	brief := make(chan error, 1)
 	go func() {
@@ -218,7 +218,7 @@ func TestServerRestarts(t *testing.T) {
 	}()
 	w.until("the brief call has found no server", func() bool { return w.pipe.hasRefused("localhost:7801") })
 	w.pipe.start()
-	w.must(<-brief) // it was not sent before, so it may be sent now
+	w.must(<-brief) // it had not been sent, so the client may send it now
 	<-waits
 
 	// A server that dies breaks all connections.
@@ -241,8 +241,8 @@ func TestNoServer(t *testing.T) {
 	if _, err := impatient.Count(t.Context(), api.ListRequest{Tenant: tenant}); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "there is no server") {
 		t.Errorf("without a deadline: %v (%s)", err, fault.KindOf(err))
 	}
-	// The error says so after the first attempt to connect. On a busy machine a short time may be
-	// over before that.
+	// The error says so only after the first attempt to connect. On a busy machine, a short
+	// deadline may pass before that.
 	for limit := time.Second; ; limit *= 4 {
 		ctx, cancel := context.WithTimeout(w.ctx, limit)
 		_, err := w.far.Count(ctx, api.ListRequest{Tenant: tenant})
@@ -285,7 +285,7 @@ func TestSilentAddressIsGivenUp(t *testing.T) {
 	})
 }
 
-// fullDisk is a writer that takes some bytes.
+// fullDisk is a writer that fails after some bytes.
 type fullDisk struct{ room int }
 
 func (d *fullDisk) Write(p []byte) (int, error) {
@@ -319,8 +319,8 @@ func TestExportThatCannotBeSaved(t *testing.T) {
 	}
 }
 
-// A composed message has the effect of the direct call, once. A message that no client composes is
-// refused.
+// A composed message has the effect of the direct call, once. The server refuses a message that no
+// client composes.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())

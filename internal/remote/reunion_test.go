@@ -12,8 +12,8 @@ import (
 )
 
 // A server dies, or stops, while one worker runs a body and another one is idle. An execution that
-// no worker holds continues as soon as both workers are back: otherwise the server would wait for
-// an hour. The running body continues.
+// no worker holds continues as soon as both workers are back. The test configures the server to
+// wait for an hour for its workers, so it would notice a wait. The running body continues.
 func TestServerDiesAndNothingWaits(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGTERM} {
@@ -25,8 +25,8 @@ func TestServerDiesAndNothingWaits(t *testing.T) {
 	}
 }
 
-// continueAfter ends a server and starts it again, and logs when an execution continues that no
-// worker holds.
+// continueAfter ends a server and starts it again. It checks that an execution that no worker holds
+// continues, and logs after which time.
 func continueAfter(t *testing.T, p *process, signal os.Signal) {
 	t.Helper()
 	g := newGate()

@@ -15,9 +15,9 @@ import (
 
 // entityRole is the session of a worker that has the code of entities and services, over the wire.
 //
-// A restarted server hands out the same calls again, while the worker may still be running them.
-// Then the role does not run them a second time: it answers the new hand-over with the results of
-// the old one.
+// A server gives a worker a group of calls, which is a hand-over. A restarted server hands out the
+// same calls again, while the worker may still be running them. In that case the role does not run
+// them a second time: it answers the new hand-over with the results of the old one.
 type entityRole struct {
 	*membership
 
@@ -27,15 +27,15 @@ type entityRole struct {
 	last uint64 // number that was given to the worker
 	// held are the hand-overs that the worker has not reported, by the worker's number.
 	held map[uint64]*handOver
-	// reported are the last ones that it has reported, by the server's number. The server may die
-	// before it takes a report.
+	// reported are the last hand-overs that the worker has reported, by the server's number. The
+	// server may die before it takes a report.
 	reported recent[uint64, *handOver]
-	// left are the hand-overs of a session that the server has lost, by entity.
+	// left are the hand-overs of sessions that the server has lost, by entity.
 	left map[model.Address][]*handOver
 }
 
-// keepLeft is how long results for a lost session are kept. A server that was restarted hands its
-// calls out sooner.
+// keepLeft is how long the role keeps results for a lost session. A restarted server hands its
+// calls out within that time.
 const keepLeft = time.Minute
 
 // handOver is a group of calls of one entity that the worker runs.
@@ -64,8 +64,8 @@ func newHandOver(o *model.Operations) *handOver {
 	return h
 }
 
-// begins reports whether the calls are the first calls of another hand-over, on the same state.
-// Calls without a number are lost with their server.
+// begins reports whether another hand-over o starts with the calls of h, on the same state. Calls
+// without a number are not stored, so they are lost with their server.
 func (h *handOver) begins(o *handOver) bool {
 	return len(h.calls) > 0 && len(h.calls) <= len(o.calls) && !slices.Contains(h.calls, 0) && slices.Equal(h.calls, o.calls[:len(h.calls)]) && h.state == o.state
 }
@@ -77,7 +77,7 @@ func newEntityRole(m *membership, worker api.EntityWorker) *entityRole {
 func (r *entityRole) member() *membership { return r.membership }
 func (r *entityRole) resume()             {}
 
-// lost keeps what the worker is doing, and the results that the server has not taken, for the next
+// lost keeps the running hand-overs, and the results that the server has not taken, for the next
 // server.
 func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
@@ -152,8 +152,8 @@ func (r *entityRole) operate(m *pb.Operations) error {
 		return nil
 	}
 
-	// The worker runs these calls, or has run them. The server hands out the calls after them
-	// again.
+	// The worker runs these calls, or has run them. If the hand-over has further calls, the server
+	// will hand those out again.
 	old := r.left[o.Entity][i]
 	result := old.result
 	if result == nil {
@@ -193,8 +193,9 @@ func (r *entityRole) interrupt(m *pb.Interruption) error {
 	return nil
 }
 
-// numberOf returns the worker's number of a hand-over. The worker may have started it for a server
-// that is gone. Then the old hand-over has the first calls of the new one.
+// numberOf returns the worker's number of a hand-over. The worker may have started these calls for
+// a server that is gone. In that case the number is that of the old hand-over, which has the first
+// calls of the new one.
 func (r *entityRole) numberOf(i *model.Interruption) (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,7 +220,7 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	delete(r.held, o.Generation)
 	if h != nil && h.lost {
 		next := h.next
-		if next == nil { // the next server may ask for it
+		if next == nil { // no server waits for the results yet; the next one may ask for them
 			h.result = results
 			r.mu.Unlock()
 			return nil
@@ -239,8 +240,8 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	return r.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
 }
 
-// fit returns the results in a form that the server accepts. If they are too large, all calls count
-// as failed and have no effect.
+// fit returns the results in a form that the server accepts. If they are too large, it reports all
+// calls as failed, so that they have no effect.
 func (r *entityRole) fit(o *model.Operated) *pb.Operated {
 	results := wire.Operated(o)
 	err := r.w.tooLarge(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})

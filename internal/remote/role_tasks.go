@@ -20,8 +20,8 @@ type taskRole struct {
 	answers answers
 
 	mu sync.Mutex
-	// held are the claims that the worker has. The value is its report, until the server settles
-	// it; nil before there is one.
+	// held are the claims that the worker has. The value is the report on the claim, which stays
+	// until the server confirms it; nil before there is a report.
 	held  map[model.ClaimRef]*pb.WorkerItem
 	slots int // how many claims the worker takes now
 }
@@ -48,8 +48,8 @@ func (r *taskRole) resume() {
 	}
 }
 
-// lost fails the questions that the worker waits for. The worker keeps its claims, and the server
-// decides about each of them.
+// lost fails the questions whose answers the worker waits for. The worker keeps its claims. When it
+// has joined again, the server decides about each of them.
 func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.answers.fail(errLost)
 	r.mu.Lock()
@@ -128,10 +128,10 @@ func (r *taskRole) takeSettled(m *pb.Settled) error {
 	return nil
 }
 
-// Report hands in how a claim ended.
+// Report reports how a claim ended.
 func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&t)}}
-	if err := r.w.tooLarge(item); err != nil { // another attempt would be as large
+	if err := r.w.tooLarge(item); err != nil { // a report of another attempt would be as large
 		failed := model.TaskReport{Ref: t.Ref, Failure: &model.Failure{Kind: model.FailureInvalid, Message: "report of the attempt: " + err.Error(), Permanent: true}}
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&failed)}}
 	}
@@ -172,7 +172,8 @@ func (r *taskRole) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply,
 	return out, nil
 }
 
-// Write stores what a claim writes next to the history.
+// Write stores data that the worker of a claim writes, such as log lines. The data is stored next
+// to the history.
 func (r *taskRole) Write(ctx context.Context, w model.TaskWrite) error {
 	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
 		return &pb.WorkerItem{Item: &pb.WorkerItem_TaskWrite{TaskWrite: wire.TaskWrite(id, &w)}}
@@ -194,7 +195,8 @@ func (r *taskRole) States(ctx context.Context, claim model.ClaimRef) ([]api.Task
 	return wire.ReadStates(item.GetStates())
 }
 
-// Slots changes how many claims the worker may hold, also when it has to join again.
+// Slots changes how many claims the worker may hold. The number stays in effect when the worker
+// joins again.
 func (r *taskRole) Slots(n int) {
 	r.mu.Lock()
 	r.slots = n
@@ -202,7 +204,7 @@ func (r *taskRole) Slots(n int) {
 	r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Slots{Slots: &pb.Slots{Slots: int64(max(n, 0))}}})
 }
 
-// Leave ends the role once every report is settled.
+// Leave ends the role when the server has confirmed every report.
 func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx) }
 
 // Suspend is meant for workers in the process of the engine. Here it ends the connection of the
@@ -212,7 +214,7 @@ func (r *taskRole) Suspend() { r.w.Close() }
 // Lose ends the role without handing anything back.
 func (r *taskRole) Lose() { r.w.Close() }
 
-// ask sends a question and waits for its answer. It asks the next server again if this one is gone.
+// ask sends a question and waits for its answer. If the server is gone, it asks the next one.
 func (r *taskRole) ask(ctx context.Context, question func(id uint64) *pb.WorkerItem) (*pb.ServerItem, error) {
 	for {
 		_, moved := r.current()

@@ -17,7 +17,7 @@ import (
 // workflowRole is the session of a worker that runs workflows, over the wire.
 //
 // A restarted server may reuse the numbers of generations and queries. So the role gives the worker
-// numbers of its own. It drops reports under a number that the current session does not know.
+// numbers of its own. It drops reports with a number that the current session does not know.
 type workflowRole struct {
 	*membership
 
@@ -30,8 +30,9 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
-	// left are the runs that the worker holds from a session that the server has lost. It names
-	// them whenever it joins, until it gets them again with the whole history or leftFor is over.
+	// left are the runs that the worker holds from a session that the server has lost. The worker
+	// names them whenever it joins, until it gets them again with the whole history or until
+	// leftFor has passed.
 	left map[model.RunID]leftRun
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
@@ -50,8 +51,8 @@ type leftRun struct {
 	since   time.Time
 }
 
-// leftFor is how long a worker names a run that it does not get again. A worker keeps the attempts
-// of a lost run for the same time.
+// leftFor is how long a worker names a run that no server gives back to it. A worker keeps the
+// attempts of a lost run for the same time.
 const leftFor = time.Minute
 
 // attempt waits for limits and breakers, for the reason that the server gave.
@@ -75,7 +76,8 @@ func (r *workflowRole) reset() {
 	r.waiting, r.asked = map[model.TaskRef]*attempt{}, map[uint64]*pb.QueryAnswer{}
 }
 
-// lost takes every run away. A Survivor keeps what it runs for the next activation of the same run.
+// lost takes all runs from the worker. A worker that is a Survivor keeps its running steps for the
+// next activation of the same run.
 func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	survivor, _ := r.worker.(api.Survivor)
 	now := time.Now()
@@ -84,7 +86,8 @@ func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.reset()
 	maps.DeleteFunc(r.left, func(_ model.RunID, l leftRun) bool { return now.Sub(l.since) > leftFor })
 	for run, h := range held {
-		if loading[run] == nil && survivor != nil { // otherwise the worker has never seen it
+		// The worker has never seen a run that is still loading.
+		if loading[run] == nil && survivor != nil {
 			r.left[run] = leftRun{h.address, now}
 		}
 	}
@@ -106,8 +109,8 @@ func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	return join
 }
 
-// local returns the worker's number for a generation of the server; false if the worker does not
-// hold the run under it.
+// local returns the worker's number for a generation of the server. It returns false if the worker
+// does not hold the run in this generation.
 func (r *workflowRole) local(run model.RunID, server uint64) (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +241,8 @@ func (r *workflowRole) evict(m *pb.Evict) error {
 	return nil
 }
 
-// keep notes that the worker keeps the running steps of a run, unless it has never seen the run.
+// keep notes that the worker keeps the running steps of a run. It does nothing for a run that the
+// worker has never seen.
 func (r *workflowRole) keep(run model.RunID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,7 +277,8 @@ func (r *workflowRole) takeTaken(m *pb.TurnTaken) error {
 	return nil
 }
 
-// takeRefused tells the worker that the server could not take a turn. The run continues elsewhere.
+// takeRefused tells the worker that the server could not take a turn. The worker loses the run,
+// which continues from its history.
 func (r *workflowRole) takeRefused(m *pb.TurnRefused) error {
 	if r == nil {
 		return errNoRole
@@ -321,8 +326,8 @@ func (r *workflowRole) recall(m *pb.Recall) error {
 	return err
 }
 
-// ask remembers a query and returns the worker's number of it. The answer has what the server needs
-// to find the query again.
+// ask remembers a query and returns its number for the worker. to is the answer without its result;
+// it has the ids by which the server finds the query.
 func (r *workflowRole) ask(to *pb.QueryAnswer) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -331,7 +336,7 @@ func (r *workflowRole) ask(to *pb.QueryAnswer) uint64 {
 	return r.last
 }
 
-// Report hands in a turn.
+// Report sends a turn to the server.
 func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	local := t.Generation
 	on, _ := r.current() // before the run is looked up, so that both belong to the same session
@@ -342,7 +347,7 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	t.Generation = server
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
 	large := r.w.tooLarge(item)
-	if large != nil { // no worker could report it, so the run is blocked with the reason
+	if large != nil { // no worker could report this turn, so the run is blocked with the reason
 		t = model.Turn{Run: t.Run, Generation: server, Seen: t.Seen, Blocked: &model.Reason{Code: model.WaitPoison, Detail: "the code asks for " + large.Error()}}
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
 	}
@@ -355,7 +360,7 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	}
 
 	// The worker holds a run that it has closed until the server says that the end is stored. If
-	// there was news, the code continues.
+	// new events came first, the code continues instead.
 	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}
@@ -379,7 +384,7 @@ func (r *workflowRole) Release(run model.RunID, generation uint64, seen int64, w
 	postTo(on, &pb.WorkerItem{Item: &pb.WorkerItem_Release{Release: m}})
 }
 
-// Answer hands in what the code answered to a query.
+// Answer sends the answer of the code to a query.
 //
 //arch:parameters the protocol of workers, see api.Session
 func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f *model.Failure) {

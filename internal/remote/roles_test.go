@@ -36,7 +36,7 @@ type ends struct {
 	passed   chan model.TaskRef // passages that ended
 	reports  chan model.TaskReport
 	operated chan model.Operated
-	told     chan string // to the worker
+	told     chan string // calls that the worker got
 }
 
 // newEnds connects both ends. MaxFrame is the largest frame in bytes that the server takes.
@@ -93,7 +93,7 @@ func (f fakeEngine) JoinEntities(_ context.Context, w api.EntityWorker, _ model.
 	return fakeEntitySession{e: f.e}, nil
 }
 
-// fakeSession is the engine's session of a worker of workflows. It never lets an attempt begin.
+// fakeSession is the engine's session of a worker of workflows. It never lets an attempt start.
 type fakeSession struct {
 	api.Backend
 
@@ -185,8 +185,8 @@ func (e *ends) activated() (api.Session, model.RunID) {
 	return session, run
 }
 
-// The engine may answer a turn that ends a run with news, because the code ran ahead of them. The
-// worker gets them: it has not lost the run before the engine evicts it.
+// The engine may answer a turn that ends a run with new events that the code has not seen. The
+// worker gets these events, because it keeps the run until the engine evicts it.
 func TestNewsAfterTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, grpcapi.WorkConfig{})
@@ -217,12 +217,12 @@ func TestNewsAfterTheEndOfARun(t *testing.T) {
 	}
 }
 
-// ref is an attempt of the run that the worker has.
+// ref returns the reference to an attempt of the run that the worker has.
 func ref(run model.RunID, id string) model.TaskRef {
 	return model.TaskRef{Address: address("flow", "k"), Run: run, ID: id}
 }
 
-// The permits of a worker that vanishes are free again, once each.
+// When a worker vanishes, the server frees each of its permits once.
 func TestPermitsOfAVanishedWorker(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, grpcapi.WorkConfig{Grace: time.Millisecond})
@@ -240,7 +240,7 @@ func TestPermitsOfAVanishedWorker(t *testing.T) {
 		t.Fatalf("%s has ended", got.ID)
 	}
 
-	e.work.Close() // it has not left, so it may come back for a while
+	e.work.Close() // it has not left, so the server waits for it for a while
 	freed := []string{next(t, "a freed permit", e.passed).ID, next(t, "a freed permit", e.passed).ID}
 	slices.Sort(freed)
 	if !slices.Equal(freed, []string{"b", "c"}) || len(e.passed) > 0 {
@@ -248,8 +248,8 @@ func TestPermitsOfAVanishedWorker(t *testing.T) {
 	}
 }
 
-// A report of a worker may be too large for every frame. The engine then gets a reason or a failure
-// instead, so that nothing waits forever, and the session continues.
+// If a report of a worker is too large for any frame, the engine gets a reason or a failure
+// instead. So nothing waits forever, and the session continues.
 func TestReportsThatNoFrameHolds(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, grpcapi.WorkConfig{MaxFrame: 1 << 16})

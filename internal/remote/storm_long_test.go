@@ -30,8 +30,8 @@ func TestLongServerDiesOften(t *testing.T) {
 	}
 }
 
-// The same on PostgreSQL, where the next server waits for the lease of the last one, so that
-// workers come back before it owns anything.
+// The same on PostgreSQL. There the next server waits for the lease of the last one, so workers
+// come back before the server owns anything.
 func TestLongServerDiesOnPostgreSQL(t *testing.T) {
 	pg := pgtest.Start(t, pgtest.Options{Fsync: true})
 	blow(t, pg.URL("postgres"), storms{workers: 10, executions: 300, rounds: 4, slow: 500 * time.Millisecond, calm: time.Second, seed: 3})

@@ -16,9 +16,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// storm is a program whose server dies again and again while it works. It notes every body.
+// storm is a program whose server dies again and again. The program records every run of a body.
 type storm struct {
-	slow time.Duration // how long a body takes at most
+	slow time.Duration // the longest time that a body takes
 	defs []perdure.Definition
 	mix  *perdure.Workflow[int, int]
 	fund *perdure.Entity[int]
@@ -82,7 +82,7 @@ func newStorm(slow time.Duration) *storm {
 	return s
 }
 
-// body takes some time, and is noted while it runs.
+// body takes some time. storm records that it runs.
 func (s *storm) body(ctx context.Context, id string) error {
 	s.mu.Lock()
 	s.runs[id]++
@@ -118,7 +118,7 @@ func (s *storm) strike(t *testing.T, p *process, sig os.Signal) {
 // storms configures a storm.
 type storms struct {
 	workers, executions, rounds int
-	slow, calm                  time.Duration // of bodies, and between two ends of the server
+	slow, calm                  time.Duration // time of a body, and between two ends of the server
 	seed                        uint64
 }
 
@@ -219,7 +219,7 @@ func (s *storm) check(ctx context.Context, t *testing.T, client *perdure.App, ex
 	for id, n := range s.runs {
 		switch {
 		case n > 1 && s.caught[id] && strings.HasPrefix(id, "deposit"):
-			again++ // the next server may hand calls over in other groups
+			again++ // the next server may group the calls differently, so some run again
 		case n > 1 && s.caught[id]:
 			t.Errorf("body %s ran when the server died, and ran %d times", id, n)
 		case n > 1:
@@ -232,7 +232,7 @@ func (s *storm) check(ctx context.Context, t *testing.T, client *perdure.App, ex
 	}
 }
 
-// counter counts the workers that have joined again, by what they log.
+// counter reads the log, and counts the workers that have joined again.
 type counter struct {
 	slog.Handler
 
@@ -286,7 +286,7 @@ func (c *counter) wait(ctx context.Context, n int) error {
 }
 
 // A server dies twice while two workers are busy. Each execution ends with the right result, each
-// deposit counts once, and no running body is repeated.
+// deposit takes effect once, and no running body is repeated.
 func TestServerDiesUnderLoad(t *testing.T) {
 	t.Parallel()
 	blow(t, "file:"+filepath.Join(t.TempDir(), "server.db"), storms{workers: 3, executions: 60, rounds: 2, slow: 300 * time.Millisecond, calm: 200 * time.Millisecond, seed: 1})

@@ -20,8 +20,8 @@ const (
 	batchBytes  = 4 << 20
 )
 
-// Bounds of one call that starts many executions. The service has the same ones, but it sees only
-// one batch at a time.
+// Bounds of one call that starts many executions. The service has the same bounds, but it sees only
+// one message at a time.
 const (
 	maxMany      = 100_000
 	maxManyBytes = 64 << 20
@@ -108,8 +108,9 @@ func (b *Backend) TaskStream(ctx context.Context, r api.TaskStreamRequest) (api.
 	})
 }
 
-// StartMany starts many executions, in messages that the server accepts. When a message after the
-// first one fails, its requests have the error: the requests before them have started.
+// StartMany starts many executions, in messages that the server accepts. If the first message
+// fails, StartMany returns the error. If a later message fails, the replies to all requests that
+// are left have the error, because earlier requests have started.
 func (b *Backend) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.StartedReply, error) {
 	if err := checkMany(rs); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (b *Backend) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 	return replies, nil
 }
 
-// checkMany refuses what the service refuses, before anything is started.
+// checkMany checks the bounds of the service before anything is started.
 func checkMany(rs []api.StartRequest) error {
 	if len(rs) > maxMany {
 		return fault.New(fault.Exhausted, "start %d executions in one call: at most %d are allowed", len(rs), maxMany)
@@ -170,7 +171,7 @@ func inputBytes(r *api.StartRequest) int {
 	return n
 }
 
-// batch returns how many starts fit into a message: at least one, unless there is none.
+// batch returns how many of the starts fit into one message. It is at least one if there are any.
 func batch(rs []api.StartRequest) (n int) {
 	for size := 0; n < len(rs) && n < batchStarts; n++ {
 		size += 256 + inputBytes(&rs[n])

@@ -59,7 +59,8 @@ func (b *Backend) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	return tell(ctx, b, b.client.UndoRequeue, wire.UndoRequeueRequest(r))
 }
 
-// PurgeDead removes a dead task. It may be repeated: a task that is gone is no error.
+// PurgeDead removes a dead task. The client may repeat the request, because it is no error if the
+// task is gone.
 func (b *Backend) PurgeDead(ctx context.Context, id api.DeadID) error {
 	if err := b.own(id.Tenant); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (b *Backend) ListQueues(ctx context.Context, tenant string) (api.QueueList,
 }
 
 // Changes of settings have no request id. A repetition could undo what another operator has set in
-// the meantime, so they are sent once.
+// the meantime, so the client sends each of them once.
 
 // Limits lists limits.
 func (b *Backend) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
@@ -174,7 +175,7 @@ func (b *Backend) ResetBreaker(ctx context.Context, tenant, name string) error {
 	return tellOnce(ctx, b, b.client.ResetBreaker, &pb.ResetBreakerRequest{Name: name})
 }
 
-// PauseBreaker lets nothing through a breaker before a time.
+// PauseBreaker makes a breaker hold all tasks back until a time.
 //
 //arch:parameters given by api.Client
 func (b *Backend) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {

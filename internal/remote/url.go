@@ -10,7 +10,7 @@ import (
 // defaultPort is where servers listen.
 const defaultPort = "7800"
 
-// IsURL reports whether a text is the URL of a server, and not of a store.
+// IsURL reports whether a text is the URL of a server. Other URLs name stores.
 func IsURL(url string) bool {
 	scheme, _, ok := strings.Cut(url, ":")
 	return ok && (scheme == "grpc" || scheme == "grpcs" || scheme == "unix")

@@ -16,7 +16,7 @@ import (
 )
 
 // Watch calls take with pages of changes. After a broken stream it continues after the last page
-// that take got. When the server cannot continue there, because it is another one or has been
+// that take got. If the server cannot continue there, because it is another server or was
 // restarted, the next page says that changes were missed.
 func (b *Backend) Watch(ctx context.Context, r api.WatchRequest, take func(api.ChangePage) error) error {
 	if err := b.own(r.Tenant); err != nil {
@@ -31,7 +31,7 @@ func (b *Backend) Watch(ctx context.Context, r api.WatchRequest, take func(api.C
 		if w.stopped != nil {
 			return w.stopped
 		}
-		// A stream that had pages has broken. Its outage begins now.
+		// A stream that has delivered pages has broken. The outage starts now.
 		select {
 		case <-time.After(jitter(firstPause)):
 		case <-ctx.Done():
@@ -40,10 +40,10 @@ func (b *Backend) Watch(ctx context.Context, r api.WatchRequest, take func(api.C
 	}
 }
 
-// watch is a watch over as many streams as it needs.
+// watch is one watch. It opens another stream whenever one breaks.
 type watch struct {
 	b       *Backend
-	r       api.WatchRequest // with the cursor of the last page
+	r       api.WatchRequest // the request, with the cursor of the last page
 	take    func(api.ChangePage) error
 	stopped error // what take has returned
 }
@@ -61,7 +61,7 @@ func (w *watch) follow(ctx context.Context, opts ...grpc.CallOption) error {
 
 	for had := false; ; had = true {
 		part, err := stream.Recv()
-		if errors.Is(err, io.EOF) { // a server ends a watch with an error
+		if errors.Is(err, io.EOF) { // a healthy server ends a watch with an error
 			err = status.Error(codes.Unavailable, "the server has ended the watch")
 		}
 		switch {

@@ -66,7 +66,7 @@ func (f *watcher) take(p api.ChangePage) error {
 	return nil
 }
 
-// until waits until the changes have what the test looks for, ends the watch and returns them.
+// until waits for a change that the test looks for, ends the watch and returns all changes.
 func (f *watcher) until(what string, found func(*api.Change) bool) []api.Change {
 	f.w.t.Helper()
 	for {
@@ -240,13 +240,13 @@ func (w *world) wantListed(changes []api.Change) {
 	}
 }
 
-// A watch survives the restart of the server in front of the node, continues from an old cursor,
-// and says when it cannot.
+// A watch survives the restart of the server in front of the node. It continues from an old cursor,
+// or says that it cannot.
 func TestWatchContinues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
 	far := w.watch(w.far, api.WatchRequest{})
-	w.pipe.stop(w.ctx) // ends the watch at once, although the client does not end it
+	w.pipe.stop(w.ctx) // ends the watch immediately, although the client does not end it
 	w.must(second(w.local.Start(w.ctx, api.StartRequest{Address: address("shop", "a"), Input: text(`"x"`)})))
 	w.pipe.start()
 	far.until("what happened meanwhile", func(c *api.Change) bool { return c.Address.Key == "a" })
@@ -292,7 +292,7 @@ func TestSlowWatcher(t *testing.T) {
 
 	w.start("first", `"x"`)
 	<-stuck
-	// More than the stream and the buffer hold.
+	// Cause more changes than the stream and the buffer hold.
 	for i := range 5 {
 		var many []api.StartRequest
 		for k := range 2_000 {
@@ -306,7 +306,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// Watchers of one tenant see nothing of another, whatever cursor they have.
+// Watchers of one tenant see nothing of another, no matter which cursor they use.
 func TestWatchersOfTwoTenants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())

@@ -41,7 +41,7 @@ func (c *tapped) frames() map[byte]int {
 	return n
 }
 
-// Messages travel alone: neither side measures the connection with pings, which would wake both
+// Messages cause no pings. gRPC could measure the connection with pings, but that would wake both
 // processes two more times for each message.
 func TestCallsCauseNoPings(t *testing.T) {
 	t.Parallel()

@@ -18,33 +18,33 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// WorkConfig configures the worker side of a connection. A zero field has the default that its
-// comment names.
+// WorkConfig configures the worker side of a connection. A zero field has its default.
 type WorkConfig struct {
 	Log *slog.Logger
 	// Agent is the name and version of the program, for people.
 	Agent string
-	// Backoff is the first pause before another attempt to connect; 50 ms. Each pause is twice as
-	// long as the one before, up to MaxBackoff (2 s), and up to half of it is left out at random. A
-	// server that was restarted waits some seconds for its workers.
+	// Backoff is the first pause before another attempt to connect. The default is 50 ms. Each
+	// pause is twice as long as the previous one, up to MaxBackoff, whose default is 2 s. The
+	// pauses must be short, because a restarted server waits only some seconds for its workers.
+	// Each pause is shortened at random by up to a half.
 	Backoff, MaxBackoff time.Duration
-	// Broken is called when a stream has ended and will be opened again; nil for none.
+	// The worker calls Broken when a stream has ended and it will open another one; nil for none.
 	Broken func()
-	// Link bounds what is kept for the server.
+	// Link bounds the items that are kept until the server has taken them.
 	Link link.Config
 }
 
-// session is one side of the exchange with the server.
+// session is the worker's side of the exchange with the server.
 type session = link.Session[*pb.ServerItem, *pb.WorkerItem]
 
 // Work is a worker of a server, in up to three roles that share one stream. It connects when the
 // first role joins, and again whenever the stream breaks. While the server keeps the session, a
-// broken stream changes nothing. When the server has lost it, the worker joins again and says what
-// it holds.
+// broken stream has no effect. If the server has lost the session, the worker joins again and says
+// which runs and claims it holds.
 type Work struct {
 	cfg    WorkConfig
 	client pb.WorkerServiceClient
-	id     string // of this worker, as long as it lives
+	id     string // identifies this worker over all its sessions
 
 	mu      sync.Mutex
 	started bool
@@ -53,9 +53,9 @@ type Work struct {
 	link    *session
 	tenant  string
 	most    int           // bytes of a frame that the server takes; 0 before the first welcome
-	changed chan struct{} // closed when the link is another one, or the work is over
+	changed chan struct{} // closed when the link is replaced, or the worker is closed
 	drained bool          // the server has asked the worker to drain
-	servers *servers      // nil when the connection is not ours
+	servers *servers      // nil if another part of the program owns the connection
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -84,7 +84,8 @@ func NewWork(conn grpc.ClientConnInterface, cfg WorkConfig) *Work {
 	return w
 }
 
-// renew begins a session that has sent nothing. The caller holds the lock, or is alone.
+// renew starts a session that has sent nothing. The caller holds the lock, or no other goroutine
+// uses w yet.
 func (w *Work) renew() {
 	w.link = link.New[*pb.ServerItem, *pb.WorkerItem](w.cfg.Link)
 	close(w.changed)
@@ -94,7 +95,7 @@ func (w *Work) renew() {
 // farewell is how long Close waits until the server knows that the worker is gone.
 const farewell = time.Second
 
-// Close ends the worker. If the worker has left all roles, Close tells the server at once.
+// Close ends the worker. If the worker has left all roles, Close tells the server immediately.
 // Otherwise the server waits for the worker as it does after a broken stream.
 func (w *Work) Close() {
 	w.mu.Lock()
@@ -110,7 +111,7 @@ func (w *Work) Close() {
 
 	if left {
 		item := &pb.WorkerItem{Item: &pb.WorkerItem_Goodbye{Goodbye: &pb.Goodbye{}}}
-		_ = l.Post(item, size(item)) // otherwise the server finds out by itself
+		_ = l.Post(item, size(item)) // without this message, the server finds out by itself
 		select {
 		case <-w.done: // the server has ended the stream
 		case <-time.After(farewell):
@@ -211,7 +212,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 
 	w.mu.Lock()
 	named := w.named
-	if w.link.Over() != nil { // one side has broken the protocol, so the session cannot go on
+	if w.link.Over() != nil { // one side has broken the protocol, so the session cannot continue
 		named = ""
 	}
 	hello := &pb.Hello{
@@ -234,7 +235,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	w.mu.Lock()
 	before := w.link
 	w.mu.Unlock()
-	before.Quiet() // what the server sent before comes first
+	before.Quiet() // first finish the items that the server has sent before
 	w.servers.restore()
 	l, received := w.welcome(welcome)
 	err = l.Run(ctx, frames{st}, received, w.take)
@@ -245,7 +246,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	return true, err
 }
 
-// welcome continues the session, or begins a new one if the server no longer has it.
+// welcome continues the session, or starts a new one if the server has lost it.
 func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	w.mu.Lock()
 	was := w.named
@@ -279,11 +280,11 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	return l, 0
 }
 
-// role is what the three roles have in common.
+// role is the interface of the three roles.
 type role interface {
 	member() *membership
-	// lost handles what the worker holds from the session that the server has lost. It returns a
-	// join that names what the worker can continue. unsent are the items that the server has not
+	// The worker calls lost when the server has lost the session. lost returns a join that names
+	// the runs or claims that the worker can continue. unsent are the items that the server has not
 	// taken.
 	lost(unsent []*pb.WorkerItem) *pb.Join
 	// resume sends what the offer does not contain, after the worker has joined again.
@@ -297,11 +298,11 @@ func (w *Work) tenantOf() string {
 	return w.tenant
 }
 
-// frameRoom is what a frame needs besides its item.
+// frameRoom is an upper bound for the bytes of a frame without its item.
 const frameRoom = 1 << 10
 
-// tooLarge returns why the server would not take an item; nil when it would. A frame that is too
-// large would break every stream on which it is sent.
+// tooLarge returns why an item is too large for the server, or nil if it is not. A frame that is
+// too large would break every stream on which it is sent.
 func (w *Work) tooLarge(item *pb.WorkerItem) error {
 	w.mu.Lock()
 	most := w.most
@@ -369,7 +370,7 @@ func (w *Work) take(item *pb.ServerItem) error {
 	return nil
 }
 
-// brokenBy returns why a stream broke: Send only says that it did.
+// brokenBy returns why a stream broke. The error of Send does not say why.
 func brokenBy(st grpc.BidiStreamingClient[pb.WorkerFrame, pb.ServerFrame], err error) error {
 	if _, rerr := st.Recv(); rerr != nil && !errors.Is(rerr, context.Canceled) {
 		return wire.ReadStatus(rerr)
@@ -377,7 +378,7 @@ func brokenBy(st grpc.BidiStreamingClient[pb.WorkerFrame, pb.ServerFrame], err e
 	return err
 }
 
-// frames makes a link.Stream of a gRPC stream.
+// frames turns a gRPC stream into a link.Stream.
 type frames struct {
 	st grpc.BidiStreamingClient[pb.WorkerFrame, pb.ServerFrame]
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// backend is the backend of an app: its clients ask the engine directly, and its workers join over
-// the wire.
+// backend is the backend of an app whose clients call the engine directly, and whose workers join
+// over the wire.
 type backend struct {
 	api.Backend
 
@@ -53,8 +53,8 @@ type server struct {
 	listener *cutter
 }
 
-// cutter is a listener whose connections break after some reads. It does not depend on the speed of
-// the machine: every connection lasts long enough to get something done.
+// cutter is a listener whose connections break after some reads. It counts reads instead of time,
+// so that on slow machines too every connection lasts long enough to get something done.
 type cutter struct {
 	*bufconn.Listener
 
@@ -158,7 +158,7 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 	s.listener.breaks.Store(true)
 	orders := newOrders()
 	app := s.open(t, orders.definitions()...)
-	// How often they break depends on how much is sent at a time.
+	// How often connections break depends on how much is sent at a time.
 	for i := 0; i < 30 || s.listener.cuts.Load() < 10; i++ {
 		orders.check(t, app, i)
 	}

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, defs ...perdure.Definition) *world {
 	return newWorldBehind(t, func(_ *world, b api.Backend) api.Backend { return b }, defs...)
 }
 
-// newWorldBehind is newWorld with a wrapper between the server and the engine.
+// newWorldBehind is like newWorld, with a wrapper between the server and the engine.
 func newWorldBehind(t *testing.T, wrap func(*world, api.Backend) api.Backend, defs ...perdure.Definition) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -110,7 +110,7 @@ func (w *world) dial(cfg remote.Config) *remote.Backend {
 	return b
 }
 
-// dialInHaste connects a client with little patience. It repeats that until the machine is quick
+// dialInHaste connects a client with little patience. It tries again until the machine is quick
 // enough.
 func (w *world) dialInHaste(patience time.Duration) *remote.Backend {
 	w.t.Helper()
@@ -155,7 +155,7 @@ func (p *pipe) start() {
 	go func(s *grpcapi.Server, l net.Listener, done chan error) { done <- s.Serve(l) }(p.server, p.listen, p.done)
 }
 
-// stop shuts the server down. With a context that has ended, it cuts its calls off.
+// stop shuts the server down. If ctx has ended, it cuts the calls of the server off.
 func (p *pipe) stop(ctx context.Context) {
 	p.mu.Lock()
 	server, done := p.server, p.done
@@ -268,7 +268,7 @@ func (l *callLog) served(method, code string) int {
 	return l.codes["ClientService/"+method][code]
 }
 
-// ended returns how many calls of a method have ended, in whatever way.
+// ended returns how many calls of a method have ended, with any code.
 func (l *callLog) ended(method string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -278,7 +278,7 @@ func (l *callLog) ended(method string) (n int) {
 	return n
 }
 
-// same makes a call that only reads on both sides and compares what they return.
+// same makes a call that only reads, in process and over the wire, and compares the results.
 func same[T any](w *world, call func(api.Client) (T, error)) T {
 	w.t.Helper()
 	want, wantErr := call(w.local)
@@ -290,7 +290,7 @@ func same[T any](w *world, call func(api.Client) (T, error)) T {
 	return got
 }
 
-// sameError compares what callers see of errors.
+// sameError compares the parts of two errors that callers see.
 func sameError(t *testing.T, want, got error) {
 	t.Helper()
 	if (want == nil) != (got == nil) {

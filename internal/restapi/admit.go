@@ -39,10 +39,10 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// beginHandler ends the time limit for the body. Otherwise a call that takes longer than the limit
-// would be cancelled by it.
+// beginHandler removes the time limit for the body. Otherwise the limit would cancel a call that
+// takes longer.
 func (c *call) beginHandler() {
-	// not all writers have deadlines
+	// Ignore the error, because not all writers have deadlines.
 	_ = http.NewResponseController(c.writer).SetReadDeadline(time.Time{})
 }
 
@@ -88,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(z, r)
 }
 
-// refuse answers a request that reaches no operation.
+// refuse answers a request with an error before it reaches an operation.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	s.config.Journal.Refuse(r.Context(), access.REST, access.Unknown, access.OfHTTP(p.Status))
@@ -125,8 +125,8 @@ func isLocal(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// admit identifies the caller of an operation and asks whether it may use it, before the library
-// reads the body.
+// admit identifies the caller of an operation and checks whether the caller may use it, before the
+// library reads the body.
 func (s *Server) admit(hc huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(hc)
 	op := hc.Operation()
@@ -194,8 +194,8 @@ func (s *Server) identify(r *http.Request, operation string) (authn.Identity, er
 	return who, s.config.Authorizer.Authorize(&who, rule.Action)
 }
 
-// checkMedia refuses a body of another type than the operation reads, and a compressed one, whose
-// size is not known before it is unpacked.
+// checkMedia refuses a body that has not the type that the operation reads. It also refuses a
+// compressed body, because its size is not known before it is unpacked.
 func checkMedia(r *http.Request, op *huma.Operation) error {
 	if op.RequestBody == nil {
 		return nil

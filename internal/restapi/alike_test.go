@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// route is where an operation is.
+// route is the method and the path of an operation.
 type route struct{ id, method, path string }
 
 // routes reads the operations of the document.
@@ -41,7 +41,8 @@ func fill(path string, value func(name string) string) string {
 	return parameter.ReplaceAllStringFunc(path, func(p string) string { return value(strings.Trim(p, "{}")) })
 }
 
-// ask makes a request that cannot succeed, and returns its status. A stream is only opened.
+// ask makes a request that cannot succeed, and returns its status. If the reply is a stream, ask
+// does not read it.
 func (w *world) ask(r route, token string) int {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -69,8 +70,8 @@ func (w *world) ask(r route, token string) int {
 	return got.StatusCode
 }
 
-// method returns the code that a method of gRPC answers to an empty request. A stream is only
-// opened.
+// method sends an empty request to a method of gRPC, and returns the code of the reply. If the
+// method streams, it does not read the stream.
 func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -82,9 +83,9 @@ func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_ = stream.SendMsg(&emptypb.Empty{}) // the answer says what is wrong
+	_ = stream.SendMsg(&emptypb.Empty{}) // the reply has the error
 	_ = stream.CloseSend()
-	if strings.HasSuffix(name, "/SubscribeToNotifications") { // it may have nothing to say
+	if strings.HasSuffix(name, "/SubscribeToNotifications") { // it may send nothing
 		if _, err := stream.Header(); err != nil {
 			w.t.Fatal(err)
 		}
@@ -93,9 +94,9 @@ func (w *world) method(conn *grpc.ClientConn, name, token string) codes.Code {
 	return status.Code(stream.RecvMsg(&emptypb.Empty{}))
 }
 
-// REST and gRPC make the same decisions: for all callers and all operations, both refuse or both
-// allow, as the policies say. A caller without a key, with an invalid or with a revoked key is
-// always refused.
+// REST and gRPC make the same decisions. For all callers and all operations, both refuse or both
+// allow the call, as the policies say. Both refuse a caller that has no key, an invalid key or a
+// revoked key.
 func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -124,7 +125,8 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	for who, token := range tokens {
 		nobody := who == "" || who == "junk" || who == "revoked"
 		for _, rule := range authz.Table() {
-			decided := map[bool][]string{} // who has refused the call, and who has not
+			// decided has the protocols that have refused the call, and the ones that have not.
+			decided := map[bool][]string{}
 			for _, id := range rule.Operations {
 				code := w.ask(routes[id], token)
 				if nobody && code != http.StatusUnauthorized {

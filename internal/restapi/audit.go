@@ -17,7 +17,7 @@ func (s *Server) addAudit() {
 }
 
 type auditInput struct {
-	Tenant   string    `query:"tenant" doc:"Only actions that concern this tenant; callers of a tenant see no others"`
+	Tenant   string    `query:"tenant" doc:"Only actions that concern this tenant; callers of a tenant see only actions of their tenant"`
 	From     time.Time `query:"from" doc:"At this time or later"`
 	To       time.Time `query:"to" doc:"Before this time"`
 	Caller   string    `query:"caller" doc:"The name of the caller"`
@@ -25,17 +25,17 @@ type auditInput struct {
 	Resource string    `query:"resource" example:"breaker smtp"`
 	Outcome  string    `query:"outcome" enum:"done,failed,denied,unknown"`
 	Limit    int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor   string    `query:"cursor" doc:"From the page before"`
+	Cursor   string    `query:"cursor" doc:"The cursor of the previous page"`
 }
 
 // auditEntry is an administrative action, or an attempt at one.
 type auditEntry struct {
 	ID           string          `json:"id"`
 	At           *time.Time      `json:"at"`
-	Tenant       string          `json:"tenant,omitempty" doc:"That the action concerns; absent for the whole server"`
+	Tenant       string          `json:"tenant,omitempty" doc:"The tenant that the action concerns; absent for the whole server"`
 	Caller       string          `json:"caller,omitempty"`
-	CallerTenant string          `json:"caller_tenant,omitempty" doc:"That the caller acted in"`
-	Admin        bool            `json:"admin" doc:"The caller had an admin key"`
+	CallerTenant string          `json:"caller_tenant,omitempty" doc:"The tenant that the caller acted in"`
+	Admin        bool            `json:"admin" doc:"Whether the caller had an admin key"`
 	Door         string          `json:"door,omitempty" doc:"How the call came in: grpc, rest, flovyn, socket, store"`
 	From         string          `json:"from,omitempty" doc:"The address of the caller"`
 	Action       string          `json:"action,omitempty"`
@@ -47,7 +47,7 @@ type auditEntry struct {
 	After        json.RawMessage `json:"after,omitempty" doc:"What the action has set"`
 	Outcome      string          `json:"outcome,omitempty" enum:"done,failed,denied,unknown"`
 	Error        string          `json:"error,omitempty"`
-	Unrecorded   int64           `json:"unrecorded,omitempty" doc:"Equal refused attempts before this one that have no entry"`
+	Unrecorded   int64           `json:"unrecorded,omitempty" doc:"How many equal refused attempts before this one have no entry of their own"`
 	Unreadable   bool            `json:"unreadable,omitempty" doc:"The stored entry is damaged"`
 }
 

@@ -24,10 +24,10 @@ func (s *Server) addBatches() {
 
 // batchOrder says what a batch does.
 type batchOrder struct {
-	ID     string          `json:"id,omitempty" doc:"A name of your own: the same request with the same id starts one batch"`
+	ID     string          `json:"id,omitempty" doc:"An id that you choose; if you repeat a request with the same id, only one batch starts"`
 	Verb   string          `json:"verb" enum:"cancel,terminate,signal,pause,resume,retry,reset,delete" example:"cancel"`
-	Query  string          `json:"query" minLength:"1" example:"workflow = \"order\" and started < -24h" doc:"Which executions; distances such as -24h count from the start of the batch"`
-	Reason string          `json:"reason,omitempty" doc:"Why; executions show it"`
+	Query  string          `json:"query" minLength:"1" example:"workflow = \"order\" and started < -24h" doc:"The executions to act on; -24h means 24 hours before the start of the batch"`
+	Reason string          `json:"reason,omitempty" doc:"The reason, which the executions show"`
 	Signal string          `json:"signal,omitempty" doc:"The name of the signal, for the verb signal"`
 	Input  json.RawMessage `json:"input,omitempty" doc:"The value of the signal"`
 	Before string          `json:"before,omitempty" doc:"The step before which the verb reset starts again"`
@@ -69,8 +69,8 @@ type batchBody struct {
 type batchProgress struct {
 	Matched int64        `json:"matched" doc:"Executions that the query selected when the batch started"`
 	Done    int64        `json:"done" doc:"Executions that the verb was applied to"`
-	Skipped int64        `json:"skipped" doc:"Executions that had ended or were removed before their turn came"`
-	Failed  int64        `json:"failed" doc:"Executions that refused it or could not be reached"`
+	Skipped int64        `json:"skipped" doc:"Executions that had ended or were removed before the batch came to them"`
+	Failed  int64        `json:"failed" doc:"Executions that refused the verb or could not be reached"`
 	Errors  []batchError `json:"errors" doc:"The last errors, at most 20"`
 }
 

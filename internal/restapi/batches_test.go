@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// To start a batch, a caller must be allowed to do to one execution what the batch does to all.
-// REST and gRPC make the same decision for every role and every verb.
+// To start a batch, a caller must be allowed to apply its verb to a single execution. REST and gRPC
+// make the same decision for every role and every verb.
 func TestBatchNeedsTheRightOfItsVerb(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

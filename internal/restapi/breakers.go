@@ -15,7 +15,7 @@ func (s *Server) addBreakers() {
 	add(s, operation{id: "list-breakers", method: http.MethodGet, path: "/breakers", tag: flowTag, summary: "List circuit breakers"}, s.listBreakers)
 	add(s, operation{id: "trip-breaker", method: http.MethodPost, path: "/breakers/{name}/trip", tag: flowTag, summary: "Open a breaker", status: http.StatusNoContent}, s.tripBreaker)
 	add(s, operation{id: "reset-breaker", method: http.MethodPost, path: "/breakers/{name}/reset", tag: flowTag, summary: "Close a breaker and end its pause", status: http.StatusNoContent}, s.resetBreaker)
-	add(s, operation{id: "pause-breaker", method: http.MethodPost, path: "/breakers/{name}/pause", tag: flowTag, summary: "Let no task through a breaker before a time", status: http.StatusNoContent}, s.pauseBreaker)
+	add(s, operation{id: "pause-breaker", method: http.MethodPost, path: "/breakers/{name}/pause", tag: flowTag, summary: "Hold all tasks of a breaker back until a time", status: http.StatusNoContent}, s.pauseBreaker)
 	add(s, operation{id: "list-breaker-rules", method: http.MethodGet, path: "/breaker-rules", tag: flowTag, summary: "List the rules that say when breakers open and close"}, s.listBreakerRules)
 	add(s, operation{id: "set-breaker-rule", method: http.MethodPut, path: "/breaker-rules/{name}", tag: flowTag, summary: "Create or change a rule", status: http.StatusNoContent}, s.setBreakerRule)
 	add(s, operation{id: "delete-breaker-rule", method: http.MethodDelete, path: "/breaker-rules/{name}", tag: flowTag, summary: "Remove a rule", status: http.StatusNoContent}, s.deleteBreakerRule)
@@ -24,8 +24,8 @@ func (s *Server) addBreakers() {
 // BreakerRule says when a breaker opens and closes.
 type BreakerRule struct {
 	Failures      int     `json:"failures,omitempty" minimum:"0" doc:"Failures in a row that open the breaker"`
-	Ratio         float64 `json:"ratio,omitempty" minimum:"0" maximum:"1" doc:"The part of calls whose failure opens the breaker"`
-	Calls         int     `json:"calls,omitempty" minimum:"0" doc:"Least calls for the ratio"`
+	Ratio         float64 `json:"ratio,omitempty" minimum:"0" maximum:"1" doc:"The ratio of failed calls that opens the breaker"`
+	Calls         int     `json:"calls,omitempty" minimum:"0" doc:"How many calls there must be before the ratio applies"`
 	Window        string  `json:"window,omitempty" example:"1m"`
 	Reset         string  `json:"reset,omitempty" example:"30s" doc:"How long the breaker stays open"`
 	Probes        int     `json:"probes,omitempty" minimum:"0"`
@@ -45,7 +45,7 @@ type breaker struct {
 	Name   string      `json:"name"`
 	State  string      `json:"state" enum:"closed,open,half_open"`
 	Since  *time.Time  `json:"since,omitempty"`
-	Until  *time.Time  `json:"until,omitempty" doc:"No task passes before"`
+	Until  *time.Time  `json:"until,omitempty" doc:"No task starts before this time"`
 	Reason string      `json:"reason,omitempty"`
 	Paused bool        `json:"paused,omitempty"`
 	Probes int         `json:"probes,omitempty"`

@@ -74,7 +74,7 @@ func (s *Server) addCluster() {
 	add(s, operation{id: "drain-node", method: http.MethodPost, path: "/nodes/{node}/drain", tag: adminTag, summary: "Ask a node to hand its shards over and to take no others", status: http.StatusAccepted}, s.drainNode)
 	add(s, operation{id: "undrain-node", method: http.MethodPost, path: "/nodes/{node}/undrain", tag: adminTag, summary: "Let a node take shards again", status: http.StatusAccepted}, s.undrainNode)
 	add(s, operation{id: "list-shards", method: http.MethodGet, path: "/shards", tag: adminTag, summary: "List the shards, their owners, and where they should be"}, s.listShards)
-	add(s, operation{id: "rebalance-shards", method: http.MethodPost, path: "/shards/rebalance", tag: adminTag, summary: "Make all nodes look at once whether shards should move", status: http.StatusAccepted}, s.rebalance)
+	add(s, operation{id: "rebalance-shards", method: http.MethodPost, path: "/shards/rebalance", tag: adminTag, summary: "Make all nodes check immediately whether shards should move", status: http.StatusAccepted}, s.rebalance)
 	add(s, operation{id: "get-health", method: http.MethodGet, path: "/health", tag: adminTag, summary: "Say whether the server can serve, and why not"}, s.health)
 	add(s, operation{id: "list-worker-sessions", method: http.MethodGet, path: "/worker-sessions", tag: adminTag, summary: "List the workers that are connected to this server"}, s.listSessions)
 	add(s, operation{id: "drain-worker", method: http.MethodPost, path: "/worker-sessions/{session}/drain", tag: adminTag, summary: "Ask a worker to finish and to connect again", status: http.StatusAccepted}, s.drainWorker)
@@ -87,14 +87,14 @@ type nodeBody struct {
 	Version  string     `json:"version,omitempty"`
 	Live     bool       `json:"live"`
 	Draining bool       `json:"draining"`
-	Drained  bool       `json:"drained" doc:"An operator has asked it to hand its shards over"`
+	Drained  bool       `json:"drained" doc:"Whether an operator has asked it to hand its shards over"`
 	Weight   int        `json:"weight" doc:"Its share of the shards, relative to the other nodes; 0 for a node of an older version"`
-	Groups   []string   `json:"groups,omitempty" doc:"The shard groups whose shards it takes"`
-	Shards   int        `json:"shards" doc:"That it owns"`
+	Groups   []string   `json:"groups,omitempty" doc:"The shard groups whose shards it can own"`
+	Shards   int        `json:"shards" doc:"The number of shards that it owns"`
 	Since    *time.Time `json:"since,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty" doc:"The end of its lease"`
-	Address  string     `json:"address,omitempty" doc:"Where it listens; only of the server that answers"`
-	Self     bool       `json:"self,omitempty" doc:"It is the server that answers"`
+	Address  string     `json:"address,omitempty" doc:"The address where it listens; only for the server that answers"`
+	Self     bool       `json:"self,omitempty" doc:"Whether it is the server that answers"`
 }
 
 func (s *Server) listNodes(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[page[nodeBody]], error) {
@@ -133,7 +133,7 @@ type shardBody struct {
 	Group  string `json:"group" doc:"The shard group that it belongs to"`
 	Owner  string `json:"owner,omitempty" doc:"The node that owns it"`
 	Target string `json:"target,omitempty" doc:"The node that should own it"`
-	Moves  bool   `json:"moves,omitempty" doc:"It should have another owner"`
+	Moves  bool   `json:"moves,omitempty" doc:"Whether it should have another owner"`
 }
 
 func (s *Server) listShards(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[page[shardBody]], error) {
@@ -164,9 +164,9 @@ type health struct {
 	Version string     `json:"version,omitempty"`
 	Node    string     `json:"node"`
 	Since   *time.Time `json:"since,omitempty"`
-	Workers int        `json:"workers" doc:"That are connected to it"`
+	Workers int        `json:"workers" doc:"The number of workers that are connected to the server"`
 
-	Warnings []string `json:"warnings" doc:"What operators should repair although the server can serve"`
+	Warnings []string `json:"warnings" doc:"Problems that operators should repair although the server can serve"`
 }
 
 func (s *Server) health(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[health], error) {

@@ -12,13 +12,13 @@ import (
 // counted is a number of things.
 type counted struct {
 	Count   int64 `json:"count"`
-	AtLeast bool  `json:"at_least,omitempty" doc:"The count has reached its bound: there may be more"`
+	AtLeast bool  `json:"at_least,omitempty" doc:"Whether the count has stopped at its bound, so that there may be more"`
 }
 
 type countInput struct {
 	SelectQuery
 
-	Bound int `query:"bound" minimum:"0" maximum:"100000" doc:"Stop counting here; 0 counts all executions, however long that takes"`
+	Bound int `query:"bound" minimum:"0" maximum:"100000" doc:"Stop counting at this number; 0 counts all executions, which may take long"`
 }
 
 func (s *Server) count(ctx context.Context, who *authn.Identity, in *countInput) (*reply[counted], error) {
@@ -44,15 +44,15 @@ func (s *Server) count(ctx context.Context, who *authn.Identity, in *countInput)
 type tallyInput struct {
 	SelectQuery
 
-	By    string `query:"by" example:"status,reason" default:"status" doc:"Which of workflow, status and reason tell groups apart, separated by commas"`
-	Bound int    `query:"bound" minimum:"1" maximum:"100000" default:"10000" doc:"Executions that are counted at most, the newest first"`
+	By    string `query:"by" example:"status,reason" default:"status" doc:"The properties that form the groups: workflow, status and reason, separated by commas"`
+	Bound int    `query:"bound" minimum:"1" maximum:"100000" default:"10000" doc:"How many executions are counted at most, the newest first"`
 }
 
 // tally is a count in groups that stops at a bound.
 type tally struct {
 	counted
 
-	Groups []tallyGroup `json:"groups" doc:"The largest first, at most 1,000"`
+	Groups []tallyGroup `json:"groups" doc:"The largest group first, at most 1,000 groups"`
 	Others int64        `json:"others,omitempty" doc:"Executions of groups that are not listed"`
 }
 

@@ -21,7 +21,7 @@ func (s *Server) addDeadTasks() {
 	add(s, operation{id: "group-dead-tasks", method: http.MethodGet, path: "/dead-task-groups", tag: tasksTag, summary: "Count dead tasks by the way in which they failed"}, s.groupDead)
 	add(s, operation{id: "get-dead-task", method: http.MethodGet, path: one, tag: tasksTag, summary: "Read a dead task with its failed attempts"}, s.showDead)
 	add(s, operation{id: "requeue-dead-task", method: http.MethodPost, path: one + "/requeue", tag: tasksTag, summary: "Schedule a dead task again"}, s.requeue)
-	add(s, operation{id: "undo-requeue", method: http.MethodPost, path: one + "/undo-requeue", tag: tasksTag, summary: "Take a requeue back", status: http.StatusNoContent}, s.undoRequeue)
+	add(s, operation{id: "undo-requeue", method: http.MethodPost, path: one + "/undo-requeue", tag: tasksTag, summary: "Undo a requeue", status: http.StatusNoContent}, s.undoRequeue)
 	add(s, operation{id: "purge-dead-task", method: http.MethodDelete, path: one, tag: tasksTag, summary: "Remove a dead task", status: http.StatusNoContent}, s.purgeDead)
 }
 
@@ -32,7 +32,7 @@ type DeadQuery struct {
 	Fingerprint string    `query:"fingerprint"`
 	From        time.Time `query:"from" doc:"Died at this time or later"`
 	To          time.Time `query:"to" doc:"Died before this time"`
-	Requeued    string    `query:"requeued" enum:"true,false" doc:"true: only requeued dead tasks; false: only others"`
+	Requeued    string    `query:"requeued" enum:"true,false" doc:"true: only dead tasks that were requeued; false: only dead tasks that were not"`
 }
 
 func (q *DeadQuery) request(tenant string) (api.DeadRequest, error) {
@@ -67,7 +67,7 @@ type deadTask struct {
 	ID          string     `json:"id"`
 	Activity    string     `json:"activity"`
 	Queue       string     `json:"queue"`
-	Execution   string     `json:"execution" doc:"The execution that it was a task of"`
+	Execution   string     `json:"execution" doc:"The execution that the task belonged to"`
 	Run         string     `json:"run"`
 	Step        string     `json:"step,omitempty"`
 	Scheduled   *time.Time `json:"scheduled"`
@@ -78,7 +78,7 @@ type deadTask struct {
 	Requeued    int64      `json:"requeued" doc:"How often it was requeued"`
 	Input       any        `json:"input,omitempty"`
 	Failed      []attempt  `json:"failed,omitempty" doc:"The failed attempts, oldest first"`
-	LeftOut     int        `json:"left_out,omitempty" doc:"Attempts in the middle that are not kept"`
+	LeftOut     int        `json:"left_out,omitempty" doc:"How many attempts in the middle are not kept"`
 }
 
 type attempt struct {
@@ -198,8 +198,8 @@ type requeueInput struct {
 
 // requeueBody says how to schedule a dead task again.
 type requeueBody struct {
-	Input  *json.RawMessage `json:"input,omitempty" doc:"Another input; that of the dead task by default"`
-	Again  bool             `json:"again,omitempty" doc:"Also a task that was requeued before"`
+	Input  *json.RawMessage `json:"input,omitempty" doc:"Another input; by default the input of the dead task"`
+	Again  bool             `json:"again,omitempty" doc:"Requeue the task even if it was requeued before"`
 	DryRun bool             `json:"dry_run,omitempty"`
 }
 
@@ -208,7 +208,7 @@ type requeued struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
 	Run      string `json:"run,omitempty" doc:"Absent after a dry run"`
-	Existing bool   `json:"existing" doc:"An earlier call requeued it"`
+	Existing bool   `json:"existing" doc:"Whether an earlier call had already requeued it"`
 }
 
 func (s *Server) requeue(ctx context.Context, who *authn.Identity, in *requeueInput) (*reply[requeued], error) {

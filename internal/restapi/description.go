@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// description is all that is known about an execution.
+// description is everything that the API returns about an execution.
 type description struct {
 	Execution
 
 	Shard     int        `json:"shard"`
 	Owner     string     `json:"owner,omitempty" doc:"The node that owns the shard"`
-	Current   bool       `json:"current" doc:"It is the current run of its key"`
+	Current   bool       `json:"current" doc:"Whether it is the current run of its key"`
 	Events    int64      `json:"events"`
 	Input     any        `json:"input,omitempty"`
 	Output    any        `json:"output,omitempty"`
@@ -45,7 +45,7 @@ type openTask struct {
 	Queue     string     `json:"queue"`
 	Attempt   int        `json:"attempt"`
 	Worker    string     `json:"worker,omitempty" doc:"The worker that executes it"`
-	Since     *time.Time `json:"since,omitempty" doc:"When that worker took it"`
+	Since     *time.Time `json:"since,omitempty" doc:"When the worker took it"`
 	Next      *time.Time `json:"next,omitempty" doc:"When the next attempt may start"`
 	Failures  int        `json:"failures,omitempty"`
 	LastError string     `json:"last_error,omitempty"`
@@ -84,9 +84,9 @@ func openTaskOf(t *api.Task) openTask {
 type explanation struct {
 	Status  string   `json:"status"`
 	Error   string   `json:"error,omitempty" doc:"What it failed with"`
-	Reasons []reason `json:"reasons" doc:"The main one first; none when it is closed"`
-	Because []link   `json:"because" doc:"What the main reason leads to, down to the cause"`
-	Alive   []string `json:"alive" doc:"Which code the live processes have, when code is missing"`
+	Reasons []reason `json:"reasons" doc:"Why it makes no progress, the main reason first; empty if it is closed"`
+	Because []link   `json:"because" doc:"The chain from the main reason to its cause"`
+	Alive   []string `json:"alive" doc:"Which code the live processes have, if code is missing"`
 }
 
 // link is one link of a chain of reasons.
@@ -110,13 +110,13 @@ type event struct {
 	At      *time.Time `json:"at"`
 	Kind    string     `json:"kind"`
 	Name    string     `json:"name,omitempty"`
-	ID      string     `json:"id,omitempty" doc:"Of the step"`
+	ID      string     `json:"id,omitempty" doc:"The id of the step"`
 	Attempt int        `json:"attempt,omitempty"`
 	Input   any        `json:"input,omitempty"`
 	Output  any        `json:"output,omitempty"`
-	Size    int        `json:"size,omitempty" doc:"Bytes of input and output, when they are left out"`
+	Size    int        `json:"size,omitempty" doc:"The bytes of input and output, if they are left out"`
 	Failure *failure   `json:"failure,omitempty"`
-	Due     *time.Time `json:"due,omitempty" doc:"Of a timer, or of the next attempt"`
+	Due     *time.Time `json:"due,omitempty" doc:"When a timer fires, or when the next attempt may start"`
 	Target  string     `json:"target,omitempty" doc:"workflow/key or entity/key"`
 	Locks   []string   `json:"locks,omitempty" doc:"Entities that a section asks for"`
 	Section string     `json:"section,omitempty"`

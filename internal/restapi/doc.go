@@ -6,5 +6,5 @@
 // identifies the caller and asks the authorizer before it reads the body of a request.
 //
 // Errors are problems as in RFC 9457, from the one table of error kinds in problem.go. Lists have
-// cursors. A request with an Idempotency-Key has its effect once, however often it is repeated.
+// cursors. A request with an Idempotency-Key takes effect once, even if the client repeats it.
 package restapi

@@ -13,7 +13,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// pageType is the type of an event's data.
+// pageType is the type of the data of an event in the stream of changes.
 var pageType = reflect.TypeFor[changePage]()
 
 // eventPageType is the type of a message of the stream of events.
@@ -25,8 +25,8 @@ var taskPageType = reflect.TypeFor[taskItems]()
 // lineType is the type of a line of events.
 var lineType = reflect.TypeFor[eventLine]()
 
-// addDocs adds the document and the page that shows it. Both need no key: they say nothing about
-// the data.
+// addDocs adds the document and the page that shows it. Neither of them needs a key, because they
+// show no data.
 func (s *Server) addDocs() {
 	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
@@ -80,8 +80,8 @@ func (s *Server) Document30() ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-// remove31 removes what version 3.0 does not have: everything next to a reference, and the types of
-// the content of texts.
+// remove31 removes what version 3.0 does not allow: all properties next to a $ref, and the media
+// types of the content of strings.
 func remove31(part any) {
 	switch p := part.(type) {
 	case map[string]any:

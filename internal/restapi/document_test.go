@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden document")
 
-// The OpenAPI documents are the recorded ones: a change of the contract is a change of these files.
-// The clients in clients/ are generated from them.
+// The OpenAPI documents are equal to the recorded files, so that every change of the contract shows
+// in these files. The clients in clients/ are generated from them.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -58,7 +58,7 @@ func TestDocument(t *testing.T) {
 
 var operationID = regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
 
-// The document is consistent: references lead somewhere, parameters of paths are declared, ids are
+// The document is consistent: all references exist, parameters of paths are declared, ids are
 // unique, and every operation says what it does and how it fails.
 func TestDocumentIsConsistent(t *testing.T) {
 	t.Parallel()
@@ -145,8 +145,8 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
-// The server understands requests that are made of the examples of the document. It may not find
-// what they name, but their form is right.
+// The server accepts the form of requests that are made of the examples of the document. It may not
+// find what the examples name.
 func TestExamplesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -192,8 +192,8 @@ func TestExamplesAreUnderstood(t *testing.T) {
 	}
 }
 
-// tryExample sends a request and returns the status. A call that still waits after some seconds,
-// for example for code that is paused, was understood.
+// tryExample sends a request and returns the status. If a call still waits after some seconds, for
+// example for code that is paused, the server has accepted its form.
 func (w *world) tryExample(method, path, body string) (status int, text string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
@@ -244,8 +244,8 @@ func complete(path string, examples map[string]string) bool {
 	return true
 }
 
-// exampleBody makes a body from the examples of its required properties; empty when one of them has
-// no example.
+// exampleBody makes a body from the examples of its required properties. It returns an empty text
+// if one of them has no example.
 func exampleBody(doc, op map[string]any) string {
 	request, _ := op["requestBody"].(map[string]any)
 	content, _ := request["content"].(map[string]any)
@@ -262,8 +262,7 @@ func exampleBody(doc, op map[string]any) string {
 	return string(text)
 }
 
-// exampleOf makes a value from the examples of a schema. It reports false when an example is
-// missing.
+// exampleOf makes a value from the examples of a schema. It reports false if an example is missing.
 func exampleOf(doc, schema map[string]any) (any, bool) {
 	if ref, ok := schema["$ref"].(string); ok {
 		schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)

@@ -17,7 +17,7 @@ const entitiesTag = "Entities"
 
 // EntityPath names an entity or a service.
 type EntityPath struct {
-	Entity string `path:"entity" example:"account" doc:"The entity, or service: and the name of a service"`
+	Entity string `path:"entity" example:"account" doc:"The name of the entity; for a service, the text service: followed by its name"`
 	Key    string `path:"key" example:"eu-1"`
 }
 
@@ -55,7 +55,7 @@ type entity struct {
 	StateVersion int               `json:"state_version,omitempty" doc:"The version of the type of the state"`
 	Log          []operationRecord `json:"log,omitempty" doc:"The last operations, oldest first, if the entity keeps them; not in lists"`
 	Lock         *lock             `json:"lock,omitempty"`
-	Waiting      []waitedCall      `json:"waiting,omitempty" doc:"The front of its mailbox"`
+	Waiting      []waitedCall      `json:"waiting,omitempty" doc:"The first calls of its mailbox"`
 	More         bool              `json:"more_waiting,omitempty"`
 	Reasons      []reason          `json:"reasons,omitempty" doc:"Why the waiting calls do not run"`
 }
@@ -64,11 +64,11 @@ type entity struct {
 type operationRecord struct {
 	Operation string     `json:"operation"`
 	At        *time.Time `json:"at" doc:"When its result was stored"`
-	From      string     `json:"from,omitempty" doc:"The execution that called"`
+	From      string     `json:"from,omitempty" doc:"The execution that made the call"`
 	RequestID string     `json:"request_id,omitempty"`
 	Failure   *failure   `json:"failure,omitempty" doc:"Absent if the operation succeeded"`
 	Bytes     int        `json:"bytes" doc:"The size of the input"`
-	Input     any        `json:"input,omitempty" doc:"If the entity keeps inputs"`
+	Input     any        `json:"input,omitempty" doc:"The input, if the entity keeps inputs"`
 }
 
 func operationRecordOf(r *model.OperationRecord) operationRecord {
@@ -114,7 +114,7 @@ type entitiesInput struct {
 	ChangedFrom time.Time `query:"changed_from" doc:"Changed at this time or later"`
 	ChangedTo   time.Time `query:"changed_to" doc:"Changed before this time"`
 	Waiting     bool      `query:"waiting" doc:"Only entities for which stored calls wait, in no particular order"`
-	Expired     bool      `query:"expired" doc:"Only states whose time is over; other lists do not have them"`
+	Expired     bool      `query:"expired" doc:"Only entities whose TTL has passed; without this parameter a list does not have them"`
 }
 
 // request returns the selection.
@@ -142,7 +142,7 @@ func (s *Server) listEntities(locked bool) func(context.Context, *authn.Identity
 	}
 }
 
-// entityOutput is an entity with its version. A later change can name the version.
+// entityOutput is an entity with its version as ETag. A later edit names that version.
 type entityOutput struct {
 	ETag string `header:"ETag" doc:"The version of the entity, for If-Match"`
 	Body entity
@@ -156,7 +156,7 @@ type editInput struct {
 	RequestHeader
 
 	IfMatch     string `header:"If-Match" doc:"The ETag that the entity must have"`
-	IfNoneMatch string `header:"If-None-Match" doc:"With *, the entity must have no state"`
+	IfNoneMatch string `header:"If-None-Match" doc:"If it is *, the entity must not have a state"`
 	Body        struct {
 		State json.RawMessage `json:"state"`
 	}
@@ -232,7 +232,7 @@ type callInput struct {
 type callBody struct {
 	Operation string          `json:"operation" minLength:"1" example:"deposit"`
 	Input     json.RawMessage `json:"input,omitempty"`
-	View      bool            `json:"view,omitempty" doc:"The operation changes nothing and is not stored"`
+	View      bool            `json:"view,omitempty" doc:"The operation is a view: it changes nothing, and the call is not stored"`
 }
 
 func (s *Server) callEntity(ctx context.Context, who *authn.Identity, in *callInput) (*reply[valueBody], error) {
@@ -266,7 +266,7 @@ func (s *Server) sendEntity(ctx context.Context, who *authn.Identity, in *sendIn
 // waitedCall is a call or a signal that waits.
 type waitedCall struct {
 	ID        string     `json:"id"`
-	Position  int        `json:"position,omitempty" doc:"From 1"`
+	Position  int        `json:"position,omitempty" doc:"The position in the mailbox, from 1"`
 	Kind      string     `json:"kind,omitempty"`
 	Name      string     `json:"name,omitempty" doc:"The operation, or the name of the signal"`
 	Since     *time.Time `json:"since"`
@@ -285,11 +285,11 @@ func waitedCallOf(c *model.Call) waitedCall {
 	}
 }
 
-// waitedCalls are the first of the calls or signals that wait.
+// waitedCalls is a page of the calls or signals that wait, the first ones first.
 type waitedCalls struct {
 	Items  []waitedCall `json:"items"`
 	Total  int          `json:"total"`
-	Cursor string       `json:"cursor,omitempty" doc:"Of the next page; absent on the last one"`
+	Cursor string       `json:"cursor,omitempty" doc:"The cursor of the next page; absent on the last page"`
 }
 
 func waitedCallsOf(c model.Calls, err error) (*reply[waitedCalls], error) {
@@ -313,7 +313,7 @@ func (s *Server) mailbox(ctx context.Context, who *authn.Identity, in *mailboxIn
 type interruptInput struct {
 	EntityPath
 
-	ID string `query:"id" doc:"The id of the running call; whichever runs by default"`
+	ID string `query:"id" doc:"The id of the call to interrupt; by default the call that is running"`
 }
 
 func (s *Server) interruptEntity(ctx context.Context, who *authn.Identity, in *interruptInput) (*reply[waitedCalls], error) {
@@ -337,7 +337,7 @@ type unlockInput struct {
 	EntityPath
 	RequestHeader
 
-	Epoch int64 `query:"epoch" minimum:"0" doc:"The fencing token of the lock to take; whichever there is by default"`
+	Epoch int64 `query:"epoch" minimum:"0" doc:"The fencing token of the lock to release; by default the current lock"`
 }
 
 func (s *Server) unlock(ctx context.Context, who *authn.Identity, in *unlockInput) (*none, error) {

@@ -20,7 +20,7 @@ func (s *Server) addEvents() {
 	const one = "/executions/{workflow}/{key}"
 	add(s, operation{id: "list-events", method: http.MethodGet, path: one + "/events", tag: executionsTag, summary: "Read the events of a run as JSON lines, without payloads"}, s.events)
 	op := s.api.OpenAPI().Paths["/v1"+one+"/events"].Get
-	op.Description = "Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing."
+	op.Description = "Each line is an event. The header Perdure-Run has the id of the run, and Perdure-Events the number of its events. If the connection breaks before the end of the reply, lines are missing."
 	line := s.api.OpenAPI().Components.Schemas.Schema(lineType, true, "EventLine")
 	op.Responses["200"].Content = map[string]*huma.MediaType{linesType: {Schema: line}}
 }
@@ -28,11 +28,11 @@ func (s *Server) addEvents() {
 type eventsInput struct {
 	TargetPath
 
-	After   int64 `query:"after" minimum:"-1" default:"-1" doc:"Only events behind this position"`
-	Before  int64 `query:"before" minimum:"0" doc:"Only events before this position; 0 for no end"`
+	After   int64 `query:"after" minimum:"-1" default:"-1" doc:"Only events after this position"`
+	Before  int64 `query:"before" minimum:"0" doc:"Only events before this position; 0 for no bound"`
 	Limit   int64 `query:"limit" minimum:"1" maximum:"100000" default:"100000"`
-	Last    bool  `query:"last" doc:"The last events instead of the first ones, if there are more than the limit; they are in order all the same"`
-	Preview int   `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"Bytes of each value that a line shows"`
+	Last    bool  `query:"last" doc:"If there are more events than the limit, return the last ones instead of the first ones, still in ascending order"`
+	Preview int   `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"How many bytes of each value a line shows"`
 }
 
 // eventLine is an event without its payloads.
@@ -47,7 +47,7 @@ type eventLine struct {
 type preview struct {
 	Bytes    int    `json:"bytes" doc:"The size of the whole value"`
 	Encoding string `json:"encoding,omitempty" doc:"Absent for JSON"`
-	Text     string `json:"text,omitempty" doc:"Its beginning; absent if it is not text"`
+	Text     string `json:"text,omitempty" doc:"The first bytes of the value; absent if it is not text"`
 }
 
 func previewOf(p model.Payload, most int) *preview {
@@ -101,7 +101,8 @@ func (s *Server) events(ctx context.Context, who *authn.Identity, in *eventsInpu
 			err = out.Flush()
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // a part must not look like the whole
+			// Break the connection, so that the client does not mistake the part for the whole.
+			panic(http.ErrAbortHandler)
 		}
 	}}, nil
 }

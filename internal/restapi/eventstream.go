@@ -29,18 +29,18 @@ func (s *Server) addEventStream() {
 	o := operation{id: "watch-events", method: http.MethodGet, path: path, tag: executionsTag, summary: "Follow the events of a run as server-sent events, without payloads", waits: true}
 	add(s, o, s.watchEvents)
 	op := s.api.OpenAPI().Paths["/v1"+path].Get
-	op.Description = "An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204."
+	op.Description = "An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204."
 	page := s.api.OpenAPI().Components.Schemas.Schema(eventPageType, true, "EventPage")
 	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
-	op.Responses["204"] = &huma.Response{Description: "The run has ended, and there are no events behind the position"}
+	op.Responses["204"] = &huma.Response{Description: "The run has ended, and there are no events after the position"}
 }
 
 type watchEventsInput struct {
 	TargetPath
 
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last message that the client has seen"`
-	After       int64  `query:"after" minimum:"-1" default:"-1" doc:"Only events behind this position; Last-Event-ID wins"`
-	Preview     int    `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"Bytes of each value that a line shows"`
+	After       int64  `query:"after" minimum:"-1" default:"-1" doc:"Only events after this position; ignored if there is a Last-Event-ID"`
+	Preview     int    `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"How many bytes of each value a line shows"`
 }
 
 // position returns the position after which the stream begins.
@@ -67,8 +67,8 @@ type endOfRun struct {
 	Status string `json:"status"`
 }
 
-// watchEvents streams the events of a run until it ends, the client leaves, its key ends or the
-// server stops.
+// watchEvents streams the events of a run until the run ends, the client leaves, its key ends or
+// the server stops.
 func (s *Server) watchEvents(ctx context.Context, who *authn.Identity, in *watchEventsInput) (*huma.StreamResponse, error) {
 	t, err := in.target(who)
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *Server) watchEvents(ctx context.Context, who *authn.Identity, in *watch
 	}}, nil
 }
 
-// eventFollower sends the events of a run. It reads them from the history: a change in the feed
-// only says that there may be new ones.
+// eventFollower sends the events of a run. It reads them from the history. A change in the feed
+// only says that there may be new events.
 type eventFollower struct {
 	client  api.Backend
 	target  api.Target
@@ -150,14 +150,14 @@ func poll(needed bool) <-chan time.Time {
 	return time.After(lookEvery)
 }
 
-// feedEnd is how a watch has ended. Its error may be read when done is closed.
+// feedEnd is how a watch has ended. err is valid after done is closed.
 type feedEnd struct {
 	done chan struct{}
 	err  error
 }
 
-// listen sends to the channel, until ctx ends, whenever the run may have changed. The value says
-// whether the feed may miss changes of the run.
+// listen returns a channel. Until ctx ends, it sends a value whenever the run may have changed. The
+// value says whether the feed may miss changes of the run.
 func (f *eventFollower) listen(ctx context.Context) (<-chan bool, *feedEnd) {
 	r := api.WatchRequest{Tenant: f.target.Address.Tenant}
 	r.Classes = []model.ChangeClass{model.ClassExecution, model.ClassTask}

@@ -61,7 +61,7 @@ func (w *world) order(key string) {
 }
 
 // Clients follow the events of a run. A client that comes back misses nothing and gets nothing
-// twice, and gets no stream when it has seen the end of the run.
+// twice. A client that has seen the end of the run gets no stream.
 func TestEventStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -98,8 +98,8 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// A stream of events shows nothing of another tenant, and ends with the key of its caller and with
-// the server.
+// A stream of events shows nothing of another tenant. It ends when the key of its caller ends, and
+// when the server stops.
 func TestEventStreamEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -135,7 +135,7 @@ func TestEventStreamEnds(t *testing.T) {
 	}
 }
 
-// A client can follow a run at any server of a cluster, no matter which server owns it.
+// A client can follow a run at any server of a cluster, no matter which server owns the run.
 func TestEventStreamOfACluster(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -33,7 +33,7 @@ func (s *Server) addExecutions() {
 	add(s, operation{id: "list-stranded", method: http.MethodGet, path: "/stranded-executions", tag: executionsTag, summary: "List executions that cannot continue without help"}, s.stranded)
 	add(s, operation{id: "describe-execution", method: http.MethodGet, path: one, tag: executionsTag, summary: "Describe an execution"}, s.describeExecution)
 	add(s, operation{id: "explain-execution", method: http.MethodGet, path: one + "/explanation", tag: executionsTag, summary: "Explain why an execution makes no progress"}, s.explain)
-	add(s, operation{id: "explain-graph", method: http.MethodGet, path: one + "/explanation/graph", tag: executionsTag, summary: "Explain on what the progress of an execution depends, as a graph"}, s.explainGraph)
+	add(s, operation{id: "explain-graph", method: http.MethodGet, path: one + "/explanation/graph", tag: executionsTag, summary: "Explain as a graph what an execution waits for"}, s.explainGraph)
 	add(s, operation{id: "await-execution", method: http.MethodGet, path: one + "/result", tag: executionsTag, summary: "Wait for the result of an execution", also: http.StatusAccepted, waits: true}, s.await)
 	add(s, operation{id: "get-state", method: http.MethodGet, path: one + "/states/{name}", tag: executionsTag, summary: "Read a value that the code has set"}, s.state)
 	add(s, operation{id: "query-execution", method: http.MethodPost, path: one + "/query", tag: executionsTag, summary: "Ask the code of an execution for information"}, s.query)
@@ -42,15 +42,15 @@ func (s *Server) addExecutions() {
 // startBody says what to start.
 type startBody struct {
 	Workflow string            `json:"workflow" minLength:"1" example:"order"`
-	Key      string            `json:"key" minLength:"1" example:"42" doc:"At most one execution of a workflow has a key"`
+	Key      string            `json:"key" minLength:"1" example:"42" doc:"The key of the execution; a workflow has at most one execution with this key"`
 	Input    json.RawMessage   `json:"input,omitempty" doc:"Any JSON"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Reuse    string            `json:"reuse,omitempty" enum:"never,if_failed,always" doc:"What to do when a closed execution has the key; never by default"`
-	Signals  []namedValue      `json:"signals,omitempty" doc:"Signals that arrive with the start, whether the execution is new or not"`
-	Delay    string            `json:"delay,omitempty" doc:"Run the code this long after the start, such as 90m"`
+	Reuse    string            `json:"reuse,omitempty" enum:"never,if_failed,always" doc:"Whether to start a new run if a closed execution has the key; never by default"`
+	Signals  []namedValue      `json:"signals,omitempty" doc:"Signals that are sent together with the start, even if the execution already exists"`
+	Delay    string            `json:"delay,omitempty" doc:"How long after the start the code runs, such as 90m"`
 	StartAt  *time.Time        `json:"start_at,omitempty" doc:"Run the code at this time"`
-	Timeout  string            `json:"timeout,omitempty" doc:"Longest time of all runs together"`
-	Attempts int               `json:"attempts,omitempty" minimum:"0" doc:"Most runs of a failing execution; as the workflow declares by default"`
+	Timeout  string            `json:"timeout,omitempty" doc:"The maximum time of all runs together, such as 90m"`
+	Attempts int               `json:"attempts,omitempty" minimum:"0" doc:"The maximum number of runs if the execution fails; by default what the workflow declares"`
 }
 
 // namedValue is a named value.
@@ -59,12 +59,12 @@ type namedValue struct {
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
-// started says which run has the key.
+// started says which run has the key now.
 type started struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
 	Run      string `json:"run"`
-	Existing bool   `json:"existing" doc:"The key was taken: this is the execution that has it"`
+	Existing bool   `json:"existing" doc:"Whether the key was taken; if so, this is the execution that has it"`
 	Status   string `json:"status"`
 }
 
@@ -153,8 +153,8 @@ func (q *SelectQuery) request(tenant string) (api.ListRequest, error) {
 
 // PageQuery selects a page of a list.
 type PageQuery struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Most items of the page"`
-	Cursor string `query:"cursor" doc:"The cursor of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The maximum number of items of the page"`
+	Cursor string `query:"cursor" doc:"The cursor of the previous page"`
 }
 
 // Execution is an execution in a list.
@@ -167,9 +167,9 @@ type Execution struct {
 	Started  *time.Time        `json:"started"`
 	Closed   *time.Time        `json:"closed,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Begins   *time.Time        `json:"begins,omitempty" doc:"Before when its code does not run"`
+	Begins   *time.Time        `json:"begins,omitempty" doc:"When its code starts to run, if the start is delayed"`
 	Expires  *time.Time        `json:"expires,omitempty" doc:"When the execution times out"`
-	Attempt  int               `json:"attempt,omitempty" doc:"2 and more: the runs before it failed"`
+	Attempt  int               `json:"attempt,omitempty" doc:"The number of the run in a series of retries; 2 and more mean that earlier runs failed"`
 }
 
 func executionOf(d *api.Description) Execution {
@@ -210,7 +210,7 @@ func (s *Server) list(ctx context.Context, who *authn.Identity, in *listInput) (
 }
 
 type cursorInput struct {
-	Cursor string `query:"cursor" doc:"The cursor of the page before"`
+	Cursor string `query:"cursor" doc:"The cursor of the previous page"`
 }
 
 func (s *Server) stranded(ctx context.Context, who *authn.Identity, in *cursorInput) (*reply[page[Execution]], error) {
@@ -257,10 +257,10 @@ type awaitInput struct {
 	Wait string `query:"wait" example:"1s" doc:"How long to wait, at most 10m; 30s by default"`
 }
 
-// result is how an execution ended, or that it has not ended yet.
+// result is how an execution ended. Its status says if the execution has not ended yet.
 type result struct {
 	Run     string     `json:"run,omitempty"`
-	Status  string     `json:"status" doc:"running when the execution has not ended within the wait"`
+	Status  string     `json:"status" doc:"The status; running if the execution has not ended within the wait"`
 	Output  any        `json:"output,omitempty"`
 	Failure *failure   `json:"failure,omitempty"`
 	Closed  *time.Time `json:"closed,omitempty"`
@@ -305,7 +305,7 @@ type stateInput struct {
 
 // valueBody is a value of the user.
 type valueBody struct {
-	Value any `json:"value" doc:"JSON as it is, text as a string, other bytes as an object with encoding, size and base64"`
+	Value any `json:"value" doc:"A JSON value as it is, a text as a string, and other bytes as an object with encoding, size and base64"`
 }
 
 func (s *Server) state(ctx context.Context, who *authn.Identity, in *stateInput) (*reply[valueBody], error) {

@@ -32,19 +32,19 @@ func (s *Server) addFeed() {
 	o := operation{id: "watch-changes", method: http.MethodGet, path: "/changes", tag: "Changes", summary: "Follow what changes in the tenant, as server-sent events", waits: true}
 	add(s, o, s.watch)
 	op := s.api.OpenAPI().Paths["/v1/changes"].Get
-	op.Description = "An event `changes` has a page of changes as JSON. Its id is the cursor: a client that connects again sends it as Last-Event-ID and misses nothing, as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again."
+	op.Description = "An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again."
 	page := s.api.OpenAPI().Components.Schemas.Schema(pageType, true, "ChangePage")
 	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
 }
 
 type watchInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client has seen"`
-	Cursor      string `query:"cursor" doc:"As Last-Event-ID, for clients that cannot set headers"`
+	Cursor      string `query:"cursor" doc:"The same as Last-Event-ID, for clients that cannot set headers"`
 	Class       string `query:"class" doc:"Only these classes, separated by commas: execution, task, entity, worker, setting"`
 	Workflow    string `query:"workflow" doc:"Only these workflows, separated by commas; task:a is the activity a, entity:e the entity e"`
 	Key         string `query:"key"`
-	Kind        string `query:"kind" doc:"Only what has happened, separated by commas: started, claimed, failed and so on"`
-	Queue       string `query:"queue" doc:"Only tasks of these queues, separated by commas, and the queues themselves"`
+	Kind        string `query:"kind" doc:"Only changes of these kinds, separated by commas: started, claimed, failed and so on"`
+	Queue       string `query:"queue" doc:"Only changes of these queues and of their tasks, separated by commas"`
 	Status      string `query:"status" doc:"Only changes after which the run has one of these statuses, separated by commas"`
 }
 
@@ -93,8 +93,8 @@ func words(list string) func(func(string) bool) {
 // changePage is a page of changes.
 type changePage struct {
 	Changes []change `json:"changes"`
-	Gap     bool     `json:"gap,omitempty" doc:"Changes before this page were missed: read lists again"`
-	Partial bool     `json:"partial,omitempty" doc:"Other processes own executions, and their changes are not here"`
+	Gap     bool     `json:"gap,omitempty" doc:"Whether changes before this page were missed, so that the client must read its lists again"`
+	Partial bool     `json:"partial,omitempty" doc:"Whether other processes own executions whose changes are not in this feed"`
 }
 
 // change is something that has become durable.
@@ -129,7 +129,7 @@ func changeOf(c *model.Change) change {
 	return o
 }
 
-// watch streams changes until the client leaves, its key ends or the server stops.
+// watch streams changes until the client leaves, the key of the client ends or the server stops.
 func (s *Server) watch(_ context.Context, who *authn.Identity, in *watchInput) (*huma.StreamResponse, error) {
 	r, err := in.request(who.Tenant)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Server) watch(_ context.Context, who *authn.Identity, in *watchInput) (
 		began := false
 
 		err := s.config.Backend.Watch(hc.Context(), r, func(p api.ChangePage) error {
-			if !began { // the first page comes at once, so the request is valid
+			if !began { // the first page comes immediately if the request is valid
 				began = true
 				w.Header().Set("Content-Type", "text/event-stream")
 				w.Header().Set("X-Accel-Buffering", "no")

@@ -17,7 +17,7 @@ type stream struct {
 	close func()
 }
 
-// follow begins to follow changes.
+// follow opens the stream of changes.
 func (w *world) follow(t *testing.T, query string, header ...string) *stream {
 	t.Helper()
 	return w.stream(t, "/v1/changes"+query, header...)
@@ -51,7 +51,7 @@ func (w *world) stream(t *testing.T, path string, header ...string) *stream {
 	return s
 }
 
-// next returns the next event; false at the end of the stream.
+// next returns the next event. It returns false at the end of the stream.
 func (s *stream) next() (name, id, data string, ok bool) {
 	for s.lines.Scan() {
 		line := s.lines.Text()
@@ -122,7 +122,8 @@ func TestChangesOfAQueue(t *testing.T) {
 }
 
 // Clients follow changes as server-sent events. A client that connects again with the id of its
-// last event misses nothing. The stream ends with the key of its caller and with the server.
+// last event misses nothing. The stream ends when the key of its caller ends, and when the server
+// stops.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

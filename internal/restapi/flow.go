@@ -16,7 +16,7 @@ const flowTag = "Queues, limits and breakers"
 // addFlow adds the operations on queues, limits and the allowance of the tenant.
 func (s *Server) addFlow() {
 	add(s, operation{id: "list-queues", method: http.MethodGet, path: "/queues", tag: flowTag, summary: "List queues with their tasks and workers"}, s.listQueues)
-	add(s, operation{id: "pause-queue", method: http.MethodPost, path: "/queues/{name}/pause", tag: flowTag, summary: "Start no further tasks of a queue", status: http.StatusNoContent}, s.pauseQueue)
+	add(s, operation{id: "pause-queue", method: http.MethodPost, path: "/queues/{name}/pause", tag: flowTag, summary: "Pause a queue: start no further tasks of it", status: http.StatusNoContent}, s.pauseQueue)
 	add(s, operation{id: "resume-queue", method: http.MethodPost, path: "/queues/{name}/resume", tag: flowTag, summary: "Resume a paused queue", status: http.StatusNoContent}, s.resumeQueue)
 	add(s, operation{id: "list-workers", method: http.MethodGet, path: "/workers", tag: flowTag, summary: "List workers of all live nodes"}, s.listWorkers)
 	add(s, operation{id: "list-limits", method: http.MethodGet, path: "/limits", tag: flowTag, summary: "List limits with the tasks that hold them or wait for them"}, s.listLimits)
@@ -37,7 +37,7 @@ type queue struct {
 	Waiting  int        `json:"waiting"`
 	Delayed  int        `json:"delayed"`
 	Claimed  int        `json:"claimed"`
-	Oldest   *time.Time `json:"oldest,omitempty" doc:"Since when the longest waiting task waits"`
+	Oldest   *time.Time `json:"oldest,omitempty" doc:"Since when the oldest waiting task waits"`
 	Workers  int        `json:"workers"`
 	Slots    int        `json:"slots"`
 	Paused   bool       `json:"paused"`
@@ -47,7 +47,7 @@ type queue struct {
 // queueList is the queues of a tenant.
 type queueList struct {
 	Items   []queue `json:"items"`
-	Counted bool    `json:"counted" doc:"Whether the owners of all tasks have answered; otherwise the counts are what the store knows"`
+	Counted bool    `json:"counted" doc:"Whether the owners of all tasks have answered; if not, the counts come from the store"`
 }
 
 func (s *Server) listQueues(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[queueList], error) {
@@ -102,7 +102,7 @@ type worker struct {
 	Limits     []string `json:"limits,omitempty"`
 	Breakers   []string `json:"breakers,omitempty"`
 	Draining   bool     `json:"draining,omitempty"`
-	Alike      int      `json:"alike,omitempty" doc:"Other remote workers that offer the same"`
+	Alike      int      `json:"alike,omitempty" doc:"How many other remote workers offer the same"`
 }
 
 func (s *Server) listWorkers(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[page[worker]], error) {
@@ -121,8 +121,8 @@ func (s *Server) listWorkers(ctx context.Context, who *authn.Identity, _ *nothin
 type LimitRule struct {
 	Queue       string `json:"queue,omitempty" doc:"Only tasks of this queue; a prefix ends with *"`
 	Activity    string `json:"activity,omitempty" doc:"Only tasks of this activity; a prefix ends with *"`
-	Per         string `json:"per,omitempty" enum:"queue,activity,key,name" doc:"Which of these tasks share one budget"`
-	Key         string `json:"key,omitempty" doc:"An expression: each value of it in the input has its own budget"`
+	Per         string `json:"per,omitempty" enum:"queue,activity,key,name" doc:"Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit"`
+	Key         string `json:"key,omitempty" doc:"An expression on the input; tasks with the same value share a budget"`
 	Concurrency int    `json:"concurrency,omitempty" minimum:"0" doc:"How many tasks may run at a time"`
 	Rate        string `json:"rate,omitempty" example:"100/1m" doc:"How many tasks may start in a period"`
 	Burst       int64  `json:"burst,omitempty" minimum:"0"`
@@ -173,7 +173,7 @@ func limitOf(l *api.LimitStatus) limit {
 type setLimitInput struct {
 	NamePath
 
-	AnyQueue bool `query:"any_queue" doc:"Also for a queue that no worker serves"`
+	AnyQueue bool `query:"any_queue" doc:"Accept a queue that no worker serves"`
 	Body     LimitRule
 }
 
@@ -213,8 +213,8 @@ type trialUse struct {
 	Held    int    `json:"held" doc:"Tasks that run"`
 	Waiting int    `json:"waiting" doc:"Tasks that could start now"`
 	Delayed int    `json:"delayed" doc:"Tasks that start later"`
-	Excess  int    `json:"excess" doc:"How many tasks that run or could start now would have to wait, because of the concurrency"`
-	Clears  string `json:"clears,omitempty" doc:"How long the tasks that could start now would take to start, because of the rate"`
+	Excess  int    `json:"excess" doc:"How many of the tasks that run or could start now would have to wait, because of the concurrency"`
+	Clears  string `json:"clears,omitempty" doc:"How long it would take until all tasks that could start now have started, because of the rate"`
 }
 
 func (s *Server) tryLimit(ctx context.Context, who *authn.Identity, in *tryLimitInput) (*reply[limitTrial], error) {
@@ -237,9 +237,9 @@ func (s *Server) deleteLimit(ctx context.Context, who *authn.Identity, in *NameP
 
 // Allowance is how much of the system a tenant may use.
 type Allowance struct {
-	Open      int64  `json:"open,omitempty" doc:"Most open executions"`
-	Starts    int64  `json:"starts,omitempty" doc:"Most starts per second and node"`
-	Weight    int    `json:"weight,omitempty" doc:"The share among tenants whose tasks wait for the same workers"`
+	Open      int64  `json:"open,omitempty" doc:"The maximum number of open executions"`
+	Starts    int64  `json:"starts,omitempty" doc:"The maximum number of starts per second on each node"`
+	Weight    int    `json:"weight,omitempty" doc:"The share of this tenant when tasks of several tenants wait for the same workers"`
 	Retention string `json:"retention,omitempty" example:"720h" doc:"How long closed executions are kept"`
 }
 

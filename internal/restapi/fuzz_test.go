@@ -26,7 +26,7 @@ const mostKept = 64 << 20
 
 // FuzzRequests sends requests that the document describes, with values that it does not allow: of
 // other types, too long, with control characters, twice, missing, or with a text that the fuzzer
-// chooses. The server answers each of them with a problem, and never fails.
+// chooses. The server answers each of them with a problem, and no error is the fault of the server.
 func FuzzRequests(f *testing.F) {
 	w := newWorld(f, nil)
 	doc := w.document()
@@ -49,7 +49,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// kept is how much memory is in use.
+// kept returns how much memory is in use.
 func kept() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -108,7 +108,7 @@ func (w *world) try(t *testing.T, g *generator, op described) {
 	what := fmt.Sprintf("%s %.300q with %.300q", op.method, target, body)
 	switch {
 	case reply.Code == http.StatusServiceUnavailable && strings.Contains(reply.Body.String(), "waits for a worker that offers"):
-		// a query, and this server has no code
+		// The request is a query, and no process has the code to answer it.
 	case reply.Code == http.StatusServiceUnavailable, reply.Code == http.StatusGatewayTimeout:
 		if ctx.Err() == nil {
 			t.Errorf("%s: %d %.300s, and the client has not left", what, reply.Code, reply.Body)
@@ -211,7 +211,7 @@ func (g *generator) sample(schema map[string]any, depth int) any {
 		name := strings.TrimPrefix(ref, "#/components/schemas/")
 		schema, _ = g.doc["components"].(map[string]any)["schemas"].(map[string]any)[name].(map[string]any)
 	}
-	if depth == 0 || g.IntN(12) == 0 { // of any type
+	if depth == 0 || g.IntN(12) == 0 { // a value of any type
 		return []any{nil, g.value(), g.Int64(), -g.Float64() * 1e300, true, []any{g.value()}, map[string]any{g.value(): g.value()}}[g.IntN(7)]
 	}
 

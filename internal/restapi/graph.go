@@ -11,24 +11,24 @@ import (
 type graphInput struct {
 	TargetPath
 
-	Depth int `query:"depth" minimum:"1" maximum:"32" default:"8" doc:"How many steps away from the execution the graph reaches"`
+	Depth int `query:"depth" minimum:"1" maximum:"32" default:"8" doc:"How many edges the graph follows from the execution"`
 }
 
 // graph has nodes that wait for each other.
 type graph struct {
-	Nodes []graphNode `json:"nodes" doc:"The first one is the execution"`
+	Nodes []graphNode `json:"nodes" doc:"The nodes; the first one is the execution"`
 	Edges []graphEdge `json:"edges"`
-	Cut   bool        `json:"cut" doc:"The graph goes on beyond the depth, or beyond 200 nodes or 1,000 edges"`
-	Alive []string    `json:"alive" doc:"Which code the live processes have, when code is missing"`
+	Cut   bool        `json:"cut" doc:"Whether the graph was cut at the depth, at 200 nodes or at 1,000 edges"`
+	Alive []string    `json:"alive" doc:"Which code the live processes have, if code is missing"`
 }
 
 // reference names something.
 type reference struct {
 	Kind     string `json:"kind" enum:"execution,entity,limit,breaker,queue,code,shard,signal,promise,update,step"`
-	Workflow string `json:"workflow,omitempty" doc:"Of an execution"`
-	Entity   string `json:"entity,omitempty" doc:"Of an entity, or service: and the name of a service"`
+	Workflow string `json:"workflow,omitempty" doc:"The workflow of an execution"`
+	Entity   string `json:"entity,omitempty" doc:"The name of an entity; for a service, the text service: followed by its name"`
 	Key      string `json:"key,omitempty"`
-	Name     string `json:"name,omitempty" doc:"Of everything else"`
+	Name     string `json:"name,omitempty" doc:"The name of anything else"`
 }
 
 func referenceOf(r *model.Reference) reference {
@@ -46,17 +46,17 @@ func referenceOf(r *model.Reference) reference {
 type graphNode struct {
 	Of      reference `json:"of"`
 	Run     string    `json:"run,omitempty"`
-	Status  string    `json:"status,omitempty" doc:"Of an execution"`
+	Status  string    `json:"status,omitempty" doc:"The status of an execution"`
 	Reasons []reason  `json:"reasons" doc:"Why it makes no progress, the main reason first"`
-	Unknown string    `json:"unknown,omitempty" doc:"Why nothing more is known about it"`
+	Unknown string    `json:"unknown,omitempty" doc:"Why no more is known about it"`
 }
 
-// graphEdge says that a node waits for another.
+// graphEdge says that one node waits for another.
 type graphEdge struct {
-	From   int  `json:"from" doc:"The position of a node"`
+	From   int  `json:"from" doc:"The node that waits, by its position in nodes"`
 	To     int  `json:"to"`
-	Reason *int `json:"reason,omitempty" doc:"The position in the reasons of the first node"`
-	HeldBy bool `json:"held_by,omitempty" doc:"The first node is an entity that the second one has locked"`
+	Reason *int `json:"reason,omitempty" doc:"The reason of the waiting node, by its position in reasons"`
+	HeldBy bool `json:"held_by,omitempty" doc:"Whether the waiting node is an entity that the other node has locked"`
 }
 
 func (s *Server) explainGraph(ctx context.Context, who *authn.Identity, in *graphInput) (*reply[graph], error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// graph is an explanation, as far as these tests read it.
+// graph has the parts of an explanation that these tests read.
 type graph struct {
 	Nodes []struct {
 		Of struct {
@@ -109,7 +109,8 @@ entity account/eu-1 --held by-> execution hold/first`
 	}
 }
 
-// Events come from either end, and a window never has events twice or leaves some out.
+// A window of events starts at either end of the history. It never has an event twice, and never
+// leaves one out.
 func TestEventWindows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -100,7 +100,7 @@ func TestLocalServerChecksTheHost(t *testing.T) {
 	}
 }
 
-// The server serves a bounded number of requests at once.
+// The server serves a bounded number of requests at the same time.
 func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *restapi.Config) { c.MaxCalls = 1 })

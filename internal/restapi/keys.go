@@ -23,10 +23,10 @@ type Key struct {
 	Tenant  string     `json:"tenant,omitempty" doc:"None for an admin key"`
 	Admin   bool       `json:"admin"`
 	Note    string     `json:"note,omitempty"`
-	Roles   []string   `json:"roles,omitempty" doc:"None for everything in its tenant"`
+	Roles   []string   `json:"roles,omitempty" doc:"The roles of the key; a key without roles may do everything in its tenant"`
 	Created *time.Time `json:"created,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
-	Used    *time.Time `json:"used,omitempty" doc:"To within some minutes"`
+	Used    *time.Time `json:"used,omitempty" doc:"When it was last used, to within some minutes"`
 }
 
 func keyOf(k *api.KeyInfo) Key {
@@ -49,7 +49,7 @@ func (s *Server) listKeys(ctx context.Context, _ *authn.Identity, in *keysInput)
 type newKey struct {
 	Key
 
-	Secret string `json:"secret" doc:"What callers present; it is stored nowhere"`
+	Secret string `json:"secret" doc:"The secret that callers present; the server does not store it"`
 }
 
 func newKeyReply(k api.NewKey, err error) (*reply[newKey], error) {
@@ -87,7 +87,7 @@ type rotateInput struct {
 	KeyPath
 
 	Body *struct {
-		Overlap string `json:"overlap,omitempty" example:"24h" doc:"How long the old key still works; not at all by default"`
+		Overlap string `json:"overlap,omitempty" example:"24h" doc:"How long the old key still works; by default it ends immediately"`
 	} `required:"false"`
 }
 

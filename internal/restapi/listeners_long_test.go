@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A thousand listeners, and a thousand executions that start each second: no listener loses one.
+// There are a thousand listeners, and a thousand executions start each second. No listener loses a
+// change.
 func TestLongThousandListeners(t *testing.T) {
 	const tenants, listeners, executions = 10, 100, 1_000
 	a := newAudience(t, tenants)
@@ -16,8 +17,8 @@ func TestLongThousandListeners(t *testing.T) {
 	a.report(listeners, executions)
 }
 
-// A thousand listeners of one tenant, in which a thousand executions start each second. What the
-// listeners cannot receive in time waits in the buffer.
+// One tenant has a thousand listeners, and a thousand executions start in it each second. Changes
+// that the listeners cannot receive in time wait in the buffer.
 func TestLongThousandListenersOfOneTenant(t *testing.T) {
 	const listeners, executions = 1_000, 3_000
 	a := newAudience(t, 1)

@@ -50,9 +50,9 @@ func (a *audience) publish(tenant string, from, to int, suffix string) {
 	}
 }
 
-// heard is what a listener has received of the executions of its tenant.
+// heard records what a listener has received about the executions of its tenant.
 type heard struct {
-	next int // the number that follows the last one
+	next int // the number that should come next
 	gaps int
 	lost int // numbers that are missing although no page has said so
 	told bool
@@ -90,7 +90,7 @@ func (h *heard) page(t *testing.T, data string) {
 }
 
 // attend lets listeners of each tenant follow the changes while executions are started, and returns
-// what they have heard.
+// what they have received.
 func (a *audience) attend(listeners, executions int) []heard {
 	a.t.Helper()
 	all := make([]heard, listeners*len(a.tenants))
@@ -115,7 +115,7 @@ func (a *audience) attend(listeners, executions int) []heard {
 		})
 	}
 
-	for range all { // from its first page on, a listener misses nothing
+	for range all { // wait for the first page of each listener, after which it misses nothing
 		<-begun
 	}
 	a.begun = time.Now()
@@ -145,7 +145,7 @@ func TestManyListeners(t *testing.T) {
 }
 
 // If a listener does not read while more changes happen than the buffer keeps, it learns that it
-// has missed changes. It loses none without notice.
+// has missed changes. It never loses changes without notice.
 func TestListenerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	a := newAudience(t, 1)
@@ -154,8 +154,8 @@ func TestListenerThatDoesNotRead(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no first page")
 	}
-	// The keys are long, so that the bytes of the buffer are its bound: it keeps about 5,500
-	// changes. The buffers of the connection keep some thousands more.
+	// The keys are long, so that the buffer is full when it reaches its limit in bytes: it keeps
+	// about 5,500 changes. The buffers of the connection keep some thousands more.
 	const executions = 16_000
 	suffix := "-" + strings.Repeat("x", 480)
 	a.publish(a.tenants[0], 0, executions, suffix)

@@ -20,7 +20,7 @@ func done(err error) (*none, error) {
 	return nil, nil //nolint:nilnil // the library sends the status alone
 }
 
-// addOrders adds the operations that send something to executions, and those that stop them.
+// addOrders adds the operations that send something to executions or stop them.
 func (s *Server) addOrders() {
 	const one = "/executions/{workflow}/{key}"
 	b := s.config.Backend
@@ -30,7 +30,7 @@ func (s *Server) addOrders() {
 	add(s, operation{id: "resolve-promise", method: http.MethodPost, path: one + "/promises/{name}/resolve", tag: executionsTag, summary: "Resolve a promise", status: http.StatusNoContent}, s.resolve)
 	add(s, operation{id: "reject-promise", method: http.MethodPost, path: one + "/promises/{name}/reject", tag: executionsTag, summary: "Reject a promise", status: http.StatusNoContent}, s.reject)
 	s.addOrder("cancel-execution", one+"/cancel", "Ask an execution to end", b.Cancel)
-	s.addOrder("terminate-execution", one+"/terminate", "End an execution at once, without its code", b.Terminate)
+	s.addOrder("terminate-execution", one+"/terminate", "End an execution immediately, without running its code", b.Terminate)
 	s.addOrder("pause-execution", one+"/pause", "Pause an execution", b.Pause)
 	s.addOrder("resume-execution", one+"/resume", "Resume a paused execution", b.Resume)
 }
@@ -113,7 +113,7 @@ type rejectInput struct {
 	Name string `path:"name" example:"approval"`
 	Body struct {
 		Message string `json:"message" minLength:"1" example:"the bank has declined"`
-		Type    string `json:"type,omitempty" doc:"What the code can match the error by"`
+		Type    string `json:"type,omitempty" doc:"The type of the error, by which the code can recognize it"`
 	}
 }
 

@@ -35,16 +35,16 @@ func (s *Server) addPasts() {
 type historyInput struct {
 	TargetPath
 
-	After    int64 `query:"after" minimum:"-1" default:"-1" doc:"Return the events behind this position"`
+	After    int64 `query:"after" minimum:"-1" default:"-1" doc:"Return the events after this position"`
 	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"500"`
-	Payloads bool  `query:"payloads" default:"true" doc:"Whether events have their inputs and outputs, or only the size of both"`
+	Payloads bool  `query:"payloads" default:"true" doc:"Whether events have their inputs and outputs; if not, they have only the size of both"`
 }
 
 // historyPage is a page of events.
 type historyPage struct {
 	Run    string  `json:"run"`
 	Events []event `json:"events"`
-	More   bool    `json:"more" doc:"Ask for the next page with the position of the last event"`
+	More   bool    `json:"more" doc:"Whether there are more events; ask for them with the position of the last event"`
 }
 
 func (s *Server) history(ctx context.Context, who *authn.Identity, in *historyInput) (*reply[historyPage], error) {
@@ -102,11 +102,11 @@ type begun struct {
 	Key          string  `json:"key"`
 	Run          string  `json:"run,omitempty" doc:"Absent after a dry run"`
 	Status       string  `json:"status,omitempty"`
-	Kept         int64   `json:"kept" doc:"Events of the source that it starts with"`
-	Total        int64   `json:"total" doc:"Events of the source"`
-	LeftOut      []int64 `json:"left_out" doc:"Positions of kept events that are left blank"`
-	Added        []int64 `json:"added" doc:"Positions of later events that are kept"`
-	WatchedAgain []int64 `json:"watched_again" doc:"Positions of children that are watched again"`
+	Kept         int64   `json:"kept" doc:"How many events of the source it starts with"`
+	Total        int64   `json:"total" doc:"How many events the source has"`
+	LeftOut      []int64 `json:"left_out" doc:"The positions of events before the cut that are left out; a blank event takes the place of each"`
+	Added        []int64 `json:"added" doc:"The positions of events after the cut that are kept as well"`
+	WatchedAgain []int64 `json:"watched_again" doc:"The positions of the starts of children whose ends the new run waits for again"`
 	DryRun       bool    `json:"dry_run"`
 }
 
@@ -136,7 +136,7 @@ func (s *Server) importHistory(ctx context.Context, who *authn.Identity, in *imp
 
 // pastBody says which past a run starts with.
 type pastBody struct {
-	Key    string   `json:"key,omitempty" doc:"Of the new execution; only for a fork"`
+	Key    string   `json:"key,omitempty" doc:"The key of the new execution; only for a fork"`
 	Before string   `json:"before,omitempty" doc:"Keep the events before the first event of this step"`
 	After  *int64   `json:"after,omitempty" minimum:"0" doc:"Keep the events up to this position"`
 	Set    []setOne `json:"set,omitempty" doc:"Results of steps to replace; only for a fork"`
@@ -147,7 +147,7 @@ type pastBody struct {
 // setOne replaces the result of a step.
 type setOne struct {
 	Step     string          `json:"step,omitempty"`
-	Position int64           `json:"position,omitempty" doc:"Of the outcome; the first one of the step by default"`
+	Position int64           `json:"position,omitempty" doc:"The position of the outcome to replace; by default the first outcome of the step"`
 	Output   json.RawMessage `json:"output"`
 }
 

@@ -40,11 +40,11 @@ const failureStatus = http.StatusFailedDependency
 
 // Problem is an error as in RFC 9457.
 type Problem struct {
-	Type   string `json:"type" doc:"A name of the kind of problem, such as urn:perdure:problem:not_found"`
+	Type   string `json:"type" doc:"The kind of problem as a URN, such as urn:perdure:problem:not_found"`
 	Title  string `json:"title" doc:"The status in words"`
 	Status int    `json:"status" doc:"The HTTP status"`
 	Detail string `json:"detail" doc:"What is wrong, for people"`
-	Kind   string `json:"kind" doc:"What the caller can do about it: not_found, already_exists, invalid, conflict, denied, unauthenticated, exhausted, unavailable, canceled, timeout, blocked, corrupt, internal, not_owned, wrong_type, or failure for an error of the user's code"`
+	Kind   string `json:"kind" doc:"The kind of error, by which programs decide what to do: not_found, already_exists, invalid, conflict, denied, unauthenticated, exhausted, unavailable, canceled, timeout, blocked, corrupt, internal, not_owned, wrong_type, or failure for an error of the user's code"`
 	Hint   string `json:"hint,omitempty" doc:"What a person can do next"`
 	// Failure is the error of the user's code.
 	Failure *failure `json:"failure,omitempty"`
@@ -52,10 +52,10 @@ type Problem struct {
 	Errors []place `json:"errors,omitempty"`
 }
 
-// place is a part of a request that is wrong. It does not repeat the value, which may be a secret.
+// place is a part of a request that is wrong. It does not contain the value, which may be a secret.
 type place struct {
 	Message  string `json:"message"`
-	Location string `json:"location,omitempty" doc:"Such as body.input or query.limit"`
+	Location string `json:"location,omitempty" doc:"The place in the request, such as body.input or query.limit"`
 }
 
 // failureKind is the kind of an error of the user's code.
@@ -103,8 +103,8 @@ var statusKinds = map[int]fault.Kind{
 	http.StatusUnsupportedMediaType: fault.Invalid, http.StatusUnprocessableEntity: fault.Invalid, http.StatusBadRequest: fault.Invalid,
 }
 
-// useProblems makes the library answer with problems, and describe lists as never null. These
-// settings of the library apply to the whole process.
+// useProblems makes the library answer with problems, and describe lists as non-null in the
+// document. These settings of the library apply to the whole process.
 var useProblems = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError {

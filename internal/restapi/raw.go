@@ -38,13 +38,13 @@ func addRaw[I any](s *Server, o operation, find func(context.Context, *authn.Ide
 	})
 
 	op := s.api.OpenAPI().Paths["/v1"+o.path].Get
-	op.Description = "The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it."
+	op.Description = "The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it."
 	bytes := &huma.Schema{Type: huma.TypeString, Format: "binary"}
 	op.Responses["200"].Content = map[string]*huma.MediaType{"application/octet-stream": {Schema: bytes}, "application/json": {Schema: &huma.Schema{}}, "text/plain": {Schema: bytes}}
 }
 
-// sendRaw sends a value. A stored value may attack browsers, so they must neither guess its type
-// nor show it.
+// sendRaw sends a value. A stored value may be an attack on browsers, such as a script. So browsers
+// must neither guess its type nor show it.
 func sendRaw(hc huma.Context, p model.Payload) {
 	media, name := "application/octet-stream", "value.bin"
 	switch p.Form() {
@@ -65,7 +65,7 @@ func sendRaw(hc huma.Context, p model.Payload) {
 type eventBytesInput struct {
 	TargetPath
 
-	Position int64  `path:"position" minimum:"0" example:"0" doc:"The position of the event; the event 0 has the input of the run, and the last one of a closed run its output"`
+	Position int64  `path:"position" minimum:"0" example:"0" doc:"The position of the event; event 0 has the input of the run, and the last event of a closed run has its output"`
 	Field    string `path:"field" enum:"input,output" example:"input"`
 }
 

@@ -18,22 +18,22 @@ func (s *Server) addRelations() {
 type relationsInput struct {
 	TargetPath
 
-	After int64 `query:"after" minimum:"-1" default:"-1" doc:"Only children behind this position of the history"`
-	Forks bool  `query:"forks" doc:"Also search for forks: the newest 5,000 executions of the workflow that started later"`
+	After int64 `query:"after" minimum:"-1" default:"-1" doc:"Only children after this position of the history"`
+	Forks bool  `query:"forks" doc:"Also search for forks, among the newest 5,000 executions of the workflow that started later"`
 }
 
 // relations are the runs and executions that a run is related to.
 type relations struct {
 	Run           string         `json:"run"`
-	Parent        *relatedParent `json:"parent,omitempty" doc:"What has started it; absent if a client did"`
+	Parent        *relatedParent `json:"parent,omitempty" doc:"The execution that has started it; absent if a client has"`
 	BeganWith     *past          `json:"began_with,omitempty" doc:"Where its first events come from, if it is a fork, a retry, a reset or an import"`
 	Runs          []relatedRun   `json:"runs" doc:"The runs of its key, the newest first; at most 100"`
 	MoreRuns      bool           `json:"more_runs"`
-	Children      []relatedChild `json:"children" doc:"What its code has started, in order; at most 1,000"`
-	MoreChildren  bool           `json:"more_children" doc:"There may be others: ask again with after"`
-	After         int64          `json:"after" doc:"The position behind which others are"`
+	Children      []relatedChild `json:"children" doc:"The executions that its code has started, in order; at most 1,000"`
+	MoreChildren  bool           `json:"more_children" doc:"Whether there may be more children; ask for them with after"`
+	After         int64          `json:"after" doc:"The position to ask for more children with"`
 	Forks         []relatedFork  `json:"forks,omitempty" doc:"Executions that began with its past, the newest first"`
-	ForksComplete bool           `json:"forks_complete" doc:"All executions were searched that could be a fork"`
+	ForksComplete bool           `json:"forks_complete" doc:"Whether all executions that could be a fork were searched"`
 }
 
 type relatedParent struct {
@@ -58,12 +58,12 @@ type relatedRun struct {
 
 // relatedChild is an execution that the run has started.
 type relatedChild struct {
-	Position int64      `json:"position" doc:"Of the event that started it"`
+	Position int64      `json:"position" doc:"The position of the event that started it"`
 	Step     string     `json:"step"`
 	Workflow string     `json:"workflow"`
 	Key      string     `json:"key"`
 	Started  *time.Time `json:"started"`
-	Status   string     `json:"status,omitempty" doc:"How it ended; absent if the run has not learned of its end"`
+	Status   string     `json:"status,omitempty" doc:"How it ended; absent if the run does not know yet that it has ended"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	Failure  *failure   `json:"failure,omitempty"`
 }
@@ -130,7 +130,7 @@ func relatedChildOf(c *history.Child) relatedChild {
 	return o
 }
 
-// pastOf returns where the first events of a run come from; nil if they are its own.
+// pastOf returns where the first events of a run come from. It returns nil if the run has no past.
 func pastOf(d *api.Description) *past {
 	from := &d.Start.Source
 	if from.IsZero() {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// related is what these tests read of relations.
+// related has the parts of relations that these tests read.
 type related struct {
 	Run       string
 	Parent    *struct{ Workflow, Key, Run, Step string }

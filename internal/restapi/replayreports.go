@@ -13,7 +13,8 @@ import (
 
 const reportsTag = "Replay reports"
 
-// addReplayReports adds what CI jobs and workers found when they replayed histories with a build.
+// addReplayReports adds the operations on replay reports: what CI jobs and workers found when they
+// replayed histories with a build.
 func (s *Server) addReplayReports() {
 	const all = "/replay-reports"
 	add(s, operation{id: "add-replay-report", method: http.MethodPost, path: all, tag: reportsTag, summary: "Report how a build replays histories", status: http.StatusCreated, also: http.StatusOK}, s.addReplayReport)
@@ -41,7 +42,7 @@ type replayReportBody struct {
 // replayWorkflow counts the results of one workflow by outcome.
 type replayWorkflow struct {
 	Workflow   string `json:"workflow"`
-	Outcome    string `json:"outcome" enum:"fits,mismatch,error,absent,skipped" doc:"Of the results of this workflow together"`
+	Outcome    string `json:"outcome" enum:"fits,mismatch,error,absent,skipped" doc:"The outcome of all results of this workflow together"`
 	Fits       int64  `json:"fits"`
 	Mismatches int64  `json:"mismatches"`
 	Errors     int64  `json:"errors"`
@@ -56,13 +57,13 @@ type replayReportInfo struct {
 	By         string           `json:"by,omitempty" doc:"The caller that added it"`
 	Build      string           `json:"build,omitempty"`
 	Source     string           `json:"source,omitempty"`
-	Outcome    string           `json:"outcome" enum:"fits,mismatch,error,absent,skipped,unreadable" doc:"Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged"`
+	Outcome    string           `json:"outcome" enum:"fits,mismatch,error,absent,skipped,unreadable" doc:"The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged"`
 	Fits       int64            `json:"fits"`
 	Mismatches int64            `json:"mismatches"`
 	Errors     int64            `json:"errors"`
 	Absent     int64            `json:"absent" doc:"Histories of workflows that the build does not have"`
 	Skipped    int64            `json:"skipped" doc:"Histories that were not replayed"`
-	Workflows  []replayWorkflow `json:"workflows" doc:"The same by workflow, in the order of their names"`
+	Workflows  []replayWorkflow `json:"workflows" doc:"The same counts by workflow, in the order of their names"`
 	Unreadable bool             `json:"unreadable,omitempty" doc:"The stored report is damaged"`
 }
 
@@ -131,7 +132,7 @@ type replayReportsInput struct {
 
 	Workflow string `query:"workflow" example:"order" doc:"Only reports that have results of this workflow"`
 	Build    string `query:"build" example:"v1.4.2"`
-	Outcome  string `query:"outcome" enum:"fits,mismatch,error,absent,skipped" doc:"Only reports with this outcome; with a workflow, those in which the workflow has it"`
+	Outcome  string `query:"outcome" enum:"fits,mismatch,error,absent,skipped" doc:"Only reports with this outcome; together with workflow, only reports in which that workflow has this outcome"`
 }
 
 func (s *Server) listReplayReports(ctx context.Context, who *authn.Identity, in *replayReportsInput) (*reply[page[replayReportInfo]], error) {

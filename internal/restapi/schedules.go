@@ -19,7 +19,7 @@ func (s *Server) addSchedules() {
 	s.addSetSchedule()
 	add(s, operation{id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: schedulesTag, summary: "List schedules"}, s.listSchedules)
 	add(s, operation{id: "get-schedule", method: http.MethodGet, path: "/schedules/{name}", tag: schedulesTag, summary: "Read a schedule"}, s.schedule)
-	add(s, operation{id: "list-ticks", method: http.MethodGet, path: "/schedules/{name}/ticks", tag: schedulesTag, summary: "List the times of a schedule in a range, with what became of them"}, s.ticks)
+	add(s, operation{id: "list-ticks", method: http.MethodGet, path: "/schedules/{name}/ticks", tag: schedulesTag, summary: "List the times of a schedule in a range, with their outcomes"}, s.ticks)
 	add(s, operation{id: "change-schedules", method: http.MethodPost, path: "/schedule-changes", tag: schedulesTag, summary: "Pause or resume many schedules"}, s.changeSchedules)
 	add(s, operation{id: "change-schedule", method: http.MethodPost, path: "/schedules/{name}/{verb}", tag: schedulesTag, summary: "Pause, resume, trigger, backfill or delete a schedule"}, s.changeSchedule)
 }
@@ -37,7 +37,7 @@ type scheduleBody struct {
 	Reason   string      `json:"reason,omitempty" doc:"Why it is paused"`
 	Next     []time.Time `json:"next"`
 	Open     []fire      `json:"open"`
-	Recent   []fire      `json:"recent" doc:"Newest first"`
+	Recent   []fire      `json:"recent" doc:"The last executions, the newest first"`
 	Missed   int64       `json:"missed"`
 	Failed   int64       `json:"failed"`
 	LastFail string      `json:"last_error,omitempty"`
@@ -97,24 +97,24 @@ func (s *Server) schedule(ctx context.Context, who *authn.Identity, in *NamePath
 type ticksInput struct {
 	NamePath
 
-	From  time.Time `query:"from" doc:"24 hours ago by default"`
-	To    time.Time `query:"to" doc:"24 hours from now by default; excluded"`
+	From  time.Time `query:"from" doc:"The beginning of the range; 24 hours ago by default"`
+	To    time.Time `query:"to" doc:"The end of the range, which is not included; 24 hours from now by default"`
 	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
 
 // tick is a time of a schedule.
 type tick struct {
 	At       time.Time `json:"at"`
-	Outcome  string    `json:"outcome" enum:"due,paused,waiting,started,none,unknown" doc:"none: no execution of it exists; unknown: it lies before the last change of the schedule"`
-	Workflow string    `json:"workflow" doc:"Of the execution that it starts"`
+	Outcome  string    `json:"outcome" enum:"due,paused,waiting,started,none,unknown" doc:"none: it has no execution; unknown: it is before the last change of the schedule"`
+	Workflow string    `json:"workflow" doc:"The workflow of the execution that it starts"`
 	Key      string    `json:"key"`
-	Status   string    `json:"status,omitempty" doc:"Of that execution"`
+	Status   string    `json:"status,omitempty" doc:"The status of that execution"`
 }
 
 // tickList is the times of a range.
 type tickList struct {
-	Items []tick `json:"items" doc:"The oldest first"`
-	More  bool   `json:"more" doc:"There are others: ask again from behind the last one"`
+	Items []tick `json:"items" doc:"The times, the oldest first"`
+	More  bool   `json:"more" doc:"Whether there are more; ask again from a time after the last one"`
 }
 
 func (s *Server) ticks(ctx context.Context, who *authn.Identity, in *ticksInput) (*reply[tickList], error) {
@@ -147,15 +147,15 @@ type scheduleInput struct {
 
 // scheduleVerb has the parameters that some of the verbs need.
 type scheduleVerb struct {
-	Reason string    `json:"reason,omitempty" doc:"Of a pause"`
-	From   time.Time `json:"from,omitzero" doc:"Of a backfill"`
-	To     time.Time `json:"to,omitzero" doc:"Of a backfill"`
+	Reason string    `json:"reason,omitempty" doc:"The reason of a pause"`
+	From   time.Time `json:"from,omitzero" doc:"The beginning of a backfill"`
+	To     time.Time `json:"to,omitzero" doc:"The end of a backfill"`
 }
 
 // scheduleAnswer is what a schedule has done.
 type scheduleAnswer struct {
-	Key   string `json:"key,omitempty" doc:"Of the execution that a trigger started; absent when it waits for its turn"`
-	Ticks int    `json:"ticks,omitempty" doc:"Of a backfill"`
+	Key   string `json:"key,omitempty" doc:"The key of the execution that a trigger started; absent if the execution waits for its turn"`
+	Ticks int    `json:"ticks,omitempty" doc:"How many times a backfill covers"`
 }
 
 func (s *Server) changeSchedule(ctx context.Context, who *authn.Identity, in *scheduleInput) (*reply[scheduleAnswer], error) {
@@ -176,19 +176,19 @@ type schedulesChangeInput struct {
 		Names  []string `json:"names,omitempty" maxItems:"1000" example:"[\"nightly\"]" doc:"These schedules"`
 		App    string   `json:"app,omitempty" doc:"The schedules that this app has applied"`
 		All    bool     `json:"all,omitempty" doc:"All schedules of the tenant"`
-		Reason string   `json:"reason,omitempty" doc:"Of a pause"`
+		Reason string   `json:"reason,omitempty" doc:"The reason of a pause"`
 	}
 }
 
-// scheduleChanges says which schedules were changed, and which ones refused.
+// scheduleChanges says which schedules were changed, and which ones refused the change.
 type scheduleChanges struct {
-	Items  []scheduleChange `json:"items" doc:"By name"`
-	Failed int              `json:"failed" doc:"How many have not obeyed"`
+	Items  []scheduleChange `json:"items" doc:"The schedules, ordered by name"`
+	Failed int              `json:"failed" doc:"How many schedules have refused or could not be reached"`
 }
 
 type scheduleChange struct {
 	Name  string `json:"name"`
-	Error string `json:"error,omitempty" doc:"Why it has not obeyed"`
+	Error string `json:"error,omitempty" doc:"Why the schedule was not changed"`
 }
 
 func (s *Server) changeSchedules(ctx context.Context, who *authn.Identity, in *schedulesChangeInput) (*reply[scheduleChanges], error) {

@@ -15,7 +15,7 @@ func (s *Server) addSeries() {
 }
 
 type seriesInput struct {
-	Step   string `query:"step" example:"1m" doc:"The length of a point: a multiple of 5s that divides 1h; 1m by default"`
+	Step   string `query:"step" example:"1m" doc:"The time that one point covers: a multiple of 5s that divides 1h; 1m by default"`
 	Levels bool   `query:"levels" doc:"Return the state of queues and limits too"`
 }
 
@@ -25,10 +25,10 @@ type seriesBody struct {
 	Step    string             `json:"step"`
 	Lines   map[string][]int64 `json:"lines" doc:"Numbers by name, the oldest point first; the last point is the current one"`
 	Nodes   []seriesNode       `json:"nodes" doc:"The live nodes that own executions"`
-	Partial bool               `json:"partial" doc:"A node has not answered, or has counted for less than the whole time"`
-	Queues  map[string]levels  `json:"queues,omitempty" doc:"Of each queue with tasks: how many were waiting, delayed and running at the end of each point, and how many seconds the oldest waiting one had waited"`
-	Limits  map[string]levels  `json:"limits,omitempty" doc:"Of each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out at the end of each point, and how often it refused a task"`
-	Cut     bool               `json:"cut,omitempty" doc:"There were more queues or limits than a reply has: 100 of each, those with the most tasks"`
+	Partial bool               `json:"partial" doc:"Whether a node has not answered, or has counted for less than the whole time"`
+	Queues  map[string]levels  `json:"queues,omitempty" doc:"For each queue with tasks: how many tasks were waiting, delayed and running at the end of each point, and for how many seconds the oldest waiting task had waited"`
+	Limits  map[string]levels  `json:"limits,omitempty" doc:"For each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out, each at the end of a point, and how often the limit refused a task"`
+	Cut     bool               `json:"cut,omitempty" doc:"Whether there were more queues or limits than a reply has; it has the 100 of each with the most tasks"`
 }
 
 // levels are the numbers of a queue or a limit by name, the oldest point first.

@@ -52,8 +52,8 @@ func TestSeriesOfAllNodes(t *testing.T) {
 	b := newWorldOn(t, url, nil)
 	a.want(http.StatusCreated, "", http.MethodPost, "/v1/tenants", `{"name":"acme"}`)
 
-	// Executions that no process has code for are counted when they start and when they are
-	// terminated.
+	// No process has the code of these executions. They are counted when they start and when they
+	// are terminated.
 	const runs = 20
 	for i := range runs {
 		w := []*world{a, b}[i%2]
@@ -98,7 +98,8 @@ func TestSeriesOfAllNodes(t *testing.T) {
 	awaitSeries(b)
 }
 
-// nodeWithShards returns a node that owns shards, always the same while it owns some.
+// nodeWithShards returns a node that owns shards. It returns the same node as long as that node
+// owns shards.
 func (w *world) nodeWithShards() (id string) {
 	w.t.Helper()
 	var nodes struct {

@@ -26,8 +26,8 @@ const (
 	payloadsPerBody = 8
 	// maxImport bounds an imported history, as in gRPC.
 	maxImport = 128 << 20
-	// defaultMaxCalls is how many requests the server serves at the same time. Requests that wait
-	// for an execution and watchers count.
+	// defaultMaxCalls is how many requests the server serves at the same time. They include
+	// requests that wait for an execution, and watchers.
 	defaultMaxCalls = 10_000
 	// bodyTime is how long a client may take to send a body.
 	bodyTime = 30 * time.Second
@@ -40,26 +40,26 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
 }
 
-// Config configures a server. A zero field has the default that its comment names.
+// Config configures a server. The comment of each field says what its zero value means.
 type Config struct {
 	Backend api.Backend
 	Admin   api.Admin
 	// Authenticator says who is calling, and Authorizer what callers may do. Both must be set.
 	Authenticator Authenticator
 	Authorizer    authz.Authorizer
-	// Local says that the server needs no key, because only programs of this machine reach it. Then
-	// it answers only requests that name this machine as their host, so that web pages of other
-	// sites cannot use it through a browser.
+	// Local says that the server needs no key, because only programs of this machine reach it. Such
+	// a server answers only requests that name this machine as their host, so that web pages of
+	// other sites cannot use it through a browser.
 	Local bool
-	// Log; nil for none.
+	// Log receives the messages of the server; nil for none.
 	Log *slog.Logger
 	// Journal counts and logs requests; nil for none.
 	Journal *access.Journal
-	// Version of the program, which clients see.
+	// Version is the version of the program. Clients see it.
 	Version string
-	// MaxPayload is the limit of the service, in bytes; 2 MiB.
+	// MaxPayload is the largest payload that the service accepts, in bytes. The default is 2 MiB.
 	MaxPayload int
-	// MaxCalls is how many requests may be served at the same time; 10,000.
+	// MaxCalls is how many requests may be served at the same time. The default is 10,000.
 	MaxCalls int
 }
 
@@ -73,7 +73,7 @@ type Server struct {
 	drain   context.CancelFunc
 }
 
-// New returns the REST API. It fails when an operation has no row in the table of actions.
+// New returns the REST API. It fails if an operation has no row in the table of actions.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -116,8 +116,8 @@ func New(cfg Config) (*Server, error) {
 	return s, authz.Check(authz.Served{Operations: s.Operations()})
 }
 
-// library configures the library. It turns off the page that loads scripts from other servers, and
-// the links in replies.
+// library configures the library. It turns off the library's own page, which loads scripts from
+// other servers, and the links in replies.
 func (s *Server) library() huma.Config {
 	c := huma.DefaultConfig("Perdure", cmp.Or(s.config.Version, "(devel)"))
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", "", nil
@@ -144,8 +144,8 @@ func (s *Server) Operations() (ids []string) {
 
 // Operations returns the ids of all operations, without a server.
 func Operations() []string {
-	// Nothing calls the backend of such a server. The error names operations that have no action,
-	// and they are in the list.
+	// No request reaches the empty backend of this server. Ignore the error, which names operations
+	// that have no action: the list has them too.
 	s, _ := New(Config{Backend: struct{ api.Backend }{}, Admin: struct{ api.Admin }{}})
 	s.Shutdown()
 	return s.Operations()
@@ -157,15 +157,16 @@ func (s *Server) Shutdown() { s.drain() }
 // operation describes an operation for the document.
 type operation struct {
 	id, method, path, tag, summary string
-	// status of success; 200 when it is zero.
+	// status is the status of success; 0 means 200.
 	status int
 	// also is another status of success, with the same body; 0 for none.
 	also int
-	// body is how many bytes the request may have; 8 times the payload limit when it is zero.
+	// body is how many bytes the request may have; 0 means 8 times the payload limit.
 	body int64
-	// waits says that the call may wait for a long time, and that waiting changes nothing.
+	// waits says that the call may wait for a long time. A server that shuts down can end it,
+	// because a call that waits has changed nothing yet.
 	waits bool
-	// media is the type of the body; JSON when it is empty.
+	// media is the type of the body; empty means JSON.
 	media string
 }
 
@@ -205,7 +206,7 @@ func (s *Server) document(o *operation) {
 	}
 }
 
-// errGone says that a path does not exist.
+// errGone is the error for a path that does not exist.
 func errGone(r *http.Request) error {
 	return fault.New(fault.NotFound, "there is no %s %.200s: /v1/openapi.json lists all operations", r.Method, r.URL.Path)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Names of the cookie of a session. Browsers take a cookie with the first name only from a server
-// with TLS, for this very host.
+// Names of the cookie of a session. Browsers accept a cookie with the first name only over TLS, and
+// send it only to the same host.
 const (
 	secureCookie = "__Host-perdure_session"
 	plainCookie  = "perdure_session"
 )
 
-// guardHeader is what a page sends with requests of its session that change something.
+// guardHeader is the header that a page sends with requests of its session that change something.
 const guardHeader = "Perdure-Guard"
 
 // cookieName returns the name of the cookie for the connection of a request.
@@ -28,8 +28,8 @@ func cookieName(r *http.Request) string {
 	return plainCookie
 }
 
-// sessionOf returns the secret of the session of a request; empty without one. A request with two
-// cookies of that name has none, because another page may have set one of them.
+// sessionOf returns the secret of the session of a request, or an empty text. It ignores the
+// cookies of a request that has two of that name, because another page may have set one of them.
 func sessionOf(r *http.Request) string {
 	all := r.CookiesNamed(cookieName(r))
 	if len(all) != 1 || r.Header.Get("Authorization") != "" {
@@ -38,8 +38,8 @@ func sessionOf(r *http.Request) string {
 	return all[0].Value
 }
 
-// checkGuard refuses a request of a session that changes something and does not prove that a page
-// of this server makes it.
+// checkGuard refuses a request of a session that changes something, unless the guard header proves
+// that the request comes from a page of this server.
 func checkGuard(r *http.Request, secret string) error {
 	if secret == "" || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
@@ -47,7 +47,7 @@ func checkGuard(r *http.Request, secret string) error {
 	return authn.CheckGuard(secret, r.Header.Get(guardHeader))
 }
 
-// addSessions adds sessions of browsers.
+// addSessions adds the operations on sessions of browsers.
 func (s *Server) addSessions() {
 	add(s, operation{id: "create-session", method: http.MethodPost, path: "/session", tag: "Server", summary: "Exchange a key or a token for a session of a browser", status: http.StatusCreated}, s.createSession)
 	add(s, operation{id: "get-session", method: http.MethodGet, path: "/session", tag: "Server", summary: "Read the session of the caller"}, s.ownSession)
@@ -67,9 +67,9 @@ type login struct {
 	ID         string     `json:"id"`
 	Tenant     string     `json:"tenant,omitempty" doc:"Absent for a session of an admin"`
 	Admin      bool       `json:"admin"`
-	Caller     string     `json:"caller" doc:"Who has signed in"`
+	Caller     string     `json:"caller" doc:"The caller that has signed in"`
 	Roles      []string   `json:"roles,omitempty"`
-	Credential string     `json:"credential" doc:"What the caller has presented to sign in"`
+	Credential string     `json:"credential" doc:"The credential that the caller has presented to sign in"`
 	Created    *time.Time `json:"created,omitempty"`
 	Expires    *time.Time `json:"expires"`
 }
@@ -82,7 +82,7 @@ func loginOf(l *api.LoginInfo) login {
 type guarded struct {
 	ID      string     `json:"id"`
 	Expires *time.Time `json:"expires"`
-	Guard   string     `json:"guard" doc:"Send it as Perdure-Guard with every request that changes something"`
+	Guard   string     `json:"guard" doc:"The value of the header Perdure-Guard, which every request that changes something must have"`
 }
 
 type sessionOutput struct {
@@ -90,7 +90,7 @@ type sessionOutput struct {
 	Body      guarded
 }
 
-// cookie returns the cookie of a session; one without a value ends it.
+// cookie returns the cookie of a session. If secret is empty, the cookie ends the session.
 func cookie(r *http.Request, secret string, expires time.Time) http.Cookie {
 	c := http.Cookie{Name: cookieName(r), Value: secret, Path: "/", Expires: expires, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
 	if secret == "" {
@@ -122,7 +122,7 @@ func (s *Server) createSession(ctx context.Context, who *authn.Identity, in *cre
 	return out, nil
 }
 
-// errNoSession answers a caller that has no session.
+// errNoSession is the error for a caller that has no session.
 var errNoSession = fault.New(fault.NotFound, "the caller has no session: it has presented a key or a token, or nothing")
 
 func (s *Server) ownSession(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[guarded], error) {

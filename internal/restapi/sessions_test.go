@@ -26,7 +26,7 @@ func (w *world) signIn(body string) (cookie, guard, id string) {
 	return cookie, a.field(w.t, "guard"), a.field(w.t, "id")
 }
 
-// become is want without a key.
+// become is like want, but sends no key.
 //
 //arch:parameters the parts of a request and of its answer
 func (w *world) become(status int, text, method, path, body string, header ...string) *answer {
@@ -37,8 +37,8 @@ func (w *world) become(status int, text, method, path, body string, header ...st
 	return w.want(status, text, method, path, body, header...)
 }
 
-// A session gives its caller the rights of the key, but only from pages of the server. It ends with
-// the key, when its caller signs out, when an admin ends it, and by itself.
+// A session gives its caller the rights of the key, but only from pages of the server. It ends when
+// the key ends, when its caller signs out, when an admin ends it, and when it expires.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -66,7 +66,8 @@ func TestSessions(t *testing.T) {
 	w.become(403, "choose the tenant", get, "/v1/executions", "", "Cookie", cookie, "Perdure-Tenant", "other")
 	w.become(400, "present a key or a token", post, "/v1/session", "", "Cookie", cookie, "Perdure-Guard", guard)
 
-	// Anything but the exact cookie is refused. If the request also has a key, only the key counts.
+	// The server refuses anything but the exact cookie. If the request also has a key, the server
+	// uses only the key.
 	for _, bad := range []string{cookie + "x", cookie[:len(cookie)-1], "perdure_session=", "perdure_session=" + k.Secret, cookie + "; " + cookie, "__Host-" + cookie} {
 		w.become(401, "", get, "/v1/me", "", "Cookie", bad)
 	}
@@ -99,7 +100,7 @@ func TestSessions(t *testing.T) {
 		t.Error(settings.body)
 	}
 
-	// It ends with its key, by itself, and when its caller signs out.
+	// A session ends when its key ends, when it expires, and when its caller signs out.
 	w.token = k.Secret
 	cookie, _, _ = w.signIn("")
 	short, _, _ := w.signIn(`{"lifetime":"1ms"}`)

@@ -19,22 +19,22 @@ func (s *Server) addSetSchedule() {
 
 // scheduleDefinition is the definition of a schedule.
 type scheduleDefinition struct {
-	Cron     string            `json:"cron,omitempty" example:"0 3 * * *" doc:"When it starts something; or every"`
-	Zone     string            `json:"zone,omitempty" doc:"The time zone of cron; UTC if it is absent"`
-	Every    string            `json:"every,omitempty" doc:"Instead of cron: a duration such as 90m"`
-	Offset   string            `json:"offset,omitempty" doc:"How much later than multiples of every"`
-	Workflow string            `json:"workflow,omitempty" example:"report" doc:"What it starts; or activity"`
-	Activity string            `json:"activity,omitempty" doc:"Instead of workflow: a task without a workflow"`
-	Task     *TaskSettings     `json:"task,omitempty" doc:"With activity: how the task is executed"`
+	Cron     string            `json:"cron,omitempty" example:"0 3 * * *" doc:"When the schedule starts something, as a cron line; give either cron or every"`
+	Zone     string            `json:"zone,omitempty" doc:"The time zone of cron; the default is UTC"`
+	Every    string            `json:"every,omitempty" doc:"The interval, such as 90m; give either cron or every"`
+	Offset   string            `json:"offset,omitempty" doc:"How long after each multiple of every the schedule starts something"`
+	Workflow string            `json:"workflow,omitempty" example:"report" doc:"The workflow to start; give either workflow or activity"`
+	Activity string            `json:"activity,omitempty" doc:"The activity to run as a task without a workflow; give either workflow or activity"`
+	Task     *TaskSettings     `json:"task,omitempty" doc:"How the task is executed; only with activity"`
 	Input    json.RawMessage   `json:"input,omitempty" doc:"Any JSON"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Overlap  string            `json:"overlap,omitempty" doc:"What it does while an earlier execution runs: skip and others, see docs/schedules.md"`
-	CatchUp  string            `json:"catch_up,omitempty" doc:"How late it may start something"`
-	Jitter   string            `json:"jitter,omitempty" doc:"Most random delay"`
+	Overlap  string            `json:"overlap,omitempty" doc:"What happens while an earlier execution is open: skip, queue, allow or cancel; see docs/schedules.md"`
+	CatchUp  string            `json:"catch_up,omitempty" doc:"How long after its time a start may still happen, such as 10m"`
+	Jitter   string            `json:"jitter,omitempty" doc:"The maximum random delay of each start"`
 	StartAt  time.Time         `json:"start_at,omitzero"`
 	EndAt    time.Time         `json:"end_at,omitzero"`
 	App      string            `json:"app,omitempty" doc:"The app that the schedule belongs to"`
-	Paused   string            `json:"paused_at_first,omitempty" doc:"Create it paused, with this reason"`
+	Paused   string            `json:"paused_at_first,omitempty" doc:"Create the schedule paused, with this reason"`
 }
 
 type setScheduleInput struct {
@@ -50,7 +50,8 @@ type scheduleSet struct {
 }
 
 func (s *Server) setSchedule(ctx context.Context, who *authn.Identity, in *setScheduleInput) (*reply[scheduleSet], error) {
-	// A schedule that does not exist is started, and one that exists is updated.
+	// The caller needs both rights, because a new schedule is started, and an existing one is
+	// updated.
 	if err := s.config.Authorizer.Authorize(who, "execution:start"); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 const maxDepth = 64
 
 // strictJSON refuses JSON that is nested too deeply, that has a name twice in one object, or that
-// is followed by something else. The standard library takes the last of two values, and another
-// reader of the same request may take the first.
+// is followed by something else. If a name occurs twice, the standard library takes the last value,
+// but another program that reads the same request may take the first.
 func strictJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -67,7 +67,7 @@ type object struct {
 	names map[string]bool
 }
 
-// name records a name. It returns false when the object has it already.
+// name records a name. It returns false if the object already has the name.
 func (o *object) name(name string) bool {
 	if o.names == nil {
 		o.names = map[string]bool{}

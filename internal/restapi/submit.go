@@ -22,18 +22,18 @@ func (s *Server) addSubmit() {
 
 // TaskSettings say how a task is executed.
 type TaskSettings struct {
-	Queue      string   `json:"queue,omitempty" doc:"The queue default, if it is absent"`
-	Priority   int      `json:"priority,omitempty" doc:"Tasks with a larger number start first"`
-	FairKey    string   `json:"fair_key,omitempty" doc:"A key that gets a fair share of the queue"`
-	FairWeight int      `json:"fair_weight,omitempty" minimum:"0" doc:"The share of the fair key; 1 if it is absent"`
-	Delay      string   `json:"delay,omitempty" doc:"How long it waits before the first attempt, such as 90m"`
-	Attempts   int      `json:"attempts,omitempty" minimum:"0" doc:"Most attempts; no limit if it is absent"`
-	Limits     []string `json:"limits,omitempty" maxItems:"8" doc:"Limits that apply to the task"`
-	Breaker    string   `json:"breaker,omitempty" doc:"Its circuit breaker"`
-	ToStart    string   `json:"schedule_to_start,omitempty" doc:"Longest wait for a worker"`
-	ToClose    string   `json:"attempt_timeout,omitempty" doc:"Longest time of one attempt"`
-	Silence    string   `json:"heartbeat_timeout,omitempty" doc:"Longest time between two heartbeats"`
-	Total      string   `json:"schedule_to_close,omitempty" doc:"Longest time of all attempts and the pauses between them"`
+	Queue      string   `json:"queue,omitempty" doc:"The queue of the task; the default is the queue named default"`
+	Priority   int      `json:"priority,omitempty" doc:"The priority; tasks with a larger number start first"`
+	FairKey    string   `json:"fair_key,omitempty" doc:"Tasks with the same fair key form a group, and each group gets a fair share of the queue"`
+	FairWeight int      `json:"fair_weight,omitempty" minimum:"0" doc:"The weight of the fair key: 2 gets twice the share of 1; the default is 1"`
+	Delay      string   `json:"delay,omitempty" doc:"How long the task waits before the first attempt, such as 90m"`
+	Attempts   int      `json:"attempts,omitempty" minimum:"0" doc:"The maximum number of attempts; the default is no limit"`
+	Limits     []string `json:"limits,omitempty" maxItems:"8" doc:"The names of limits that apply to the task"`
+	Breaker    string   `json:"breaker,omitempty" doc:"The name of the circuit breaker of the task"`
+	ToStart    string   `json:"schedule_to_start,omitempty" doc:"The maximum time that the task waits for a worker, such as 10m"`
+	ToClose    string   `json:"attempt_timeout,omitempty" doc:"The maximum time of one attempt, such as 10m"`
+	Silence    string   `json:"heartbeat_timeout,omitempty" doc:"The maximum time between two heartbeats, such as 30s"`
+	Total      string   `json:"schedule_to_close,omitempty" doc:"The maximum time of all attempts and the pauses between them, such as 24h"`
 }
 
 // spec returns the settings as they are stored.
@@ -65,10 +65,10 @@ type submitBody struct {
 	TaskSettings
 
 	Activity string            `json:"activity" minLength:"1" example:"mail"`
-	Key      string            `json:"key,omitempty" doc:"At most one task of an activity has a key; without one, each request is a new task"`
+	Key      string            `json:"key,omitempty" doc:"The key of the task; an activity has at most one task with this key; without a key, each request creates a new task"`
 	Input    json.RawMessage   `json:"input,omitempty" doc:"Any JSON"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Reuse    string            `json:"reuse,omitempty" enum:"never,if_failed,always" doc:"What to do when a closed task has the key; never by default"`
+	Reuse    string            `json:"reuse,omitempty" enum:"never,if_failed,always" doc:"Whether to run the task again if a closed task has the key; never by default"`
 }
 
 type submitInput struct {

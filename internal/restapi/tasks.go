@@ -15,7 +15,7 @@ const tasksTag = "Tasks"
 type TaskPath struct {
 	TargetPath
 
-	Step string `query:"step" doc:"The step of a workflow; none for a task of its own"`
+	Step string `query:"step" doc:"The step of a workflow; absent for a task without a workflow"`
 }
 
 func (p *TaskPath) task(who *authn.Identity) (api.TaskTarget, error) {
@@ -23,7 +23,7 @@ func (p *TaskPath) task(who *authn.Identity) (api.TaskTarget, error) {
 	return api.TaskTarget{Target: t, Step: p.Step}, err
 }
 
-// addTasks adds the operations that read the data which tasks write.
+// addTasks adds the operations that read the data that tasks write.
 func (s *Server) addTasks() {
 	const one = "/executions/{workflow}/{key}"
 	add(s, operation{id: "get-task-states", method: http.MethodGet, path: one + "/task-states", tag: tasksTag, summary: "Read the states of a task"}, s.taskStates)
@@ -56,9 +56,9 @@ func (s *Server) taskStates(ctx context.Context, who *authn.Identity, in *TaskPa
 type taskLogsInput struct {
 	TaskPath
 
-	After string `query:"after" doc:"The cursor of the page before"`
+	After string `query:"after" doc:"The cursor of the previous page"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
-	Wait  bool   `query:"wait" doc:"Wait until there is a line, or the task has ended"`
+	Wait  bool   `query:"wait" doc:"Wait until there is a line or the task has ended"`
 }
 
 // taskLogs is a page of log lines.
@@ -66,7 +66,7 @@ type taskLogs struct {
 	Run    string    `json:"run"`
 	Lines  []logLine `json:"lines"`
 	Cursor string    `json:"cursor,omitempty"`
-	Ended  bool      `json:"ended" doc:"The task has ended, and this is the last page"`
+	Ended  bool      `json:"ended" doc:"Whether the task has ended and this is the last page"`
 }
 
 type logLine struct {
@@ -94,7 +94,7 @@ type taskStreamInput struct {
 
 	After int64 `query:"after" minimum:"0" doc:"The position of the last item read"`
 	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
-	Wait  bool  `query:"wait" doc:"Wait until there is an item, or the task has ended"`
+	Wait  bool  `query:"wait" doc:"Wait until there is an item or the task has ended"`
 }
 
 // taskStream is a page of streamed items.

@@ -24,21 +24,21 @@ func (s *Server) addTaskStream() {
 	o := operation{id: "watch-task-stream", method: http.MethodGet, path: path, tag: tasksTag, summary: "Follow the items that a task streams, as server-sent events", waits: true}
 	add(s, o, s.watchTaskStream)
 	op := s.api.OpenAPI().Paths["/v1"+path].Get
-	op.Description = "An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204."
+	op.Description = "An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204."
 	page := s.api.OpenAPI().Components.Schemas.Schema(taskPageType, true, "TaskItems")
 	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
-	op.Responses["204"] = &huma.Response{Description: "The task has ended, and there are no items behind the position"}
+	op.Responses["204"] = &huma.Response{Description: "The task has ended, and there are no items after the position"}
 }
 
 type watchTaskInput struct {
 	TaskPath
 
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last message that the client has seen"`
-	After       int64  `query:"after" minimum:"0" doc:"Only items behind this position; Last-Event-ID wins"`
+	After       int64  `query:"after" minimum:"0" doc:"Only items after this position; ignored if there is a Last-Event-ID"`
 }
 
-// request returns where the stream begins. The id of a message names a run: when a person retries a
-// task, it gets another run, and its positions start again.
+// request returns where the stream starts. The id of a message names a run, because a retry gives a
+// task another run, in which positions start again.
 func (in *watchTaskInput) request(who *authn.Identity) (api.TaskStreamRequest, error) {
 	t, err := in.task(who)
 	r := api.TaskStreamRequest{TaskTarget: t, After: in.After, Limit: itemsPerMessage}
@@ -63,7 +63,7 @@ func (in *watchTaskInput) request(who *authn.Identity) (api.TaskStreamRequest, e
 type taskItems struct {
 	Run   string       `json:"run"`
 	Items []streamItem `json:"items"`
-	Gap   bool         `json:"gap,omitempty" doc:"Items before these are no longer kept"`
+	Gap   bool         `json:"gap,omitempty" doc:"Whether items before these are no longer kept"`
 }
 
 // endOfTask is the last message of the stream.
@@ -71,14 +71,14 @@ type endOfTask struct {
 	Run string `json:"run"`
 }
 
-// watchTaskStream streams the items of a task until it ends, the client leaves, its key ends or the
-// server stops.
+// watchTaskStream streams the items of a task until the task ends, the client leaves, its key ends
+// or the server stops.
 func (s *Server) watchTaskStream(ctx context.Context, who *authn.Identity, in *watchTaskInput) (*huma.StreamResponse, error) {
 	r, err := in.request(who)
 	if err != nil {
 		return nil, err
 	}
-	first, err := s.config.Backend.TaskStream(ctx, r) // it fails if the request is wrong
+	first, err := s.config.Backend.TaskStream(ctx, r) // fails if the request is invalid
 	if err != nil {
 		return nil, err
 	}

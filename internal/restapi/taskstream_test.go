@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// writer starts an app with a task that streams a word for each text on the channel, until it is
+// writer starts an app with a task that streams each text from the channel, until the channel is
 // closed.
 func (w *world) writer(words <-chan string) *perdure.Activity[perdure.Void, perdure.Void] {
 	w.t.Helper()
@@ -36,8 +36,8 @@ func (w *world) writer(words <-chan string) *perdure.Activity[perdure.Void, perd
 	return write
 }
 
-// items reads the messages of a stream until it has n more items, and returns the texts of all
-// messages and the last id.
+// items reads messages until it has n items. It returns the texts of these messages and the last
+// id.
 func (s *stream) items(n int) (text, id string) {
 	s.t.Helper()
 	for n > 0 {
@@ -54,7 +54,7 @@ func (s *stream) items(n int) (text, id string) {
 const ofTask = "/v1/executions/task:write/a/task-stream/events"
 
 // Clients follow what a task streams while it runs. A client that comes back misses nothing and
-// gets nothing twice, and gets no stream when it has seen everything.
+// gets nothing twice. A client that has seen everything gets no stream.
 func TestTaskStreamAsEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -97,8 +97,8 @@ func TestTaskStreamAsEvents(t *testing.T) {
 	}
 }
 
-// The stream of a task shows nothing to another tenant, and ends with the key of its caller and
-// with the server.
+// The stream of a task shows nothing to another tenant. It ends when the key of its caller ends,
+// and when the server stops.
 func TestTaskStreamEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

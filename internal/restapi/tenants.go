@@ -34,7 +34,7 @@ type tenant struct {
 	Name     string     `json:"name"`
 	Disabled bool       `json:"disabled"`
 	Note     string     `json:"note,omitempty"`
-	Created  *time.Time `json:"created,omitempty" doc:"Of its record; a tenant that only has executions has none"`
+	Created  *time.Time `json:"created,omitempty" doc:"When its record was created; absent for a tenant without a record, which only has executions"`
 }
 
 func tenantOf(t *api.TenantInfo) tenant {
@@ -66,10 +66,10 @@ func (s *Server) tenant(ctx context.Context, _ *authn.Identity, in *TenantPath) 
 	return tenantReply(s.config.Admin.Tenant(ctx, in.Tenant))
 }
 
-// TenantChange changes a tenant. What is absent stays as it is.
+// TenantChange changes a tenant. Absent fields stay as they are.
 type TenantChange struct {
 	Note      *string `json:"note,omitempty"`
-	Disabled  *bool   `json:"disabled,omitempty" doc:"Refuse the keys of the tenant"`
+	Disabled  *bool   `json:"disabled,omitempty" doc:"Whether the server refuses the keys of the tenant"`
 	Open      *int64  `json:"open,omitempty" minimum:"0"`
 	Starts    *int64  `json:"starts,omitempty" minimum:"0"`
 	Weight    *int    `json:"weight,omitempty" minimum:"0"`
@@ -122,9 +122,9 @@ func (s *Server) changeTenant(ctx context.Context, _ *authn.Identity, in *change
 type setting struct {
 	Kind    string     `json:"kind"`
 	Name    string     `json:"name"`
-	Version int64      `json:"version" doc:"Grows with every change of any setting; the ETag of the setting"`
+	Version int64      `json:"version" doc:"The ETag of the setting; a number that grows with every change of any setting"`
 	At      *time.Time `json:"at,omitempty"`
-	Fixed   bool       `json:"fixed" doc:"Nodes write it, or another operation does"`
+	Fixed   bool       `json:"fixed" doc:"Whether this operation cannot change it, because nodes or other operations write it"`
 	Value   any        `json:"value,omitempty"`
 }
 
@@ -183,10 +183,10 @@ func (s *Server) setting(ctx context.Context, _ *authn.Identity, in *SettingPath
 // MatchHeader makes a change depend on the version that the caller has seen.
 type MatchHeader struct {
 	IfMatch     string `header:"If-Match" doc:"The ETag that the setting must have"`
-	IfNoneMatch string `header:"If-None-Match" doc:"With *, the setting must not exist"`
+	IfNoneMatch string `header:"If-None-Match" doc:"If it is *, the setting must not exist"`
 }
 
-// version returns the version that the setting must have; nil for any.
+// version returns the version that the setting must have, or nil if any version will do.
 func (h *MatchHeader) version() (*int64, error) {
 	switch {
 	case h.IfNoneMatch == "*" && h.IfMatch == "":

@@ -19,7 +19,8 @@ type probe struct {
 	done chan struct{}
 }
 
-// openProbe opens a stream and reads it until it ends. A reply that is no stream must be a refusal.
+// openProbe opens a stream and reads it until it ends. A reply that is not a stream must be a
+// refusal.
 func (w *world) openProbe(path string, header ...string) *probe {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.url+path, http.NoBody)
@@ -42,12 +43,12 @@ func (w *world) openProbe(path string, header ...string) *probe {
 	go func() {
 		defer close(p.done)
 		defer got.Body.Close()
-		p.text, _ = io.ReadAll(got.Body) // the server cuts it off
+		p.text, _ = io.ReadAll(got.Body) // the server breaks the stream off
 	}()
 	return p
 }
 
-// probePaths are the streams of a tenant, with everything that another tenant could name in them.
+// probePaths returns the paths of all streams, with ids and cursors of another tenant.
 func probePaths(theirs, mine *tenanttest.IDs, cursor string) (paths []string) {
 	for _, query := range []string{
 		"", "?cursor=" + cursor, "?workflow=" + theirs.Workflow, "?workflow=" + theirs.Workflow + "&key=" + theirs.Key, "?key=theirs", "?class=execution,task,entity,setting",
@@ -95,8 +96,8 @@ func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 		}
 	}
 
-	// Both tenants change. The change of the other tenant is in its own stream before the key of
-	// the caller ends. All streams of the caller end with the key.
+	// Change something in both tenants. Wait until the stream of the other tenant has its change,
+	// and end the key of the caller. All streams of the caller end with its key.
 	for tenant, key := range map[string]string{"acme": "theirs", "globex": "mine"} {
 		w.token = tokens[tenant].Secret
 		w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", `{"workflow":"`+theirs.Workflow+`","key":"`+key+`","input":"`+own[tenant].Secret+`"}`)

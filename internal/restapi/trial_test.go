@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A trial of a limit counts the open tasks that it would apply to, by key, and sets nothing.
+// A trial of a limit counts the open tasks that the limit would apply to, by key, and sets nothing.
 func TestTryLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -19,7 +19,7 @@ func ok[T any](body T) (*reply[T], error) { return &reply[T]{body}, nil }
 // page is a part of a list.
 type page[T any] struct {
 	Items  []T    `json:"items"`
-	Cursor string `json:"cursor,omitempty" doc:"Ask for the next page with it; absent on the last page"`
+	Cursor string `json:"cursor,omitempty" doc:"The cursor of the next page; absent on the last page"`
 }
 
 // each translates the items of a list.
@@ -33,9 +33,9 @@ func each[In, Out any](all []In, shape func(*In) Out) []Out {
 
 // TargetPath names an execution.
 type TargetPath struct {
-	Workflow string `path:"workflow" example:"order" doc:"The workflow; task: and the activity for a task"`
+	Workflow string `path:"workflow" example:"order" doc:"The workflow; for a task, the text task: followed by the activity"`
 	Key      string `path:"key" example:"42" doc:"The key of the execution; write a slash as %2F"`
-	Run      string `query:"run" doc:"The id of a run; the current run by default"`
+	Run      string `query:"run" doc:"The id of a run; by default the current run"`
 }
 
 // address returns the address of the execution.
@@ -43,12 +43,12 @@ func (t *TargetPath) address(tenant string) model.Address {
 	return model.Address{Tenant: tenant, Type: t.Workflow, Key: t.Key}
 }
 
-// RequestHeader makes a repeated request harmless.
+// RequestHeader has the id of a request, so that a repeated request takes effect once.
 type RequestHeader struct {
-	RequestID string `header:"Idempotency-Key" doc:"Two requests with the same key are one request"`
+	RequestID string `header:"Idempotency-Key" doc:"A key that you choose; requests with the same key take effect once"`
 }
 
-// readRun reads the id of a run; zero for an empty text.
+// readRun reads the id of a run. It returns the zero id for an empty text.
 func readRun(text string) (id model.RunID, err error) {
 	if text == "" {
 		return id, nil
@@ -59,7 +59,7 @@ func readRun(text string) (id model.RunID, err error) {
 	return id, nil
 }
 
-// readDuration reads a duration such as 90m; 0 for an empty text.
+// readDuration reads a duration such as 90m. It returns 0 for an empty text.
 func readDuration(name, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -120,8 +120,8 @@ type failure struct {
 	Kind      string `json:"kind,omitempty"`
 	Type      string `json:"type,omitempty" doc:"The Go type of the error"`
 	Message   string `json:"message"`
-	Stack     string `json:"stack,omitempty" doc:"Of a panic"`
-	Permanent bool   `json:"permanent,omitempty" doc:"It is not retried"`
+	Stack     string `json:"stack,omitempty" doc:"The stack of a panic"`
+	Permanent bool   `json:"permanent,omitempty" doc:"Whether it is not retried"`
 }
 
 func failureOf(f *model.Failure) *failure {
@@ -179,7 +179,8 @@ func entityWord(typ string) string {
 	return typ
 }
 
-// nameOf returns an address as people write it: entity/key or workflow/key; empty for none.
+// nameOf returns an address as people write it: entity/key or workflow/key. It returns an empty
+// text for the zero address.
 func nameOf(a model.Address) string {
 	switch {
 	case a.IsZero():

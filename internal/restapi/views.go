@@ -24,10 +24,10 @@ func (s *Server) addViews() {
 
 // viewBody is the part of a view that people set.
 type viewBody struct {
-	Page    string          `json:"page,omitempty" default:"executions" example:"executions" doc:"What it is a view of; the server checks queries of executions"`
+	Page    string          `json:"page,omitempty" default:"executions" example:"executions" doc:"The page of the console that it is a view of; the server checks only queries of executions"`
 	Query   string          `json:"query,omitempty" example:"status = \"failed\""`
 	Note    string          `json:"note,omitempty"`
-	Display json.RawMessage `json:"display,omitempty" doc:"What else a console keeps with it: any JSON of at most 8 KiB"`
+	Display json.RawMessage `json:"display,omitempty" doc:"Further settings of the console, as any JSON of at most 8 KiB"`
 }
 
 // viewInfo is a saved view.
@@ -35,10 +35,10 @@ type viewInfo struct {
 	viewBody
 
 	Name    string     `json:"name"`
-	Owner   string     `json:"owner,omitempty" doc:"Who created it"`
+	Owner   string     `json:"owner,omitempty" doc:"The caller that created it"`
 	Created *time.Time `json:"created"`
 	Changed *time.Time `json:"changed"`
-	Version int64      `json:"version" doc:"Its ETag"`
+	Version int64      `json:"version" doc:"The version, which is also the ETag"`
 }
 
 func viewOf(v *api.View) viewInfo {

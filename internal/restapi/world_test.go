@@ -40,10 +40,11 @@ type world struct {
 	policies *policy.Policies
 	client   *http.Client
 	url      string
-	token    string // what calls present; none when it is empty
+	token    string // the credential of calls; none if it is empty
 }
 
-// newWorld opens a server on a store in memory. The function changes its REST API.
+// newWorld opens a server on a store in memory. change may change the configuration of its REST
+// API.
 func newWorld(t testing.TB, change func(*restapi.Config)) *world {
 	t.Helper()
 	return newWorldOn(t, "memory:", change)
@@ -92,7 +93,7 @@ func newWorldOn(t testing.TB, url string, change func(*restapi.Config)) *world {
 	return w
 }
 
-// answer is what the server has answered.
+// answer is a reply of the server.
 type answer struct {
 	status int
 	header http.Header
@@ -112,7 +113,7 @@ func (a *answer) problem(t testing.TB) restapi.Problem {
 	return p
 }
 
-// send sends a request. Headers are given as name and value in turn.
+// send sends a request. header has names and values of headers, alternating.
 func (w *world) send(method, path, body string, header ...string) *answer {
 	w.t.Helper()
 	var in io.Reader

@@ -34,7 +34,7 @@ func (s Schedules) Address(name string) model.Address {
 // Request returns a command as the update that a schedule serves.
 func (s Schedules) Request(name string, c *Command) (api.UpdateRequest, error) {
 	data, err := json.Marshal(c)
-	if err != nil { // a year beyond 9999
+	if err != nil { // such as a year beyond 9999
 		return api.UpdateRequest{}, fault.New(fault.Invalid, "%s of schedule %s: %w", c.Verb, name, err)
 	}
 	return api.UpdateRequest{Target: api.Target{Address: s.Address(name)}, Name: c.Verb, Input: model.Payload{Data: data}}, nil
@@ -65,8 +65,8 @@ func (s Schedules) Ask(ctx context.Context, name string, c *Command) (Answer, er
 }
 
 // Explain turns an error about the execution of a schedule into one about the schedule. A conflict
-// may come from the schedule itself, for example when it refuses a trigger. Or it says that the
-// execution has ended; then there is no schedule.
+// has one of two meanings. The schedule itself may have refused the request, for example a trigger.
+// Or the execution has ended, which means that there is no schedule.
 func (s Schedules) Explain(ctx context.Context, name string, err error) error {
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -82,8 +82,8 @@ func (s Schedules) Explain(ctx context.Context, name string, err error) error {
 	return err
 }
 
-// Apply makes the definition current: it creates the schedule, changes it, or does nothing when it
-// already has that definition. With dry it only returns what it would do.
+// Apply makes the definition current: it creates the schedule, changes it, or does nothing if the
+// schedule already has that definition. If dry is true, it only returns what it would do.
 func (s Schedules) Apply(ctx context.Context, name string, c Command, dry bool) (change string, err error) {
 	spec := *c.Spec
 	if err := spec.Complete(name); err != nil {
@@ -125,12 +125,13 @@ type Seen struct {
 	Spec    Spec
 	Status  Status
 	Started time.Time
-	// Trouble is why it makes no progress although time passes; empty when it does.
+	// Trouble is why the schedule makes no progress although its ticks are due; empty if it makes
+	// progress.
 	Trouble string
 }
 
-// Look reads a schedule; NotFound when it does not exist. It works even if no process serves the
-// schedule.
+// Look reads a schedule. It fails with NotFound if the schedule does not exist. It works even if no
+// process serves the schedule.
 func (s Schedules) Look(ctx context.Context, name string) (Seen, error) {
 	if err := CheckName(name); err != nil {
 		return Seen{}, err
@@ -163,8 +164,8 @@ func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 	return s, s.trouble(ctx, b, d)
 }
 
-// List reads all schedules, or those with the label of an app. For a schedule that cannot be read
-// it yields an error, and continues with the next one.
+// List reads all schedules, or the schedules that the given app has applied. For a schedule that
+// cannot be read it yields an error, and continues with the next one.
 func (s Schedules) List(ctx context.Context, app string) iter.Seq2[Seen, error] {
 	return func(yield func(Seen, error) bool) {
 		req := api.ListRequest{Tenant: s.tenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}
@@ -196,7 +197,7 @@ func (s Schedules) List(ctx context.Context, app string) iter.Seq2[Seen, error] 
 	}
 }
 
-// Next returns the times that follow a point in time, within the bounds of the definition.
+// Next returns the first n times after a point in time, within the bounds of the definition.
 func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	d := decider{spec: s}
 	if err := d.load(); err != nil {
@@ -219,7 +220,8 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	return all, nil
 }
 
-// Serve runs the schedules of a tenant in a process that serves nothing else, until stop.
+// Serve runs the schedules of a tenant until the caller calls stop, in a process that runs no other
+// code.
 func Serve(ctx context.Context, b api.Backend, tenant string, log *slog.Logger) (stop func(), err error) {
 	return serve(log, func(w *replay.Worker) (api.Session, error) {
 		return b.Join(ctx, w, api.Offer{Tenant: tenant, Workflows: []string{Type}})
@@ -233,9 +235,9 @@ type Host interface {
 	JoinBuiltIn(ctx context.Context, w api.Worker, workflows ...string) (api.Session, error)
 }
 
-// ServeAll runs the schedules of every tenant, until stop. A server calls it, so that schedules
-// continue although no app of their tenant is connected. The jobs that they start wait for workers
-// of the tenant.
+// ServeAll runs the schedules of every tenant until the caller calls stop. A server uses it, so
+// that schedules continue even if no app of their tenant is connected. The jobs that they start
+// wait for workers of the tenant.
 func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
 	return serve(log, func(w *replay.Worker) (api.Session, error) { return h.JoinBuiltIn(ctx, w, Type) })
 }
@@ -250,11 +252,11 @@ func serve(log *slog.Logger, join func(*replay.Worker) (api.Session, error)) (st
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = w.Close(ctx) // the next process continues what it holds
+		_ = w.Close(ctx) // another process continues its schedules
 	}, nil
 }
 
-// Next returns the next times; none while the schedule is paused.
+// Next returns the next n times. It returns none while the schedule is paused.
 func (s *Seen) Next(n int) []time.Time {
 	if s.Status.Paused || s.Status.Tick.IsZero() {
 		return nil

@@ -32,7 +32,7 @@ type Fire struct {
 	Tick     time.Time `json:"tick"` // the planned time; for a trigger, when it arrived
 	Workflow string    `json:"workflow"`
 	Key      string    `json:"key"`
-	At       time.Time `json:"at,omitzero"` // when it began
+	At       time.Time `json:"at,omitzero"` // when the execution started
 }
 
 // Range is the rest of a backfill.
@@ -43,12 +43,12 @@ type Range struct {
 
 // Counts are the numbers of all ticks by their outcome.
 type Counts struct {
-	Fired      int64 `json:"fired"`      // executions that began, for whatever reason
-	Triggered  int64 `json:"triggered"`  // of these, by hand
-	Backfilled int64 `json:"backfilled"` // of these, for the past
-	Skipped    int64 `json:"skipped"`    // because another execution was open
-	// because no process served the schedule within the catch-up window, or because the schedule
-	// was paused; counted up to 10,000 at a time
+	Fired      int64 `json:"fired"`      // all executions that began
+	Triggered  int64 `json:"triggered"`  // of Fired, by a trigger of a person or program
+	Backfilled int64 `json:"backfilled"` // of Fired, by a backfill
+	Skipped    int64 `json:"skipped"`    // ticks that were skipped because another execution was open
+	// Missed ticks: no process served the schedule within the catch-up window, or the schedule was
+	// paused. At most 10,000 are counted at a time.
 	Missed int64 `json:"missed"`
 	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
@@ -59,7 +59,8 @@ type Status struct {
 	Changed time.Time `json:"changed"`
 	Decided time.Time `json:"decided"`       // every tick up to here is decided
 	Tick    time.Time `json:"tick,omitzero"` // the next tick, or zero
-	// when the next tick begins: Tick plus its jitter; zero while paused
+	// Wake is when the next tick begins: Tick plus its jitter. It is zero while the schedule is
+	// paused.
 	Wake      time.Time `json:"wake,omitzero"`
 	Paused    bool      `json:"paused"`
 	Why       string    `json:"why,omitempty"`
@@ -85,7 +86,7 @@ const (
 type Command struct {
 	Verb   string    `json:"-"`
 	Spec   *Spec     `json:"spec,omitempty"`
-	Paused bool      `json:"paused,omitempty"` // of a new schedule
+	Paused bool      `json:"paused,omitempty"` // whether a new schedule starts paused
 	Why    string    `json:"why,omitempty"`
 	From   time.Time `json:"from,omitzero"`
 	To     time.Time `json:"to,omitzero"`
@@ -93,13 +94,14 @@ type Command struct {
 
 // Answer is the answer to an update.
 type Answer struct {
-	// Change of an apply: created, changed or unchanged.
+	// Change is the effect of an apply: created, changed or unchanged.
 	Change string `json:"change,omitempty"`
-	// Key of the execution that a trigger began; empty when it waits for its turn.
+	// Key is the key of the execution that a trigger started; empty if the execution waits for its
+	// turn.
 	Key string `json:"key,omitempty"`
-	// Ticks of a backfill.
+	// Ticks is how many ticks a backfill starts.
 	Ticks int `json:"ticks,omitempty"`
-	// Kind and Text of an error.
+	// Kind and Text describe the error, if the update failed.
 	Kind string `json:"error_kind,omitempty"`
 	Text string `json:"error,omitempty"`
 }
@@ -111,7 +113,7 @@ const (
 	Unchanged = "unchanged"
 )
 
-// Ended is an execution that was open.
+// Ended is an execution of the schedule that has ended.
 type Ended struct {
 	Key   string
 	Error string // empty when it completed
@@ -130,11 +132,12 @@ type Situation struct {
 // Decision says what the schedule does.
 type Decision struct {
 	Status Status `json:"status"`
-	// the number of the command, from 1, whose definition becomes current
+	// Adopt is the number of the command whose definition becomes current, counted from 1; 0 for
+	// none.
 	Adopt   int      `json:"adopt,omitempty"`
 	Start   []Fire   `json:"start,omitempty"`
 	Cancel  []Fire   `json:"cancel,omitempty"`
-	Answers []Answer `json:"answers,omitempty"` // to the commands, in order
+	Answers []Answer `json:"answers,omitempty"` // the answers to the commands, in order
 	Over    bool     `json:"over,omitempty"`    // the schedule is deleted
 }
 
@@ -212,8 +215,8 @@ func (d *decider) next(after time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// between returns the ticks after a point in time and up to another one, at most this many. more
-// says that there are others.
+// between returns the ticks after a point in time and up to another one, but no more than most.
+// more says that there are others.
 func (d *decider) between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for {
 		t, ok := d.next(after)
@@ -262,8 +265,8 @@ func (d *decider) count(after, upTo time.Time) int64 {
 	return int64(len(all))
 }
 
-// dueTicks returns the ticks whose time has come, and how far they are decided. If there are
-// far too many, it looks only at the newer ones.
+// dueTicks returns the ticks whose time has come. decided is the time up to which this call decides
+// about ticks. If there are far too many, it looks only at the newer ones.
 func (d *decider) dueTicks(after time.Time) (due []time.Time, decided time.Time) {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
@@ -305,7 +308,7 @@ func (d *decider) fire(due []time.Time) {
 		s.Counts.Skipped += int64(len(due) - room)
 	case Skip:
 		free := 0
-		// a backfill does not use up a tick
+		// A tick that is due during a backfill is not skipped. It waits for the open execution.
 		if d.idle() || len(s.Backfills) > 0 && s.Waiting == nil {
 			free = 1
 		}
@@ -383,7 +386,7 @@ func (d *decider) release() {
 	}
 
 	for len(s.Backfills) > 0 && !s.Paused && s.Waiting == nil {
-		most := 1 // one after the other
+		most := 1 // backfills run one after the other
 		if d.spec.Overlap == Allow {
 			most = maxOpen
 		}
@@ -405,7 +408,7 @@ func (d *decider) release() {
 	}
 }
 
-// plan computes when the schedule must look again.
+// plan computes when the schedule must decide next.
 func (d *decider) plan() {
 	s := &d.Status
 	s.Tick, s.Wake = time.Time{}, time.Time{}
@@ -453,7 +456,7 @@ func (d *decider) command(i int, c *Command) (Answer, error) {
 }
 
 // apply adopts a definition. The ticks of the old definition have been decided before. A different
-// cadence counts from now on.
+// cadence applies from now on.
 func (d *decider) apply(i int, c *Command) (Answer, error) {
 	s := &d.Status
 	if c.Spec == nil {
@@ -490,8 +493,8 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 }
 
 // retarget moves everything that has not begun to the job of the new definition: the queued
-// execution, and the executions that this very decision begins. They begin with the input of the
-// new definition, so they must not go to the old workflow or activity.
+// execution, and the executions that this decision starts. They start with the input of the new
+// definition, so they must not go to the old workflow or activity.
 func (d *decider) retarget() {
 	s := &d.Status
 	kind := d.spec.Job.Type()
@@ -515,7 +518,7 @@ func (d *decider) retarget() {
 }
 
 // settle decides every tick up to now, before another cadence applies. A tick that still waits for
-// its jitter begins at once.
+// its jitter begins immediately.
 func (d *decider) settle() {
 	s := &d.Status
 	if s.Paused {
@@ -527,7 +530,7 @@ func (d *decider) settle() {
 	s.Decided = later(s.Decided, d.now)
 }
 
-// trigger begins an execution by hand.
+// trigger starts an execution now, because a caller asks for it.
 func (d *decider) trigger() (Answer, error) {
 	s := &d.Status
 	if d.spec.Overlap != Allow && len(s.Open) > 0 {
@@ -546,7 +549,7 @@ func (d *decider) trigger() (Answer, error) {
 	return Answer{}, nil
 }
 
-// backfill begins the ticks of a range in the past.
+// backfill starts the executions of all ticks in a range of the past.
 func (d *decider) backfill(c *Command) (Answer, error) {
 	from, to := c.From.UTC(), c.To.UTC()
 	for field, t := range map[string]time.Time{"from": from, "to": to} {
@@ -582,7 +585,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// short cuts a text of an operator to the length that is kept.
+// short cuts a text of a user to the length that the schedule stores.
 func short(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + "…"

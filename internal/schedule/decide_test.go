@@ -19,7 +19,7 @@ import (
 
 var zero = time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC)
 
-// hourly returns a definition with a policy.
+// hourly returns the definition of an hourly schedule with an overlap policy.
 func hourly(o Overlap) *Spec {
 	s := &Spec{Every: Duration(time.Hour), Job: Job{Name: "report"}, Overlap: o}
 	if err := s.Complete("s"); err != nil {
@@ -43,7 +43,7 @@ type world struct {
 	spec   *Spec
 	status Status
 	ended  []Ended
-	keys   map[string]bool // ever started
+	keys   map[string]bool // of all executions that were started
 	log    []string
 }
 
@@ -60,7 +60,7 @@ func (w *world) decide(commands ...Command) Decision {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	data, err := json.Marshal(d) // as it is recorded
+	data, err := json.Marshal(d) // encode the decision as the history records it
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func (w *world) decide(commands ...Command) Decision {
 
 func (w *world) tell(c Command) Answer { return w.decide(c).Answers[0] }
 
-// at lets the schedule look at a time.
+// at moves the clock to a time and lets the schedule decide.
 func (w *world) at(clock string) {
 	t, err := time.Parse("02T15:04", clock)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestOverlap(t *testing.T) {
 		w.at("15T01:00")
 		w.at("15T02:00")
 		w.want("tick 15T01:00", "cancel 15T01:00")
-		w.at("15T03:00") // it takes its time
+		w.at("15T03:00") // the execution is still open
 		w.want("cancel 15T01:00")
 		w.end()
 		w.want("tick 15T03:00")
@@ -243,14 +243,14 @@ func TestPause(t *testing.T) {
 	w.end()
 	w.at("15T04:00")
 	w.want("tick 15T01:00")
-	if a := w.tell(Command{Verb: VerbTrigger}); a.Text != "" { // still works by hand
+	if a := w.tell(Command{Verb: VerbTrigger}); a.Text != "" { // a trigger still works
 		t.Error(a.Text)
 	}
 	w.want("trigger 15T04:00")
 	w.end()
 	w.now = w.now.Add(30 * time.Minute)
 	w.tell(Command{Verb: VerbResume})
-	w.want("tick 15T02:00") // it had its turn before the pause
+	w.want("tick 15T02:00") // it was due before the pause
 	w.end()
 	w.at("15T05:00")
 	w.want("tick 15T05:00")
@@ -283,7 +283,7 @@ func TestBackfill(t *testing.T) {
 	}
 
 	w.want("backfill 15T02:00")
-	w.at("15T06:00") // the tick of now is not lost, and goes first
+	w.at("15T06:00") // the current tick is not lost, and comes before backfills
 	w.want()
 	w.end()
 	w.want("tick 15T06:00")
@@ -340,14 +340,14 @@ func TestApply(t *testing.T) {
 	if a := w.tell(Command{Verb: VerbApply, Spec: hourly(Skip), Paused: true}); a.Change != Unchanged || w.status.Paused {
 		t.Errorf("%+v, %+v", a, w.status)
 	}
-	// the tick of one o'clock is due, and the schedule has not looked yet
+	// The tick of one o'clock is due, and the schedule has not decided about it yet.
 	w.now = zero.Add(90 * time.Minute)
 	other := hourly(Skip)
 	other.Every, other.Phase = Duration(time.Hour), Duration(15*time.Minute)
 	if a := w.tell(Command{Verb: VerbApply, Spec: other}); a.Change != Changed {
 		t.Errorf("%+v", a)
 	}
-	w.want("tick 15T01:00") // of the old definition; the new one begins at 02:15
+	w.want("tick 15T01:00") // the tick of the old definition; the new one starts at 02:15
 	if want := zero.Add(2*time.Hour + 15*time.Minute); !w.status.Wake.Equal(want) {
 		t.Errorf("wakes at %s, want %s", w.status.Wake, want)
 	}
@@ -359,7 +359,7 @@ func TestApply(t *testing.T) {
 	job.Phase, job.Job.Name = Duration(15*time.Minute), "other"
 	w.tell(Command{Verb: VerbApply, Spec: job})
 	w.want("tick 15T02:15")
-	// the execution begins with the input of the other job
+	// The execution starts with the input of the other job.
 	if f := w.status.Open[0]; f.Workflow != "other" || w.status.Recent[0] != f {
 		t.Errorf("open %+v, recent %+v", f, w.status.Recent[0])
 	}
@@ -421,7 +421,7 @@ func TestBounds(t *testing.T) {
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	s := hourly(Skip)
-	// a tick that is delayed is not late
+	// A tick that its jitter delays is not late.
 	s.Jitter, s.CatchUp = Duration(10*time.Minute), Duration(MinCatchUp)
 	w := newWorld(t, s)
 
@@ -458,9 +458,9 @@ func TestJitter(t *testing.T) {
 	w.want("tick " + tick.Format("02T15:04"))
 }
 
-// TestEveryTickOnce plays schedules at random. Whatever happens, no tick begins twice, only one
-// execution is open unless more are allowed, and every tick has begun, was skipped, was missed, or
-// waits.
+// TestEveryTickOnce plays schedules at random. In every case no tick begins twice, and every tick
+// has begun, was skipped, was missed, or waits. Only one execution is open at a time, unless the
+// policy allows more.
 func TestEveryTickOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -502,7 +502,7 @@ func TestEveryTickOnce(t *testing.T) {
 			asked++
 		}
 
-		// A trigger that was replaced by another one counts as skipped.
+		// A trigger that another one replaced is counted as skipped.
 		if got := c.Fired + c.Skipped + c.Missed + waits; o == Cancel && got < asked || o != Cancel && got != asked {
 			t.Fatalf("%d ticks and triggers, %+v and %d waiting make %d", asked, c, waits, got)
 		}

@@ -14,8 +14,8 @@ import (
 const (
 	// MaxMany is how many schedules one command may change.
 	MaxMany = 1000
-	// manyAtOnce is how many schedules are asked at the same time, and manyTime how long one may
-	// take.
+	// manyAtOnce is how many schedules are asked at the same time, and manyTime is how long one
+	// schedule may take.
 	manyAtOnce = 16
 	manyTime   = 30 * time.Second
 )
@@ -67,8 +67,8 @@ func (s Schedules) AskMany(ctx context.Context, sel Selection, c *Command) ([]Re
 	return all, ctx.Err()
 }
 
-// selected returns the schedules of a selection, by name, each once. One that cannot be read has an
-// error.
+// selected returns the schedules of a selection, by name, each once. A schedule that cannot be read
+// has an error.
 func (s Schedules) selected(ctx context.Context, sel Selection) ([]Result, error) {
 	ways := 0
 	for _, given := range []bool{len(sel.Names) > 0, sel.App != "", sel.All} {

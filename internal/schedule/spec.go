@@ -3,8 +3,8 @@
 // processes, survives crashes and has a history, as all executions do.
 //
 // The pure function Decide makes all decisions. The schedule records each decision as the outcome
-// of a step before it acts on it, so that neither another time zone database nor another build
-// changes a history. An execution that it starts has a key made of the schedule's name and the
+// of a step before it acts on it, so that a replay with another time zone database or another build
+// gives the same history. An execution that it starts has a key made of the schedule's name and the
 // tick, so that a tick can never start twice.
 //
 // The job is data: what to start, with which stored input. So any process with this package can
@@ -23,7 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Reserved begins the names of built-in workflows.
+// Reserved is the prefix of the names of built-in workflows.
 const Reserved = model.ReservedPrefix
 
 // Names in the store.
@@ -37,7 +37,8 @@ const (
 // Bounds.
 const (
 	MaxName = 200
-	// bytes of the stored input of a job; it is part of the state of the schedule
+	// MaxInput bounds the bytes of the stored input of a job, which is part of the state of the
+	// schedule.
 	MaxInput       = 256 << 10
 	MaxLabels      = model.MaxLabels - 2
 	MaxBackfill    = 1000 // ticks of one backfill
@@ -57,7 +58,8 @@ const (
 	Skip  Overlap = "skip"  // the tick is skipped
 	Queue Overlap = "queue" // one tick waits, further ones are skipped
 	Allow Overlap = "allow" // the tick begins anyway
-	// the open execution is cancelled, and the newest tick begins when it has ended
+	// Cancel: the schedule cancels the open execution, and the newest tick begins when that has
+	// ended.
 	Cancel Overlap = "cancel"
 )
 
@@ -101,12 +103,12 @@ const (
 // Job is what a schedule starts.
 type Job struct {
 	Kind   string            `json:"kind"`
-	Name   string            `json:"name"` // of the workflow or the activity
+	Name   string            `json:"name"` // the name of the workflow or the activity
 	Input  Payload           `json:"input,omitzero"`
 	Labels map[string]string `json:"labels,omitempty"`
 	// Task says how a task is executed.
 	Task *model.TaskSpec `json:"task,omitempty"`
-	// Called are the names of the task's settings where the job was written, for errors.
+	// Called are the names that the caller uses for the task's settings, such as flags, for errors.
 	Called model.SettingNames `json:"-"`
 }
 
@@ -255,7 +257,7 @@ func (j *Job) check() error {
 	return wrong.err("")
 }
 
-// Kinds of names in a task. Called may rename them, like settings.
+// Kinds of names in a task. Errors use the names of Called for them, as for settings.
 const (
 	NamedQueue   = "queue"
 	NamedFair    = "fairness key"
@@ -286,7 +288,7 @@ func (j *Job) checkNames(wrong *problems) {
 	}
 }
 
-// shows reports whether a name can be stored and shown.
+// shows reports whether a name can be stored and printed.
 func shows(name string, most int) bool {
 	return len(name) <= most && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }

@@ -16,13 +16,14 @@ const MaxTicks = 1000
 
 // Outcomes of a tick.
 const (
-	TickDue     = "due"     // it lies ahead
-	TickPaused  = "paused"  // it lies ahead, and the schedule is paused
+	TickDue     = "due"     // it is in the future
+	TickPaused  = "paused"  // it is in the future, and the schedule is paused
 	TickWaiting = "waiting" // its execution waits for its turn
 	TickStarted = "started" // its execution exists
-	// no execution of it exists: it was skipped or missed, or its execution was removed
+	// TickNone: no execution of the tick exists. The tick was skipped or missed, or its execution
+	// was removed.
 	TickNone = "none"
-	// the tick is before the creation of the schedule, or before its last change
+	// TickUnknown: the tick is before the creation of the schedule, or before its last change.
 	TickUnknown = "unknown"
 )
 
@@ -37,7 +38,7 @@ type Tick struct {
 	Status        model.Status
 }
 
-// TickRange selects times: from a time on and before another one, at most Limit.
+// TickRange selects the times from From (included) to To (not included), at most Limit.
 type TickRange struct {
 	From, To time.Time
 	Limit    int
@@ -97,7 +98,7 @@ func (s Schedules) judge(ctx context.Context, seen *Seen, t *Tick) error {
 	case !fault.Is(err, fault.NotFound):
 		return err
 	case slices.ContainsFunc(seen.Status.Open, same) || slices.ContainsFunc(seen.Status.Recent, same):
-		t.Outcome = TickStarted // it is on its way, or was removed since
+		t.Outcome = TickStarted // its execution is about to exist, or was removed
 	case t.At.Before(seen.Status.Created) || t.At.Before(seen.Status.Changed):
 		t.Outcome = TickUnknown
 	default:

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// trouble finds out why a schedule makes no progress although time passes: its own execution makes
-// no progress, or no live process has the code of its job.
+// trouble finds out why a schedule makes no progress although its ticks are due: its own execution
+// makes no progress, or no live process has the code of its job.
 func (s *Seen) trouble(ctx context.Context, b api.Client, d *api.Description) error {
 	if len(d.Reasons) > 0 {
 		if r := d.Reasons[0]; r.Code.Strands() || r.Code == model.WaitPaused || r.Code == model.WaitRetry {
@@ -18,7 +18,7 @@ func (s *Seen) trouble(ctx context.Context, b api.Client, d *api.Description) er
 		}
 	}
 	if s.Status.Paused {
-		return nil // it begins nothing
+		return nil // it starts nothing
 	}
 	why, err := b.Missing(ctx, model.Address{Tenant: d.Start.Address.Tenant, Type: s.Spec.Job.Type(), Key: s.Name}, s.Spec.Job.Task)
 	if err == nil && why != nil {

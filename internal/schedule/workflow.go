@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// States of the execution of a schedule. The next run needs nothing else.
+// Names of the states of the execution of a schedule. A new run needs only these states.
 const (
 	stateSpec   = "spec"
 	stateStatus = "status"
@@ -32,10 +32,10 @@ type run struct {
 
 	open    map[string]*replay.Future // executions that were started, by key
 	timer   *replay.Future
-	due     time.Time // of the timer
+	due     time.Time // when the timer fires
 	fired   bool      // the timer has fired
 	queue   []*pending
-	serving int            // updates that have begun
+	serving int            // updates that have started and not returned
 	woken   *replay.Future // resolved when an update arrives
 }
 
@@ -46,15 +46,16 @@ type pending struct {
 	done    *replay.Future
 }
 
-// Observer is notified of decisions when they are made, not when they are replayed: once, unless
-// the process dies before the decision is recorded. The host of the code may implement it.
+// Observer is notified of decisions when they are made, not when they are replayed. It sees a
+// decision twice only if the process dies before the decision is recorded. The host of the code may
+// implement it.
 type Observer interface {
 	// CountDecisions reports the counts of a schedule before and after a decision.
 	CountDecisions(schedule string, was, is *Counts)
 }
 
-// Code is the workflow of schedules. It stores plain JSON, whatever the payload settings of the
-// process are, so that every process can serve it.
+// Code is the workflow of schedules. It stores plain JSON regardless of the payload settings of the
+// process, so that every process can serve it.
 func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	self, _ := x.Self()
 	r := &run{x: x, name: self.Key, open: map[string]*replay.Future{}, woken: x.Local()}
@@ -76,15 +77,16 @@ func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	return model.Payload{}, r.loop()
 }
 
-// read decodes what this code has written. If it cannot, it blocks the schedule until a build that
-// can read it takes over.
+// read decodes a value that this workflow has stored. If it cannot, it blocks the schedule until a
+// build that can read the value takes over.
 func (r *run) read(p model.Payload, into any) {
 	if err := json.Unmarshal(p.Data, into); err != nil {
 		r.x.Block("schedule " + r.name + ": " + err.Error())
 	}
 }
 
-// loop waits for news, decides, and acts on the decision. It continues as new after maxDecisions.
+// loop waits until there is something to decide, decides, and acts on the decision. After
+// maxDecisions it continues in a new run.
 func (r *run) loop() error {
 	for n := 1; ; n++ {
 		for !r.news() {
@@ -188,12 +190,12 @@ func (r *run) takeEnded() (all []Ended) {
 	return all
 }
 
-// do acts on a decision.
+// do carries out a decision.
 func (r *run) do(d *Decision, commands []*pending) error {
 	if d.Adopt > 0 {
 		spec := *commands[d.Adopt-1].command.Spec
 		if err := spec.Complete(r.name); err != nil {
-			return err // it was valid when it was adopted
+			return err // cannot happen: the definition was valid when it was adopted
 		}
 		if r.spec == nil || r.spec.App != spec.App {
 			if err := r.x.SetLabel(LabelApp, spec.App); err != nil {
@@ -224,7 +226,7 @@ func (r *run) do(d *Decision, commands []*pending) error {
 	}
 
 	for _, f := range d.Cancel {
-		// The execution may have ended already. Its outcome shows that.
+		// Ignore the error: the execution may have ended already, and its outcome will show that.
 		_, _ = r.x.Send(model.Message{
 			Kind: model.MessageCancel, To: r.address(&f), Failure: &model.Failure{Kind: model.FailureCanceled, Message: "the next tick of schedule " + r.name + " has come"},
 		}, strconv.FormatInt(d.Status.Counts.Fired, 10), nil)
@@ -248,7 +250,7 @@ func (r *run) address(f *Fire) model.Address {
 	return model.Address{Tenant: self.Tenant, Type: f.Workflow, Key: f.Key}
 }
 
-// start starts an execution. It continues when the schedule ends.
+// start starts an execution. The execution continues when the schedule ends.
 func (r *run) start(f *Fire) error {
 	job := &r.spec.Job
 	labels := model.Labels(job.Labels)
@@ -334,7 +336,7 @@ func (r *run) serve(x replay.Ctx, verb string, p model.Payload) (model.Payload, 
 	return model.Payload{Data: data}, err
 }
 
-// serveAll waits until the updates that were decided have their answers.
+// serveAll waits until all updates that the loop has decided about have returned their answers.
 func (r *run) serveAll() error {
 	for r.serving > len(r.queue) {
 		if _, err := r.x.Select([]*replay.Future{r.woken}); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Bounds of what operators create. Every node keeps all of it in memory.
+// Bounds of the tenants and keys that operators create. Every node keeps all of them in memory.
 const (
 	// MaxTenants is how many tenants may have a record.
 	MaxTenants = 10_000
@@ -33,8 +33,8 @@ const (
 	MaxLifetime = 10 * 365 * 24 * time.Hour
 )
 
-// Admin implements api.Admin on a store. Tenants and keys are settings, so that every node learns
-// about a change as it learns about limits.
+// Admin implements api.Admin on a store. Tenants and keys are settings, so every node learns about
+// their changes in the same way as about changes of limits.
 type Admin struct {
 	*Service
 
@@ -173,7 +173,7 @@ func (a *Admin) checkTenantChange(op string, c *api.TenantChange) error {
 	return applyChange(c)(rule.Allowance{}).Validate()
 }
 
-// changeRecord changes the record of a tenant. With fresh, the tenant must not have one.
+// changeRecord changes the record of a tenant. If fresh is true, the tenant must not have a record.
 func (a *Admin) changeRecord(ctx context.Context, c *api.TenantChange, fresh bool) error {
 	return a.flow().Change(ctx, recordKey(c.Name), func(old *store.Setting) ([]byte, bool, error) {
 		r := authn.Tenant{Created: model.TimeOf(time.Now())}
@@ -315,12 +315,12 @@ func errNoServer(what string) error {
 	return fault.WithHint(fault.New(fault.Invalid, "%s: a store has no connections, only a server knows them", what), "use --server grpc://host:7800")
 }
 
-// WorkerSessions refuses: no worker connects to a store.
+// WorkerSessions refuses the request, because workers connect only to servers.
 func (*Admin) WorkerSessions(context.Context, string) ([]api.WorkerSession, error) {
 	return nil, errNoServer("workers")
 }
 
-// DrainWorker refuses.
+// DrainWorker refuses the request, as WorkerSessions does.
 func (*Admin) DrainWorker(context.Context, api.DrainRequest) error {
 	return errNoServer("drain a worker")
 }

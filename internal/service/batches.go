@@ -22,7 +22,7 @@ import (
 // builtIns are the workflows of Perdure itself. A batch leaves their executions alone.
 var builtIns = []string{model.BatchType, model.ReservedPrefix + "schedule", model.ReservedPrefix + "send"}
 
-// batchPage bounds a page of batches, because each of them is read by itself.
+// batchPage bounds a page of batches, because each batch costs one more read.
 const batchPage = 100
 
 func batchAddress(tenant, id string) model.Address {
@@ -76,7 +76,8 @@ func (s *Service) beginBatch(ctx context.Context, r *api.BatchRequest, in *batch
 		return api.Batch{}, err
 	}
 
-	// The allowance of the tenant does not count: operators must be able to end what exceeds it.
+	// The allowance of the tenant does not apply: an operator must be able to end executions even
+	// if the tenant has used up its allowance.
 	m := &model.Message{Kind: model.MessageStart, To: batchAddress(r.Tenant, r.ID), Input: input}
 	if _, err := s.send(ctx, m); err != nil {
 		if fault.Is(err, fault.Conflict) { // the same request has arrived twice at the same time
@@ -149,7 +150,7 @@ func (v validator) batchVerb(r *api.BatchRequest) {
 	}
 }
 
-// mayBatch refuses a caller that may not do to one execution what its batch does to all.
+// mayBatch refuses a caller that may not apply the verb of the batch to a single execution.
 func (s *Service) mayBatch(who *authn.Identity, verb string) error {
 	a := s.authorizer
 	if a == nil {
@@ -163,7 +164,7 @@ func (s *Service) mayBatch(who *authn.Identity, verb string) error {
 	return nil
 }
 
-// digestOfBatch digests what a request asks for.
+// digestOfBatch returns a digest of the content of a request.
 func digestOfBatch(r *api.BatchRequest) []byte {
 	input := ""
 	if r.Input.Comparable() {
@@ -172,8 +173,8 @@ func digestOfBatch(r *api.BatchRequest) []byte {
 	return digestOf("batch", r.Verb, r.Query, r.Reason, r.Signal, input, r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed))
 }
 
-// sameBatch returns the batch that has the id of a request, if it is the same request; NotFound if
-// there is no such batch.
+// sameBatch returns the batch with the id of a request, if the same request has started it. It
+// fails with NotFound if there is no such batch.
 func (s *Service) sameBatch(ctx context.Context, r *api.BatchRequest, asked []byte) (api.Batch, error) {
 	t := api.BatchTarget{Tenant: r.Tenant, ID: r.ID}
 	row, err := s.batchRow(ctx, t)

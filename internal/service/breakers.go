@@ -13,7 +13,7 @@ import (
 const mostNames = 20
 
 // knownBreakers returns the names of breakers that exist: with a state, with a rule, or in an
-// activity of a live worker. A name that ends in * stands for all names with this prefix.
+// activity of a live worker. A name that ends in * means all names with this prefix.
 func (s *Service) knownBreakers(ctx context.Context, tenant string) ([]string, error) {
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Service) knownBreakers(ctx context.Context, tenant string) ([]string, e
 	return slices.Compact(names), nil
 }
 
-// checkBreaker refuses the name of a breaker that does not exist. A breaker comes into existence
-// when an activity names it, so an order to a misspelt name would change nothing.
+// checkBreaker refuses the name of a breaker that does not exist. Without this check, an order with
+// a misspelt name would succeed and change nothing.
 func (s *Service) checkBreaker(ctx context.Context, op, tenant, name string) error {
 	names, err := s.knownBreakers(ctx, tenant)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) checkBreaker(ctx context.Context, op, tenant, name string) err
 	return fault.WithHint(err, "%s; set a rule for a new name first", breakerHint(name, names))
 }
 
-// breakerHint names the breakers that are most like a name, or all if none is.
+// breakerHint names the breakers with the most similar names. If none is similar, it names all.
 func breakerHint(name string, known []string) string {
 	if len(known) == 0 {
 		return "there are no breakers yet"

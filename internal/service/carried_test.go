@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Events that a run carries from its past count like events that it has recorded itself.
+// Events that a run carries from its past have the same effect as events that it has recorded
+// itself.
 func TestStateAndPinOfAPast(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

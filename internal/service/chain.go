@@ -13,8 +13,8 @@ import (
 const maxChain = 8
 
 // follow follows the main reason of a run to its cause: a child, the section that holds a lock, or
-// the entity or execution that must answer. A link that cannot be read ends the chain: the chain
-// only explains, it is not the answer itself.
+// the entity or execution that must answer. A link that cannot be read ends the chain without an
+// error, because the chain is only an additional explanation.
 func (j *judge) follow(ctx context.Context, of *model.Start, reasons []model.Reason) (chain []api.Link) {
 	seen := map[model.Address]bool{of.Address: true}
 	for len(reasons) > 0 && len(chain) < maxChain {
@@ -78,8 +78,8 @@ func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reaso
 	return reasons, err == nil && len(reasons) > 0
 }
 
-// aliveFor lists the code of the live processes, if the execution or a link of its chain lacks
-// code.
+// If no process has the code of the execution or of a link of its chain, aliveFor lists the code of
+// the live processes.
 func (j *judge) aliveFor(d *api.Description) []string {
 	lacks := func(r *model.Reason) bool { return r.Code == model.WaitWorker || r.Code == model.WaitElsewhere }
 	for i := range d.Reasons {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxCounted bounds how many open executions a count of queues visits.
 	maxCounted = 100_000
-	// maxHistories bounds how many histories it reads.
+	// maxHistories bounds how many histories a count of queues reads.
 	maxHistories = 2000
 )
 
@@ -76,8 +76,8 @@ func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList,
 	return c.list, nil
 }
 
-// askQueues asks every node that owns shards. ok is false unless all shards have a live owner and
-// all owners have answered.
+// askQueues asks every node that owns shards. ok is true if all shards have a live owner and all
+// owners have answered.
 func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok bool) {
 	s := j.service
 	own := model.NodeID{}
@@ -111,7 +111,7 @@ func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok boo
 			}
 		case s.askQueues != nil && s.store.Info().Shared:
 			wg.Go(func() {
-				// Without its answer, the census reads the store.
+				// Without the answer of the node, the census reads the store.
 				if more, err := s.askQueues(ctx, node); err == nil {
 					add(more)
 				}

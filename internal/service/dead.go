@@ -74,7 +74,7 @@ func (s *Service) ShowDead(ctx context.Context, id api.DeadID) (api.DeadTask, er
 }
 
 // appears is how long the service waits for the effect of a message that is in flight to another
-// shard. The message takes effect in any case.
+// shard. Even if the service does not wait long enough, the message takes effect later.
 const appears = 5 * time.Second
 
 // Requeue schedules a dead task again.
@@ -125,7 +125,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	reply := api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1), Run: a.Run, Existing: a.Existing}
 
 	if a.Existing {
-		if before.Run != a.Run { // requeued since it was read
+		if before.Run != a.Run { // it was requeued after the read
 			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
 				return reply, err
 			}
@@ -141,8 +141,8 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	})
 }
 
-// digestOfRequeue digests what a requeue asks for. It includes the dead task: several dead tasks
-// may have the address of one run.
+// digestOfRequeue returns a digest of the content of a requeue. The digest includes the dead task,
+// because several dead tasks may have the same address.
 func digestOfRequeue(r *api.RequeueRequest) []byte {
 	parts := []string{"requeue", r.ID.Run.String(), r.ID.Task}
 	if r.Input != nil && r.Input.Comparable() {
@@ -181,7 +181,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	d := deadTask(row)
 
 	ref := d.Ref()
-	// the answer is about an earlier requeue
+	// The answer may be about an earlier requeue.
 	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- {
 		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
 		if run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, a.Run); err != nil || run != nil && run.Start.Address == reply.Address {
@@ -219,8 +219,8 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task, also one that cannot be read. It does nothing if there is no such
-// task.
+// PurgeDead removes a dead task, even if the task cannot be read. It does nothing if there is no
+// such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	switch {
@@ -239,8 +239,9 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	return err
 }
 
-// purgeDamaged removes a dead task whose body cannot be read. The body has its address, so the
-// order goes to another address of the same shard: the owner of the shard removes the row.
+// purgeDamaged removes a dead task whose body cannot be read. The address of the task is in that
+// body. So the order goes to another address of the same shard, and the owner of the shard removes
+// the row.
 func (s *Service) purgeDamaged(ctx context.Context, row *store.DeadRow) error {
 	to, err := s.addressIn(row.Shard, row.Body.Address.Tenant)
 	if err != nil {
@@ -255,7 +256,7 @@ func (s *Service) purgeDamaged(ctx context.Context, row *store.DeadRow) error {
 func (s *Service) addressIn(shard model.ShardID, tenant string) (model.Address, error) {
 	layout := s.store.Info().Layout()
 	a := model.Address{Tenant: tenant, Type: model.TaskPrefix + "damaged" + model.GroupEnding(layout.GroupOf(shard))}
-	for i := range 100 * model.MaxShards { // a hash decides
+	for i := range 100 * model.MaxShards { // a hash of the address decides its shard
 		if a.Key = strconv.Itoa(i); layout.Shard(a) == shard {
 			return a, nil
 		}
@@ -263,8 +264,8 @@ func (s *Service) addressIn(shard model.ShardID, tenant string) (model.Address, 
 	return a, fault.New(fault.Internal, "no address belongs to shard %d", shard)
 }
 
-// checkRequeueClosed returns an error if a dead task cannot be touched, because the run that it was
-// requeued as is open.
+// checkRequeueClosed returns an error if a dead task must not change, because it was requeued and
+// the run of that requeue is open.
 func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error {
 	q := d.Body.Requeued
 	if q.IsZero() {
@@ -277,7 +278,8 @@ func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error
 
 	var now model.Time
 	if run == nil { // it has not started yet, or was deleted
-		// The time of the requeue is the store's, and the clock of this machine may differ.
+		// Compare with the clock of the store, which has given the time of the requeue. The clock
+		// of this machine may differ.
 		view, err := s.store.Members(ctx)
 		if err != nil {
 			return err
@@ -291,8 +293,8 @@ func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error
 	return nil
 }
 
-// retryTask schedules a task again that is closed and did not complete. A failed task is requeued;
-// a cancelled one starts again.
+// retryTask schedules a closed task again that did not complete. It requeues a failed task, and
+// starts a cancelled task again.
 func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastReply, error) {
 	v := s.check("retry")
 	v.past(r)
@@ -346,8 +348,8 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	return reply, err
 }
 
-// await waits for a message to take effect. After appears it stops waiting: the message will take
-// effect later.
+// await waits for a message to take effect. After the time appears it returns without an error,
+// because the message will take effect later.
 func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, appears)
 	defer cancel()

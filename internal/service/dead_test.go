@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/service"
 )
 
-// bury lets a task die. It returns the worker that failed it, its submission, and the dead task.
+// bury makes a task fail permanently, so that it becomes a dead task. It returns the worker that
+// failed the task, the request that submitted it, and the id of the dead task.
 func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, api.DeadID) {
 	t.Helper()
 	w := &hopeless{session: make(chan api.TaskSession, 1)}
@@ -33,8 +34,9 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 	return session, r, dead.Tasks[0].ID
 }
 
-// A task that was requeued with another input, cancelled and retried still belongs to its
-// submission: submitting it again finds it. A submission with the other input does not find it.
+// A task that was requeued with another input, cancelled and retried still belongs to its first
+// submission. A repetition of that submission finds the task. A submission with the other input
+// does not find it.
 func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -76,8 +78,9 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	}
 }
 
-// A dead task is requeued twice, and the second requeue is undone. Then no run could be the answer
-// to another requeue: the task is requeued again or not at all, and a dry run says so.
+// A dead task is requeued twice, and the second requeue is undone. A requeue without Again returns
+// the run of the last requeue. That run no longer exists, so the service refuses such a request,
+// also as a dry run. With Again, the service requeues the task.
 func TestRequeueOfWhatWasUndone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

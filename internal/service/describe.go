@@ -24,7 +24,7 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		return api.Description{}, err
 	}
 	if seen.Execution.Outcome.Status.Closed() {
-		return describeDetails(&seen), nil // nothing about it changes, so no owner is asked
+		return describeDetails(&seen), nil // a closed run does not change, so ask no owner
 	}
 	s.open.add(t.Address)
 	return s.describeOpen(ctx, t, &seen)
@@ -32,8 +32,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 
 // openSet remembers addresses whose executions were open when they were described. A caller that
 // describes such an execution again need not read its row before it asks the owner. The set forgets
-// an address when another one takes its place, and may confuse two addresses. Then a caller asks
-// the owner of an execution that has ended, which costs a little time and has no other effect.
+// an address when another address takes its place, and may confuse two addresses. Such a mistake
+// makes a caller ask the owner of an execution that has ended, which costs a little time and has no
+// other effect.
 type openSet struct {
 	seed   maphash.Seed
 	hashes [1 << 12]atomic.Uint64
@@ -41,7 +42,7 @@ type openSet struct {
 
 func newOpenSet() *openSet { return &openSet{seed: maphash.MakeSeed()} }
 
-// place returns the hash of an address, which is not zero, and where it belongs.
+// place returns the hash of an address, which is never zero, and the place of the hash in the set.
 func (o *openSet) place(a model.Address) (uint64, *atomic.Uint64) {
 	hash := maphash.Comparable(o.seed, a) | 1
 	return hash, &o.hashes[hash>>1%uint64(len(o.hashes))]
@@ -67,9 +68,9 @@ func describeDetails(seen *store.RunDetails) api.Description {
 	row := seen.Execution
 	d := describe(row)
 	d.Labels = seen.Labels
-	d.Events = max(seen.Last, int64(len(row.Start.Carried))) + 1 // event 0 has no row
+	d.Events = max(seen.Last, int64(len(row.Start.Carried))) + 1 // event 0, the start, has no row
 	if row.Outcome.Status.Closed() {
-		d.Events++ // nor has the end
+		d.Events++ // the end has no row either
 	}
 	for _, tm := range seen.Timers {
 		if core.OwnTimer(tm.ID) {
@@ -85,7 +86,7 @@ func describe(row *store.Execution) api.Description {
 }
 
 // describeOpen describes a run that is probably open, and says why it does not move. seen is what
-// the caller has read of the run before; nil for nothing.
+// the caller has already read about the run, or nil.
 func (s *Service) describeOpen(ctx context.Context, t api.Target, seen *store.RunDetails) (api.Description, error) {
 	j, err := s.judge(ctx, t.Address.Tenant)
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *Service) describeOpen(ctx context.Context, t api.Target, seen *store.Ru
 	_, told := j.told[t.Address]
 
 	// If the row says what the run waits for, the owner does not have the run in memory, and the
-	// row is good enough. Otherwise read the row again after the owner has answered: whatever the
-	// owner no longer holds is in the store by now.
+	// row is enough. Otherwise read the row again after the owner has answered: if the owner has
+	// dropped the run from memory, its row now says what it waits for.
 	if seen == nil || told || !seen.Execution.Parked && seen.Execution.Blocked == nil {
 		now, err := s.details(ctx, "describe", t)
 		if err != nil {
@@ -140,9 +141,10 @@ func (j *judge) explain(ctx context.Context, row *store.Execution, open []*core.
 	return nil
 }
 
-// openTasksOf returns the open tasks of a run, from its history. It skips the history of a run
-// without scheduled tasks if told is true: the owner has that run in memory, so its history is
-// readable. Otherwise it reads the history, and returns an error if it cannot be read.
+// openTasksOf returns the open tasks of a run, from its history. told says that the owner has the
+// run in memory, which proves that its history is readable. In that case openTasksOf skips the
+// history of a run without scheduled tasks. Otherwise it reads the history, and returns an error if
+// it cannot.
 func (s *Service) openTasksOf(ctx context.Context, seen *store.RunDetails, told bool) ([]*core.Task, error) {
 	row := seen.Execution
 	scheduled := row.Start.Task != nil || seen.Tasks || slices.ContainsFunc(row.Start.Carried, isScheduled)

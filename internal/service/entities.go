@@ -39,8 +39,8 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	return j.entityAt(ctx, a)
 }
 
-// entityAt describes an entity. It asks the owner first: whatever the owner no longer holds is in
-// the store by then.
+// entityAt describes an entity. It asks the owner before it reads the store, so that calls that the
+// owner drops from memory in between are seen in the store.
 func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	j.ask(ctx, []model.Address{a})
 	s := j.service
@@ -57,7 +57,7 @@ func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, 
 		info.Entity = *stored.Entity
 	}
 	if info.Entity.Expired(j.world.Now()) {
-		info.Entity = model.Entity{Address: a} // its owner is about to remove it
+		info.Entity = model.Entity{Address: a} // it has expired; its owner will remove it
 	}
 	for i := range info.Waiting {
 		info.Waiting[i].Message.Input = model.Payload{}
@@ -114,8 +114,8 @@ func (s *Service) EditEntity(ctx context.Context, r api.EditRequest) (version mo
 	return version, nil
 }
 
-// Mailbox asks the owner for the mailbox of an entity, or lets it act on one call. If no live node
-// owns the entity, a list contains what is stored.
+// Mailbox asks the owner for the mailbox of an entity, or to act on one call in it. If no live node
+// owns the entity, a list has only the calls that are stored.
 func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	v := s.check("mailbox")
 	v.Entity(r.Address)
@@ -185,7 +185,7 @@ func (s *Service) hasOwner(ctx context.Context, a model.Address) (bool, error) {
 }
 
 // storedCalls returns a page of the stored part of a mailbox. Its total is the number of calls up
-// to the end of the page, because no process counts the others.
+// to the end of the page, because the later calls are not counted.
 func (s *Service) storedCalls(ctx context.Context, a model.Address, after model.MailboxMark) (c model.Calls, err error) {
 	key, seq := store.EntityKey{Shard: s.shard(a), Address: a}, after.Seq()
 	for len(c.Calls) <= model.MailboxListed {

@@ -55,8 +55,8 @@ func texts(rs []model.Reason) (all []string) {
 	return all
 }
 
-// Nodes that do not own an entity can also say why its mailbox does not move. The description of an
-// execution that waits for the entity says it too.
+// A node that does not own an entity can also say why its mailbox makes no progress. The
+// description of an execution that waits for the entity says it too.
 func TestWhyEntitiesDoNotMove(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -119,8 +119,8 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("called", busy)
 	waits([]string{forCall.String(), busy}, forCall)
 
-	// The calls of the section that holds the lock do not wait for its end, and it does not wait
-	// for itself.
+	// The calls of the section that holds the lock do not wait for the end of the section, and the
+	// section does not wait for itself.
 	of = order("2")
 	row = f.put(of, 0, 1)
 	section := model.Link{Address: of, Run: row.Run, ID: "lock"}
@@ -134,7 +134,8 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
 	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
 	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
-	// One coroutine of the section may keep another one out, and forever if it waits for that one.
+	// One coroutine of the section may keep another one waiting for the lock, and forever if the
+	// first one waits for the second.
 	again := model.Message{Kind: model.MessageLock, From: model.Link{Address: of, Run: row.Run, ID: "lock of a coroutine"}}
 	f.keep(model.Entity{Address: account("twice"), Holder: section, Held: f.now, Epoch: 8}, again)
 	waits([]string{"waits for the lock of account/own"}, forLock("own"))

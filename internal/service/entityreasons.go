@@ -12,8 +12,8 @@ import (
 )
 
 // entity returns why the mailbox of an entity does not move. Its owner knows best. Without an
-// answer of the owner, entity looks at the row, the mailbox and the code that the nodes have. It
-// then misses calls that are only in the memory of the owner.
+// answer of the owner, entity looks at the row, the mailbox and the code that the nodes have. In
+// that case it misses calls that are only in the memory of the owner.
 func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
 	told, known := j.told[a]
@@ -44,8 +44,8 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	return []model.Reason{core.EntityReason(&info.Entity, out)}
 }
 
-// whyEntity is entityAt for explaining why callers of the entity wait. If the entity cannot be
-// read, this is the reason that it returns, and not an error.
+// whyEntity is like entityAt, but explains why callers of the entity wait. If the entity cannot be
+// read, that is the reason that it returns instead of an error.
 func (j *judge) whyEntity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	info, err := j.entityAt(ctx, a)
 	if !fault.Is(err, fault.Corrupt) {
@@ -66,8 +66,8 @@ func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Re
 	return j.throughEntities(ctx, of, reasons)
 }
 
-// throughEntities adds why the entities that a run waits for, by a lock or a call, do not move:
-// which section holds the lock, and why the call does not run.
+// throughEntities looks at the entities that a run waits for, because of a lock or a call. It adds
+// to the reasons which section holds the lock, or why the call does not run.
 func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	all, asked := reasons, 0
 	for i, r := range reasons {
@@ -92,8 +92,8 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			asks := func(it model.MailboxItem) bool {
 				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
 			}
-			// If the run holds the lock and no longer asks for it, the news is on its way to the
-			// run.
+			// If the run holds the lock and no longer asks for it, the message that grants the lock
+			// is on its way to the run.
 			if !own || slices.ContainsFunc(info.Waiting, asks) {
 				all[i] = core.EntityReason(&info.Entity, true)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Explain says why an execution makes no progress, and on what that depends, as a graph.
+// Explain returns a graph that says why an execution makes no progress and what it depends on.
 func (s *Service) Explain(ctx context.Context, r api.ExplainRequest) (api.Explanation, error) {
 	depth := cmp.Or(r.Depth, api.DefaultDepth)
 	if depth < 0 || depth > api.MaxDepth {
@@ -52,7 +52,7 @@ type explainer struct {
 	judge *judge
 	graph api.Explanation
 	at    map[model.Reference]int
-	// held are the executions that have locked entities, by the node of the entity.
+	// held are the executions that have locked entities, by the entity's node in the graph.
 	held map[int]model.Reference
 }
 
@@ -179,7 +179,8 @@ func (g *explainer) lookEntity(ctx context.Context, i int) error {
 	return nil
 }
 
-// aliveIn lists the code of the live processes, if a node of a graph lacks code.
+// aliveIn lists the code of the live processes, if the graph shows an execution or entity whose
+// code no process has.
 func (j *judge) aliveIn(g *api.Explanation) []string {
 	for i := range g.Nodes {
 		d := api.Description{Reasons: g.Nodes[i].Reasons}

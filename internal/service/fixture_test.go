@@ -16,7 +16,7 @@ import (
 
 const shards = 4
 
-// shelf is a store with executions in it, and a service that only reads it.
+// shelf is a store with executions, and a service that only reads that store.
 type shelf struct {
 	t     *testing.T
 	st    *memory.Store

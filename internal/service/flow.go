@@ -243,7 +243,7 @@ func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 	return list, nil
 }
 
-// PauseQueue starts no further tasks of a queue.
+// PauseQueue makes the engine start no further tasks of a queue.
 func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	if err := s.checkNamed("pause queue", tenant, name, why); err != nil {
 		return err
@@ -276,7 +276,7 @@ func (s *Service) SetAllowance(ctx context.Context, tenant string, a api.Allowan
 }
 
 // admit lets a client start an execution, if the allowance of its tenant has room. A start that
-// finds an execution that exists needs no room.
+// finds an existing execution needs no room.
 func (s *Service) admit(ctx context.Context, m *model.Message) (done func(began bool), err error) {
 	return s.flow().Admit(ctx, m.To.Tenant, func(ctx context.Context) (bool, error) {
 		row, err := s.store.LoadExecution(ctx, s.shard(m.To), m.To, model.RunID{})

@@ -91,8 +91,8 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 		t.Errorf("%s: last event %+v", what, last)
 	}
 
-	// A reader that has everything gets nothing more, no matter how often and from which position
-	// it asks.
+	// A reader that has seen all events gets no further events, no matter how often and from which
+	// later position it asks.
 	for _, beyond := range []int64{last.Seq, last.Seq + 1, last.Seq + 1000} {
 		page, err := f.svc.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: a}, After: beyond, Limit: limit})
 		if err != nil || len(page.Events) != 0 || page.More {
@@ -101,7 +101,7 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 	}
 }
 
-// One run of a chain, and the current one.
+// History returns a named run of a chain, or the current one.
 func TestHistoryOfARun(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -117,8 +117,8 @@ func TestHistoryOfARun(t *testing.T) {
 	}
 }
 
-// A long history comes in pages of at most the service's own size, even if the caller asks for
-// larger ones.
+// The service returns a long history in pages of at most its own size, even if the caller asks for
+// larger pages.
 func TestLongHistory(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxExplained bounds the tasks and entities whose reasons are given for one run, and the runs
-	// of a page that are read a second time.
+	// maxExplained bounds how many tasks and entities of one run are explained, and how many runs
+	// of a page are read a second time.
 	maxExplained = 20
-	// askPatience bounds how long the service waits for the answer of another node. After that it
-	// judges by the store.
+	// askPatience bounds how long the service waits for the answer of another node. Without the
+	// answer it judges by the store.
 	askPatience = time.Second
 )
 
@@ -40,7 +40,7 @@ type judge struct {
 	service *Service
 	tenant  string
 	world   *diagnosis.World
-	told    map[model.Address][]model.Reason // what owners know better than the store
+	told    map[model.Address][]model.Reason // reasons from owners, which know more than the store
 	outlook *flow.Outlook
 	reread  int // rows that were read a second time
 }
@@ -101,7 +101,7 @@ func (j *judge) ask(ctx context.Context, all []model.Address) {
 	var wg sync.WaitGroup
 	for owner, addresses := range others {
 		wg.Go(func() {
-			// An error means that the owner cannot be asked. Then the store decides.
+			// An error means that the owner cannot be asked. The judge then uses only the store.
 			found, _ := j.service.ask(ctx, owner, addresses)
 			mu.Lock()
 			defer mu.Unlock()
@@ -120,8 +120,8 @@ func askWithin(ctx context.Context) time.Duration {
 	return askPatience
 }
 
-// run returns why an open run does not move. open are its open tasks, if read is true; otherwise
-// the judge reads them where they matter.
+// run returns why an open run does not move. If read is true, open has its open tasks. Otherwise
+// the judge reads them if it needs them.
 func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task, read bool) (reasons []model.Reason, err error) {
 	a := row.Start.Address
 	waits, known := j.told[a]
@@ -149,9 +149,9 @@ func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task
 	return j.permits(ctx, j.world.Judge(&r)), nil
 }
 
-// latest reads the row of a run again, if the owner does not know the run and the row does not say
-// what it waits for. Since the row was read, the owner may have parked the run and dropped it from
-// memory.
+// latest reads the row of a run again if the owner does not know the run and the row does not say
+// what the run waits for. Since the row was read, the owner may have parked the run and dropped it
+// from memory.
 func (j *judge) latest(ctx context.Context, row *store.Execution) (*store.Execution, error) {
 	if row.Blocked != nil || row.Parked || j.reread >= maxExplained {
 		return row, nil
@@ -266,7 +266,7 @@ func (j *judge) owner(row *store.Execution) model.NodeID {
 // outlook has the settings that decide whether tasks may start. It reads them when the first task
 // needs them.
 type outlook struct {
-	ctx context.Context //nolint:containedctx // of one question
+	ctx context.Context //nolint:containedctx // the context of one request
 	j   *judge
 }
 
@@ -277,7 +277,7 @@ func (o outlook) load() (err error) {
 	return err
 }
 
-// PauseOf implements diagnosis.Outlook.
+// PauseOf implements diagnosis.Flow.
 func (o outlook) PauseOf(queue string) (model.Reason, bool) {
 	if o.load() != nil {
 		return model.Reason{}, false // RefusalOf returns the error
@@ -285,7 +285,7 @@ func (o outlook) PauseOf(queue string) (model.Reason, bool) {
 	return o.j.outlook.PauseOf(o.j.tenant, queue)
 }
 
-// RefusalOf implements diagnosis.Outlook.
+// RefusalOf implements diagnosis.Flow.
 func (o outlook) RefusalOf(t *core.Task) (model.Reason, bool, error) {
 	if err := o.load(); err != nil {
 		return model.Reason{}, false, err

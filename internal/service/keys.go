@@ -38,7 +38,8 @@ func (a *Admin) Keys(ctx context.Context, tenant string) ([]api.KeyInfo, error) 
 	list := make([]api.KeyInfo, 0, len(found)-len(used))
 	for i := range found {
 		if found[i].Kind == authn.KeySetting {
-			// An unreadable key lets no caller in, and can be revoked. So it is listed by its id.
+			// A key that cannot be read lets no caller in, but it can be revoked. So list it with
+			// its id.
 			k, _ := authn.ReadKey(found[i].Tenant, found[i].Name, found[i].Body)
 			k.ID, k.Tenant = found[i].Name, found[i].Tenant
 			info := keyInfo(&k)
@@ -112,7 +113,7 @@ func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey,
 		return api.NewKey{}, err
 	}
 
-	// The new key lives as long as the old one was meant to, counted from now.
+	// The new key has the same lifetime as the old one had, counted from now.
 	request := api.KeyRequest{Tenant: old.Tenant, Admin: old.Admin(), Note: old.Note, Roles: old.Roles}
 	if !old.Expires.IsZero() {
 		request.Lifetime = old.Expires.Sub(old.Created)
@@ -132,7 +133,7 @@ func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey,
 	return created, nil
 }
 
-// expireKey makes a key end at a time, unless it ends earlier.
+// expireKey makes a key end at the given time, unless it ends earlier.
 func (a *Admin) expireKey(ctx context.Context, key store.SettingKey, at model.Time) error {
 	return a.flow().Change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {
 		if old == nil {
@@ -189,7 +190,7 @@ func (a *Admin) checkKey(ctx context.Context, r *api.KeyRequest) error {
 }
 
 // checkRoles refuses roles that no policy could name, and the role of admins. It accepts roles that
-// the default policies do not know: the server may have policies of its own.
+// the default policies do not know, because the server may have other policies.
 func checkRoles(v *validator, roles []string) {
 	if len(roles) > MaxRoles {
 		v.Wrong("the key has %d roles, at most %d are allowed", len(roles), MaxRoles)

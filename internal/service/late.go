@@ -27,9 +27,10 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 	return s.lateReason(ctx, a).add(err)
 }
 
-// lateMany is explainLate for many addresses. All addresses together wait no longer than a single
-// one would, and only one address of each shard is explained. The addresses of a shard share that
-// explanation, because an execution that does not exist yet waits for the owner of its shard.
+// lateMany is like explainLate, for many addresses. All explanations together take no longer than a
+// single one may take, and it explains only one address of each shard. The other addresses of the
+// shard get the same explanation: an execution that does not exist yet waits for the owner of its
+// shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
 	var end time.Time
 	found := map[model.ShardID]lateReason{}
@@ -88,7 +89,8 @@ func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 	if err != nil {
 		return lateReason{err: err}
 	}
-	// no node accepts messages for the execution, whatever it waits for
+	// Without an owner, no node accepts messages for the execution, regardless of what it waits
+	// for.
 	if why, ok := j.world.WhyUnowned(s.shard(a)); ok {
 		return lateReason{links: []api.Link{{Subject: nameOf(a), Reason: why}}}
 	}
@@ -98,7 +100,7 @@ func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 	if a.IsEntity() {
 		reasons = j.lateEntity(ctx, a)
 	} else {
-		reasons, _ = j.why(ctx, a) // empty if it does not exist, or cannot be read
+		reasons, _ = j.why(ctx, a) // empty if the execution does not exist or cannot be read
 	}
 
 	switch {
@@ -112,8 +114,8 @@ func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 	return lateReason{links: append(chain, j.follow(ctx, &model.Start{Address: a}, reasons)...)}
 }
 
-// lateEntity returns why an entity has not answered. The call of a caller that gave up may no
-// longer wait, so its mailbox may not show the reason.
+// lateEntity returns why an entity has not answered. The call of a caller that gave up may have
+// left the mailbox, so the mailbox may not show the reason.
 func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason {
 	info, err := j.whyEntity(ctx, a)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Every call that starts a run says why it did not succeed before the deadline. Here the store
-// accepts no commits.
+// The store accepts no commits. Every call that starts a run fails with an error that says why it
+// did not succeed before the deadline.
 func TestLateStartsSayWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

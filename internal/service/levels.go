@@ -30,7 +30,7 @@ func (s levelSums) add(to *api.Series, l *series.Levels) {
 	for i := range l.Subjects {
 		o := &l.Subjects[i]
 		if o.Kind > series.Limit || len(o.Points) != series.NumLevels {
-			continue // of a newer version
+			continue // a level of a newer version
 		}
 		sum := s.at(subject{o.Kind, o.Name}, points)
 		for level, values := range o.Points {
@@ -52,8 +52,9 @@ func (s levelSums) at(of subject, points int64) *api.SeriesOf {
 	return sum
 }
 
-// levelPlace says which level a list of numbers has, and where its points belong: its last point is
-// ahead points after the last point of the reply. The clocks of nodes differ a little.
+// levelPlace says which level a list of numbers has, and where its points belong in the reply. The
+// clocks of nodes differ a little, so the last point of the list is ahead points after the last
+// point of the reply.
 type levelPlace struct {
 	kind  series.SubjectKind
 	level int
@@ -76,7 +77,7 @@ func combineLevel(to []int64, values []uint32, p levelPlace) {
 	for i, v := range values {
 		put(last-(len(values)-1-i), int64(v))
 	}
-	// If a node is one point behind, its last state also counts for the last point of the reply.
+	// If a node is one point behind, use its last state for the last point of the reply as well.
 	if p.ahead == -1 && !p.kind.Sums(p.level) && len(values) > 0 {
 		put(last+1, int64(values[len(values)-1]))
 	}

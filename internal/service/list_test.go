@@ -22,8 +22,8 @@ func keys(ds []api.Description) (ks []string) {
 	return ks
 }
 
-// A list comes newest first, in pages that continue where the previous one ended, also when
-// executions start in between.
+// The service lists the newest execution first. Each page continues where the previous one ended,
+// even if executions start in between.
 func TestListPaging(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -141,7 +141,7 @@ func TestListSelects(t *testing.T) {
 	}
 }
 
-// A cursor is opaque, but any text of its form is safe.
+// A cursor is opaque to clients. A forged cursor is either refused or harmless.
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -188,7 +188,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("reasons %v, %v, want its turn", d.Reasons, err)
 	}
 
-	// Its owner is dead, and the next owner is unknown.
+	// The owner of the execution is dead, and it has no next owner yet.
 	f.now += 120_000_000
 	if d, err = f.svc.Describe(t.Context(), target); err != nil || !d.Owner.IsZero() || d.Reasons[0].Code != model.WaitOwner {
 		t.Errorf("owner %s, reasons %v, %v, want no owner", d.Owner, d.Reasons, err)
@@ -215,7 +215,7 @@ func TestListPageIsBounded(t *testing.T) {
 	}
 }
 
-// early is a store whose lists are older than its other answers.
+// early is a store whose lists are outdated, unlike its other answers.
 type early struct{ *memory.Store }
 
 func (s early) List(ctx context.Context, q store.Query) (store.Page, error) {

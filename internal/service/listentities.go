@@ -13,7 +13,7 @@ import (
 
 // Bounds of one page of a list of entities with conditions that the store does not know. The
 // service reads rows in portions of entityPortion, because each row contains a whole state, and
-// stops after maxScanned rows. The page is then short or even empty, and its cursor continues after
+// stops after maxScanned rows. Such a page is short or even empty, and its cursor continues after
 // the last row that was read.
 const (
 	entityPortion = 100
@@ -53,7 +53,7 @@ func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (pa
 type entityWalk struct {
 	service *Service
 	request *api.EntityListRequest
-	now     model.Time // of the store; zero until it is needed
+	now     model.Time // the time of the store; zero until it is needed
 	limit   int
 	page    api.EntityListPage
 	scanned int
@@ -97,7 +97,8 @@ func (w *entityWalk) rows(ctx context.Context) (api.EntityListPage, error) {
 	}
 }
 
-// isPicky reports whether the request has conditions that the store does not know.
+// isPicky reports whether the request has conditions that the store cannot check, so that the
+// service must check each row.
 func (w *entityWalk) isPicky() bool {
 	r := w.request
 	return r.MinVersion > 0 || r.MaxVersion > 0 || r.ChangedFrom > 0 || r.ChangedTo > 0 || r.Expired
@@ -108,8 +109,8 @@ func (w *entityWalk) isOver() bool {
 	return len(w.page.Entities) >= w.limit || w.scanned >= maxScanned
 }
 
-// add adds an entity to the page, if the conditions hold. An entity whose time is over is listed
-// only on request: its owner is about to remove it.
+// add adds an entity to the page, if the conditions hold. An entity whose TTL has passed is listed
+// only if the request asks for such entities, because its owner is about to remove it.
 func (w *entityWalk) add(ctx context.Context, n *model.Entity) error {
 	w.scanned++
 	r := w.request
@@ -134,7 +135,7 @@ func (w *entityWalk) add(ctx context.Context, n *model.Entity) error {
 	return nil
 }
 
-// isExpired reports whether the time of a state is over, by the clock of the store.
+// isExpired reports whether the TTL of a state has passed, by the clock of the store.
 func (w *entityWalk) isExpired(ctx context.Context, n *model.Entity) (bool, error) {
 	if n.Expires == 0 {
 		return false, nil
@@ -168,7 +169,7 @@ func (w *entityWalk) waiting(ctx context.Context) (api.EntityListPage, error) {
 		}
 		for _, k := range keys {
 			if k.Compare(mark) <= 0 {
-				continue // the mark has moved over it
+				continue // the walk has moved past this shard
 			}
 			if mark, err = w.look(ctx, k); err != nil {
 				return api.EntityListPage{}, err
@@ -185,8 +186,8 @@ func (w *entityWalk) waiting(ctx context.Context) (api.EntityListPage, error) {
 	}
 }
 
-// look adds an entity that has stored calls to the page. It returns the place after it. The
-// entities of a shard are ordered by tenant, so the walk skips the entities of other tenants.
+// look adds an entity that has stored calls to the page, and returns the place after that entity.
+// The entities of a shard are ordered by tenant, so the walk skips the entities of other tenants.
 func (w *entityWalk) look(ctx context.Context, k store.EntityKey) (store.EntityKey, error) {
 	r := w.request
 	switch {

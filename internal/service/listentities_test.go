@@ -34,7 +34,7 @@ func (f *shelf) listed(r api.EntityListRequest) (keys []string) {
 }
 
 // Lists select entities by their version, the time of their last change, their lock, their waiting
-// calls, and whether their time is over. Pages have every entity once.
+// calls, and whether their TTL has passed. Each entity is on one page.
 func TestListEntitiesByState(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -104,7 +104,8 @@ func TestListEntitiesByState(t *testing.T) {
 	}
 }
 
-// A page looks at a bounded number of entities, so it may be empty before the last one.
+// A page reads a bounded number of entities, so a page may be empty although it is not the last
+// one.
 func TestListEntitiesBound(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

@@ -78,7 +78,7 @@ func (a *Admin) checkLogin(r *api.LoginRequest) error {
 	return v.Err()
 }
 
-// sweepLogins removes the expired sessions of a tenant, and returns how many others there are.
+// sweepLogins removes the expired sessions of a tenant, and returns how many sessions remain.
 func (a *Admin) sweepLogins(ctx context.Context, tenant string, now model.Time) (open int, err error) {
 	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool { return k.Kind == authn.LoginSetting && k.Tenant == tenant })
 	if err != nil {
@@ -123,7 +123,8 @@ func (a *Admin) Logins(ctx context.Context, tenant string) ([]api.LoginInfo, err
 
 	now, list := model.TimeOf(time.Now()), []api.LoginInfo{}
 	for i := range found {
-		// An unreadable session lets no caller in, and can be ended. So it is listed by its id.
+		// A session that cannot be read lets no caller in, but it can be ended. So list it with its
+		// id.
 		l, err := authn.ReadLogin(found[i].Tenant, found[i].Name, found[i].Body)
 		if err == nil && l.Expires <= now {
 			continue

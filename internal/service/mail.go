@@ -16,7 +16,7 @@ var _ api.Mailer = (*Service)(nil)
 // Cluster returns the id of the store.
 func (s *Service) Cluster() string { return s.store.Info().Cluster }
 
-// Search finds every stored value that contains a text, as of one moment.
+// Search finds every stored value that contains a text. It sees the store at one point in time.
 func (s *Service) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	searcher, ok := s.store.(store.Searcher)
 	if !ok {
@@ -98,8 +98,8 @@ func (s *Service) Hint(shard model.ShardID) {
 }
 
 // DeadLetters returns the refused and unreadable messages of a tenant that the inbox keeps. Every
-// tenant sees the rows whose tenant cannot be read. Only their shards are known, and otherwise no
-// operator would learn about them.
+// tenant also sees the rows whose tenant cannot be read. Only the shards of such rows are known, so
+// without this rule no operator would learn about them.
 func (s *Service) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
 	if err := s.checkTenant("dead letters", tenant); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ const (
 	MaxManyBytes = 64 << 20
 )
 
-// checkMany refuses a call that would hold too much in memory at once.
+// checkMany refuses a call that would hold too much in memory.
 func checkMany(rs []api.StartRequest) error {
 	if len(rs) > MaxMany {
 		return fault.New(fault.Exhausted, "start %d executions in one call: at most %d are allowed", len(rs), MaxMany)

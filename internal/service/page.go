@@ -21,7 +21,8 @@ func pageSize(limit int) int {
 	return min(limit, maxPage)
 }
 
-// cursor encodes a place in a list: a time, a run, and whatever else distinguishes rows.
+// cursor encodes a place in a list: a time, a run, and a text that distinguishes rows with the same
+// time and run.
 func cursor(at model.Time, run model.RunID, rest string) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(at))
 	raw = append(raw, run[:]...)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxRead    = 64 << 20 // bytes of a history that is read to be cut
-	resetTries = 10       // how often the history of a moving run is read again
+	maxRead    = 64 << 20 // bytes of a history that the service reads for a past
+	resetTries = 10       // how often the history of a run that continues is read again
 	deletePage = 500      // runs per commit
 )
 
@@ -52,8 +52,8 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
-// Retry continues a closed execution that did not complete. A task is scheduled again: it has no
-// step to continue from.
+// Retry continues a closed execution that did not complete. A task has no step to continue from, so
+// Retry schedules it again.
 func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	if strings.HasPrefix(r.Source.Address.Type, model.TaskPrefix) {
 		return s.retryTask(ctx, &r)
@@ -71,8 +71,8 @@ func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return s.takeOver(ctx, "reset", history.Reset, r)
 }
 
-// takeOver starts a run in place of the current one. An open run may continue while its history is
-// read; then takeOver reads it again.
+// takeOver starts a run in place of the current one. If an open run continues while takeOver reads
+// its history, takeOver reads the history again.
 func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
 	v := s.check(op)
 	v.NoBatch(r.Source.Address)
@@ -113,7 +113,7 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 		}
 
 		if try > 1 && r.RequestID != "" {
-			// The owner remembers its refusal of the previous try.
+			// Use another request id, because the owner remembers that it refused the previous one.
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try)
 		}
 		reply, a, err := s.beginAnswered(ctx, m, plan, r.DryRun)
@@ -152,7 +152,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 		case e.Target.Tenant != to.Tenant:
 			v.Wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
 		default:
-			v.Address(e.Target) // its outcome may be asked for
+			v.Address(e.Target) // the code may ask for the outcome of this address
 		}
 		if e.Kind == model.EventLabeled {
 			v.Label(e.Name, string(e.Output.Data))
@@ -188,7 +188,7 @@ func (s *Service) begin(ctx context.Context, m *model.Message, p *history.Plan, 
 	return reply, err
 }
 
-// beginAnswered is begin, and also returns the owner's answer.
+// beginAnswered is like begin, and also returns the owner's answer.
 func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, model.Answer, error) {
 	reply := api.PastReply{Address: m.To, Position: p.Position, Total: p.Total, Blanks: p.Blanks, Added: p.Added, Again: p.Again}
 	if dry {
@@ -199,7 +199,7 @@ func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *histor
 	return reply, a, err
 }
 
-// digestOfPast digests what a request about a past asks for, as the client worded it.
+// digestOfPast returns a digest of a request about a past, as the client sent it.
 func digestOfPast(op string, r *api.PastRequest) []byte {
 	parts := []string{op, r.Source.Address.Path(), r.Source.Run.String(), r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed)}
 	for i := range r.Edits {
@@ -212,8 +212,9 @@ func digestOfPast(op string, r *api.PastRequest) []byte {
 	return digestOf(parts...)
 }
 
-// digestOf digests what a client asks for. It is for requests whose message depends on stored data:
-// a repeated request is recognized by its digest, although its message may differ.
+// digestOf returns a digest of what a client asks for. Some requests become a message that depends
+// on stored data. The owner recognizes a repetition of such a request by its digest, because its
+// message may differ.
 func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -257,7 +258,8 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 	return s.readEvents(ctx, op, row, math.MaxInt64)
 }
 
-// readEvents is readRun for a caller that knows an event of the run. It may stop after that event.
+// readEvents is like readRun, but the caller knows the position last of an event of the run.
+// readEvents may stop after that event.
 func (s *Service) readEvents(ctx context.Context, op string, row *store.Execution, last int64) (*model.History, error) {
 	h := &model.History{Start: row.Start, Events: slices.Clip(row.Start.Carried), Outcome: row.Outcome}
 	size := 0
@@ -268,8 +270,8 @@ func (s *Service) readEvents(ctx context.Context, op string, row *store.Executio
 		}
 
 		if len(page) == 0 {
-			// A run that was deleted during the read has lost events, not only its row: check that
-			// it still exists.
+			// If the run was deleted during the read, events are missing too. Check that it still
+			// exists.
 			_, err := s.execution(ctx, op, api.Target{Address: row.Start.Address, Run: row.Start.Run})
 			return h, err
 		}
@@ -289,7 +291,7 @@ func (s *Service) readEvents(ctx context.Context, op string, row *store.Executio
 	return h, nil
 }
 
-// past checks what all requests about a past have in common.
+// past checks the fields that all requests about a past have.
 func (v validator) past(r *api.PastRequest) {
 	v.Address(r.Source.Address)
 	v.RequestID(r.RequestID)
@@ -354,10 +356,11 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	return reply, nil
 }
 
-// chain returns the runs that had the address before a run, and the run itself, oldest first: the
-// runs that led to it, and the ones that it replaced. A deleted run does not end the chain: the
-// runs around it name each other from both sides, and all of them know the first one. A run
-// without a successor can only be found through the run that replaced it.
+// chain returns all runs that have had the address of a run, oldest first: earlier runs of its
+// chain, runs that a later start replaced, and the run itself. A deleted run in between does not
+// hide older runs, because runs name both their predecessor and their successor, and each run names
+// the first one. One case remains: a run that was replaced by a start has no successor, so it can
+// only be found through the run that replaced it.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a, last := row.Start.Address, row.Start.Run
 	looked := map[model.RunID]bool{{}: true, last: true}

@@ -115,7 +115,7 @@ func TestDeleteOfAChain(t *testing.T) {
 		key := f.put(a, 0, 0, func(s *model.Start) {
 			switch {
 			case i == 0:
-			case i%3 == 0: // a start that replaced it, not one that continued
+			case i%3 == 0: // a start replaced the previous run, which has no successor
 				s.Replaced = runs[i-1]
 			default:
 				s.Previous = runs[i-1]
@@ -140,13 +140,13 @@ func TestDeleteOfAChain(t *testing.T) {
 	wantKind(t, "a delete of what is open", err, fault.Conflict)
 }
 
-// A run that was removed early does not hide older ones: they are deleted as well.
+// A run that was removed before does not hide older ones: the delete removes them as well.
 func TestDeleteOfAChainWithAGap(t *testing.T) {
 	t.Parallel()
 	for gap := range 6 {
 		f := newShelf(t)
 		a := order("1")
-		// as the shelf gives them
+		// The ids that the shelf gives to runs.
 		id := func(n int) model.RunID { return model.RunID{0: 1, 15: byte(n + 1)} }
 
 		var keys []store.RunKey
@@ -176,7 +176,7 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 		f.commit(store.Batch{Deletes: []store.RunKey{keys[gap]}})
 		var want []model.RunID
 		for i, key := range keys {
-			if i != gap && !(gap == 1 && i == 0) { // only run 1 knows what it has replaced
+			if i != gap && !(gap == 1 && i == 0) { // only run 1 names the run that it has replaced
 				want = append(want, key.Run)
 			}
 		}

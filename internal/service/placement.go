@@ -53,8 +53,8 @@ func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 		}
 	}
 
-	// The nodes check again with their own views: a node keeps its shards while no other can take
-	// them.
+	// Each node checks this again with its own view, and keeps its shards while no other node can
+	// take them.
 	found, err := a.store.SetDrained(ctx, r.Node, !r.Undo)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 	return nil
 }
 
-// Rebalance makes all nodes check at once whether shards should move.
+// Rebalance makes all nodes check immediately whether shards should move.
 func (a *Admin) Rebalance(context.Context) error {
 	if a.engine == nil {
 		return errReadOnly("rebalance")

@@ -40,8 +40,8 @@ func (s *Service) details(ctx context.Context, op string, t api.Target) (store.R
 	return d, checkRow(t, d.Execution, err)
 }
 
-// checkRow returns the error of a caller that has read the row of a target: the error of the read,
-// or that there is no such execution.
+// checkRow returns the error for a caller that has read the row of a target: the error of the read,
+// or the error that the execution does not exist.
 func checkRow(t api.Target, row *store.Execution, err error) error {
 	switch {
 	case fault.Is(err, fault.Corrupt):
@@ -97,7 +97,8 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 
 	for _, e := range row.Start.Carried {
 		if e.Kind == model.EventStateSet && e.Name == name {
-			p, ok = e.Output, len(e.Output.Data) > 0 // a past may say that it was cleared
+			// An empty value in a past means that the state was cleared.
+			p, ok = e.Output, len(e.Output.Data) > 0
 		}
 	}
 
@@ -147,8 +148,8 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 
 	if row.Outcome.Status.Closed() && !page.More {
 		if last == r.After && last > int64(len(row.Start.Carried)) {
-			// Nothing is stored after it. Either it is the last stored event, or the caller has
-			// already seen the end.
+			// No event is stored after position last. Either last is the last stored event, or the
+			// caller has already seen the end.
 			own, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, last-1, 1, 1)
 			if err != nil || len(own) == 0 {
 				return page, err
@@ -188,7 +189,7 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	}
 	v := s.check("list")
 	v.Tenant(q.Tenant)
-	// A text that a store cannot contain cannot be searched for.
+	// Refuse a text that a store cannot contain, because the store cannot search for it either.
 	for _, part := range [...][2]string{{"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
 		if part[1] != "" {
 			v.Text(part[0], part[1], s.limits.Key)

@@ -15,7 +15,7 @@ import (
 type call struct {
 	name string
 	do   func(ctx context.Context, s *service.Service, t api.Target) error
-	// writes says that it needs the engine.
+	// writes says that the call needs the engine.
 	writes bool
 }
 
@@ -94,7 +94,7 @@ func TestInvalidAddresses(t *testing.T) {
 	}
 }
 
-// All problems are reported at once.
+// The service reports all problems of a request in one error.
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -114,7 +114,7 @@ func TestRefusedRequests(t *testing.T) {
 	f := newShelf(t)
 	target := api.Target{Address: order("1")}
 	big := model.Payload{Data: make([]byte, 2<<20+1)}
-	encoded := model.Payload{Data: make([]byte, 2<<20), Encoding: "x"} // the encoding counts too
+	encoded := model.Payload{Data: make([]byte, 2<<20), Encoding: "x"} // the bytes of the encoding are part of the size
 	text := strings.Repeat("x", 2<<20+1)
 	var many []model.Label
 	for i := range model.MaxLabels + 1 {
@@ -253,7 +253,8 @@ func TestLimits(t *testing.T) {
 	wantKind(t, "payload", start("12345", "123", 11), fault.Invalid)
 }
 
-// A service without an engine only reads. It refuses the rest as such, after validation.
+// A service without an engine only reads. It refuses other valid requests because the store is open
+// for reading only.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -290,7 +291,7 @@ func TestUnknownExecutions(t *testing.T) {
 		wantKind(t, c.name+" of a missing execution", c.do(t.Context(), s, api.Target{Address: order("nobody")}), fault.NotFound)
 		wantKind(t, c.name+" of a run that does not exist", c.do(t.Context(), s, api.Target{Address: order("1"), Run: model.RunID{9}}), fault.NotFound)
 		wantKind(t, c.name+" of a run of another", c.do(t.Context(), s, api.Target{Address: order("1"), Run: other.Run}), fault.NotFound)
-		if c.name != "await" { // it would wait
+		if c.name != "await" { // await would wait
 			wantKind(t, c.name, c.do(t.Context(), s, api.Target{Address: order("1"), Run: r.Run}), fault.Unclassified)
 		}
 	}
@@ -316,7 +317,7 @@ func TestConflicts(t *testing.T) {
 
 	for _, want := range []fault.Kind{fault.Unclassified, fault.Conflict} {
 		wantKind(t, "settle", s.Settle(t.Context(), api.SettleRequest{Target: target, Name: "p"}), want)
-		// twice is fine
+		// A repetition is allowed.
 		wantKind(t, "cancel", s.Cancel(t.Context(), api.CancelRequest{Target: target, Reason: "x"}), fault.Unclassified)
 	}
 
@@ -328,7 +329,7 @@ func TestConflicts(t *testing.T) {
 	wantKind(t, "join with a bad name", err, fault.Invalid)
 }
 
-// closer is a worker whose runs end at once.
+// closer is a worker whose runs end immediately.
 type closer struct {
 	session chan api.Session
 }
@@ -352,7 +353,7 @@ func (*closer) Taken(model.RunID, uint64)                              {}
 
 func (w *closer) Evict(model.RunID, uint64, string) {}
 
-// The run id of another tenant gives no access, even if it lies in the same shard.
+// The run id of another tenant gives no access, even if that run is in the same shard.
 func TestRunOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})

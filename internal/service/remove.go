@@ -27,8 +27,8 @@ type rawHeader struct {
 
 // remove removes an execution that cannot be ended otherwise, or an entity that cannot be read. It
 // exports the rows as they are, frees the locks of the execution, and lets the owner remove the
-// rows in one commit. Each part may be repeated, so the caller can repeat a removal that failed
-// half-way.
+// rows in one commit. Each of these steps can be repeated, so the caller can repeat a removal that
+// failed half-way.
 func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteReply, error) {
 	a := r.Target.Address
 	v := s.check("delete")
@@ -65,8 +65,8 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 		return api.DeleteReply{}, err
 	}
 
-	// If the execution can still be ended in order, do that: its parent, its watchers and its locks
-	// are then informed.
+	// If the execution can still be terminated, do that first. A termination informs its parent and
+	// its watchers, and frees its locks.
 	end := api.CancelRequest{Target: r.Target, Reason: "removed by an operator"}
 	if err := s.order(ctx, model.MessageTerminate, &end); err == nil || fault.Is(err, fault.Conflict) {
 		end.Reason = ""
@@ -110,9 +110,9 @@ func (x *rawExport) write(ctx context.Context) error {
 	return nil
 }
 
-// find returns the runs of the target. Runs name each other, so usually each is found by its id. If
-// one of them cannot be read, find returns the zero run, which stands for all: then the store looks
-// at every run of the shard.
+// find returns the runs of the target. Runs name each other, so usually find gets the id of each
+// run. If one of them cannot be read, find returns the zero run id instead, which makes the store
+// look at every run of the shard.
 func (x *rawExport) find(ctx context.Context) []model.RunID {
 	t, all := x.target, []model.RunID{{}}
 	if t.Address.IsEntity() || !t.Run.IsZero() {
@@ -166,7 +166,7 @@ func (x *rawExport) flush() error {
 	return x.wrap(to.Flush())
 }
 
-// wrap adds to an error that the export has failed; nil stays nil.
+// wrap adds to an error that the export has failed. It returns nil for nil.
 func (x *rawExport) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -191,7 +191,9 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 			}
 			err := s.Unlock(ctx, api.UnlockRequest{Address: n.Address, Epoch: n.Epoch})
 			if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Blocked) {
-				return err // otherwise it was freed by now, or cannot be read itself
+				// Ignore only the three kinds above: the lock is already free, or the entity cannot
+				// be read.
+				return err
 			}
 		}
 
@@ -202,7 +204,8 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 	}
 }
 
-// parentOf returns the step that waits for an execution, if its start can be read.
+// parentOf returns the step of the parent that waits for an execution, if the start of the
+// execution can be read.
 func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
 	if err != nil || row == nil || row.Outcome.Status.Closed() {
@@ -211,8 +214,8 @@ func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 	return row.Start.Parent
 }
 
-// wayOut adds what an operator can do to the error of an execution that cannot be read or
-// continued.
+// wayOut adds a hint to the error of an execution that cannot be read or continued: what an
+// operator can do.
 func wayOut(err error) error {
 	if fault.Is(err, fault.Corrupt) && !strings.Contains(err.Error(), model.WayOut) {
 		return fault.WithHint(err, "%s", model.WayOut)
@@ -220,7 +223,7 @@ func wayOut(err error) error {
 	return err
 }
 
-// stuck returns why an open execution cannot be ended in order; nil if it can, as far as known.
+// stuck returns why an open execution cannot end normally. It returns nil if it knows no reason.
 func (s *Service) stuck(ctx context.Context, op string, start *model.Start) error {
 	a := start.Address
 	d, err := s.Describe(ctx, api.Target{Address: a, Run: start.Run})

@@ -26,17 +26,17 @@ import (
 const (
 	defaultReports  = 100
 	maxReports      = 1000
-	reportPageBytes = 2 << 20 // of heads
+	reportPageBytes = 2 << 20 // bytes of the heads of one page
 )
 
-// reportHead is what is stored of a report for lists.
+// reportHead is the part of a stored report that lists show.
 type reportHead struct {
 	At        model.Time       `json:"at"`
 	By        string           `json:"by,omitempty"`
 	Build     string           `json:"build"`
 	Source    string           `json:"source,omitempty"`
 	Workflows []reportWorkflow `json:"workflows"`
-	// Digest tells a repeated request from another one with the same id.
+	// Digest distinguishes a repetition of a request from another request with the same id.
 	Digest string `json:"digest"`
 }
 
@@ -46,7 +46,7 @@ type reportWorkflow struct {
 	Counts [5]int64 `json:"counts"`
 }
 
-// reportResult is what is stored of a result.
+// reportResult is the stored form of a result.
 type reportResult struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
@@ -90,7 +90,7 @@ func (s *Service) AddReplayReport(ctx context.Context, r api.ReplayReportRequest
 	return api.ReplayReportReply{Report: report, Existing: row.ID != id}, nil
 }
 
-// encodeReport returns what is stored of a report.
+// encodeReport returns the stored form of a report.
 func encodeReport(ctx context.Context, r *api.ReplayReportRequest) (head reportHead, body []byte, err error) {
 	head = reportHead{At: model.TimeOf(time.Now()), Build: r.Build, Source: r.Source}
 	if call := authn.CallOf(ctx); call != nil {
@@ -123,7 +123,7 @@ func encodeReport(ctx context.Context, r *api.ReplayReportRequest) (head reportH
 	return head, body, err
 }
 
-// readReportHead returns what lists show of a report, and its digest.
+// readReportHead returns the part of a report that lists show, and its digest.
 func readReportHead(row *store.ReportRow) (api.ReplayReport, string) {
 	var head reportHead
 	r := api.ReplayReport{ID: row.ID, At: reportTime(row.ID)}
@@ -172,7 +172,7 @@ func (s *Service) checkReplayReport(r *api.ReplayReportRequest) error {
 		size += len(one.Workflow) + len(one.Key) + len(one.Text)
 		if why := s.wrongResult(one); why != "" {
 			v.Wrong("result %d: %s", i, why)
-			break // one of them is enough to find the mistake in the reporter
+			break // one wrong result is enough to find the mistake in the program that reports
 		}
 	}
 	if size > api.MaxReplayReportBytes {
@@ -181,7 +181,7 @@ func (s *Service) checkReplayReport(r *api.ReplayReportRequest) error {
 	return v.Err()
 }
 
-// wrongResult says what is wrong with a result; "" if nothing is.
+// wrongResult says what is wrong with a result. It returns an empty text if nothing is wrong.
 func (s *Service) wrongResult(r *api.ReplayResult) string {
 	v := s.check("result")
 	v.Text("the name of the workflow", r.Workflow, s.limits.Name)
@@ -260,7 +260,7 @@ func (s *Service) selectReports(r *api.ReplayReportListRequest) (q store.ReportQ
 
 	q = store.ReportQuery{Tenant: r.Tenant, Limit: maxReports, MaxBytes: reportPageBytes}
 	if r.Workflow == "" && r.Build == "" && r.Outcome == "" {
-		q.Limit = r.Limit + 1 // one more says whether there is a next page
+		q.Limit = r.Limit + 1 // the additional one shows whether there is a next page
 	}
 	if r.Cursor != "" {
 		raw, err := hex.DecodeString(r.Cursor)

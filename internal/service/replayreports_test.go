@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// spoiled is a store in which a change spoils the reports that it returns.
+// spoiled is a store that damages the reports that it returns, with the function change.
 type spoiled struct {
 	*memory.Store
 
@@ -67,7 +67,8 @@ func newReporters(t *testing.T) *reporters {
 	return &reporters{t, st, service.New(engine.New(engine.Config{Store: st}), st, service.Limits{})}
 }
 
-// reportOf returns a report with one result of each outcome, by workflow: "order fits".
+// reportOf returns a report with the given results. Each is a workflow and an outcome, such as
+// "order fits".
 func reportOf(build string, results ...string) api.ReplayReportRequest {
 	r := api.ReplayReportRequest{Tenant: "default", Build: build}
 	for i, text := range results {
@@ -191,8 +192,8 @@ func TestReplayReportOfARepeatedRequest(t *testing.T) {
 	}
 }
 
-// A report that makes no sense, or is too large, is refused with what is wrong. The largest ones
-// that are allowed are stored.
+// The service refuses a report that makes no sense or is too large, and says what is wrong. It
+// stores the largest reports that are allowed.
 func TestReplayReportRefusals(t *testing.T) {
 	t.Parallel()
 	f := newReporters(t)
@@ -248,8 +249,8 @@ func TestReplayReportRefusals(t *testing.T) {
 	wantKind(t, "a store that is open for reading", err, fault.Denied)
 }
 
-// Lists select reports by workflow, build and outcome, newest first. Pages have every report once,
-// and the last one has no cursor.
+// Lists select reports by workflow, build and outcome, newest first. Each report is on one page,
+// and the last page has no cursor.
 func TestReplayReportLists(t *testing.T) {
 	t.Parallel()
 	f := newReporters(t)
@@ -337,8 +338,8 @@ func TestReplayReportPagesAreBounded(t *testing.T) {
 	}
 }
 
-// The list shows a damaged report with its id and time, but not if it has conditions. Reading the
-// report, or adding it once more, says that it is damaged.
+// A list without conditions shows a damaged report with its id and time. A list with conditions
+// leaves it out. Reading the report, or adding it once more, says that it is damaged.
 func TestDamagedReplayReports(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*store.ReportRow){

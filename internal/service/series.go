@@ -53,7 +53,7 @@ func (s *Service) Series(ctx context.Context, r api.SeriesRequest) (api.Series, 
 	return out, nil
 }
 
-// addSeries adds the numbers of a node; nil if it has not answered.
+// addSeries adds the numbers of a node. counts is nil if the node has not answered.
 func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.SeriesNode {
 	if counts == nil {
 		to.Partial = true
@@ -67,8 +67,8 @@ func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.Ser
 			began := time.Duration(counts.Last-int64(len(points)-1-i)) * series.Step // since 1970
 			at := (began.Microseconds() - int64(to.From)) / to.Step.Microseconds()
 			if began.Microseconds() >= int64(to.From) {
-				// The clocks of nodes differ a little: numbers that are newer than now count for
-				// now.
+				// The clocks of nodes differ a little. Add numbers of a later step to the current
+				// step.
 				to.Lines[k].Points[min(at, int64(len(to.Lines[k].Points)-1))] += int64(v)
 			}
 		}
@@ -76,8 +76,8 @@ func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.Ser
 	return api.SeriesNode{Node: node, Answered: true, Since: counts.Since}
 }
 
-// collectSeries asks every live node, because one that owns no shard now may have owned some within
-// the hour. The entry of a node that does not answer is nil.
+// collectSeries asks every live node, because a node that owns no shard now may have owned some
+// within the last hour. The entry of a node that does not answer is nil.
 func (j *judge) collectSeries(ctx context.Context, q series.Question) map[model.NodeID]*series.Counts {
 	s, all := j.service, map[model.NodeID]*series.Counts{}
 	for _, m := range j.world.Live() {
@@ -104,7 +104,7 @@ func (j *judge) collectSeries(ctx context.Context, q series.Question) map[model.
 			}
 		case s.askSeries != nil && s.store.Info().Shared:
 			wg.Go(func() {
-				// A node that cannot be asked counts as one that has not answered.
+				// After an error, the entry of the node stays nil, as if it had not answered.
 				if c, err := s.askSeries(ctx, node, q); err == nil {
 					mu.Lock()
 					all[node] = &c

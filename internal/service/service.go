@@ -17,14 +17,15 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// Service puts the engine and the store behind the one interface that all entry points use.
+// Service puts the engine and the store behind api.Backend, the interface that all entry points
+// use.
 type Service struct {
 	engine *engine.Engine
 	store  store.Store
 	limits Limits
 	tracer *tracing.Tracer // nil without tracing
 
-	authorizer authz.Authorizer // of callers that start batch jobs; nil for authz.Admins
+	authorizer authz.Authorizer // for callers that start batch jobs; nil for authz.Admins
 
 	ask       AskFunc // nil if other nodes cannot be asked
 	askSeries AskSeriesFunc
@@ -37,12 +38,13 @@ func New(e *engine.Engine, st store.Store, limits Limits) *Service {
 	return &Service{engine: e, store: st, limits: limits.WithDefaults(), open: newOpenSet()}
 }
 
-// Trace makes the service create spans for what it sends. The caller must call it before the
-// service is used.
+// Trace makes the service create spans for the messages that it sends. The caller must call it
+// before the service is used.
 func (s *Service) Trace(t *tracing.Tracer) { s.tracer = t }
 
-// Authorize makes the service ask whether a caller may do what its batch job does. Without it, only
-// admins may. The caller must call it before the service is used.
+// Authorize sets the authorizer that decides whether a caller may do what its batch job does.
+// Without one, only admins may start batch jobs. The caller must call it before the service is
+// used.
 func (s *Service) Authorize(a authz.Authorizer) { s.authorizer = a }
 
 var _ api.Backend = (*Service)(nil)
@@ -97,7 +99,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
 }
 
-// Run is Start, and then Await of the execution.
+// Run starts an execution as Start does, and waits for its end as Await does.
 func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
 	m, err := s.limits.Start(&r)
 	if err != nil {
@@ -118,7 +120,7 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	if err != nil {
 		return api.Result{}, err
 	}
-	done(false) // nothing is counted
+	done(false) // open executions of this tenant are not limited, so nothing is counted
 
 	ctx, span := s.tracer.Run(ctx, m)
 	end, err := s.engine.Execute(ctx, m)
@@ -153,7 +155,7 @@ func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
 	return s.order(ctx, model.MessageCancel, &r)
 }
 
-// Terminate ends an execution at once.
+// Terminate ends an execution immediately.
 func (s *Service) Terminate(ctx context.Context, r api.CancelRequest) error {
 	return s.order(ctx, model.MessageTerminate, &r)
 }
@@ -267,7 +269,7 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 }
 
 // JoinBuiltIn adds a worker that runs workflows of Perdure itself, such as schedules, for every
-// tenant. It is not part of api.Backend: only the process that runs the engine may join so.
+// tenant. It is not part of api.Backend: only the process that runs the engine may use it.
 func (s *Service) JoinBuiltIn(_ context.Context, w api.Worker, workflows ...string) (api.Session, error) {
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")

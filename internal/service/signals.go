@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// signalPatience bounds how long an order about a signal waits for the code of the run to wait
-	// for something.
+	// An order about a signal is possible only while the code of the run waits for something.
+	// signalPatience bounds how long the order waits for that.
 	signalPatience = 5 * time.Second
-	// signalPause is how long it waits before it asks again, at first.
+	// signalPause is the first pause before the service tries the order again.
 	signalPause = 10 * time.Millisecond
 )
 

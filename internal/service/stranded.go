@@ -8,8 +8,9 @@ import (
 )
 
 // Stranded returns the open executions of a page that continue only after a person changes
-// something, with the reason. It looks at all open executions, whatever they wait for: one that
-// sleeps for a month is stranded now if no process has its code.
+// something, with the reason. It looks at all open executions, regardless of what they wait for.
+// For example, an execution that sleeps for a month is already stranded now if no process has its
+// code.
 func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
 	page, err := s.List(ctx, api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Cursor: cursor, Explain: true})
 	if err != nil {

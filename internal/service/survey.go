@@ -12,7 +12,8 @@ import (
 
 // Bounds of a survey: it reads the store when metrics are collected.
 const (
-	// A collection of metrics waits no longer than surveyWait. A longer survey counts as failed.
+	// A collection of metrics waits no longer than surveyWait. A survey that takes longer has
+	// failed.
 	surveyWait = 2 * time.Second
 	surveyRest = 20     // a survey is followed by a pause this many times as long
 	surveyMost = 20_000 // open executions that are visited, the newest first
@@ -27,7 +28,8 @@ type survey struct {
 
 // Observe reports to a meter what is stranded in the shards that this node owns, until stop is
 // called. It judges as Stranded does, so the numbers of all nodes add up to that list. It reports
-// no number while it cannot read the store, or the node has no lease: 0 would say that all is well.
+// no number while it cannot read the store or the node has no lease, because 0 would mean that
+// nothing is stranded.
 func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	if m == nil || s.engine == nil {
 		return func() {}

@@ -31,7 +31,7 @@ func (s *Service) Tally(ctx context.Context, r api.TallyRequest) (api.Tally, err
 	return tallyOf(groups, by, bound), nil
 }
 
-// tallyOf returns what a store has counted, the largest groups first.
+// tallyOf returns the counts of a store, the largest groups first.
 func tallyOf(groups []store.TallyGroup, by store.TallyBy, bound int) (t api.Tally) {
 	slices.SortFunc(groups, func(a, b store.TallyGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Status, b.Status), cmp.Compare(a.Reason, b.Reason))

@@ -137,8 +137,8 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	wantKind(t, "of a store that is only read", err, fault.Denied)
 }
 
-// A report with an impossible time is refused before anything is done about it: the worker keeps
-// the claim.
+// The service refuses a report with an impossible time before it changes anything, so the worker
+// keeps the claim.
 func TestReportsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})
@@ -250,7 +250,7 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
 	wantKind(t, "requeue", err, fault.NotFound)
 	wantKind(t, "undo", s.UndoRequeue(ctx, api.UndoRequest{ID: id}), fault.NotFound)
-	if err := s.PurgeDead(ctx, id); err != nil { // as for a missing one
+	if err := s.PurgeDead(ctx, id); err != nil { // no error, as for a task that does not exist
 		t.Error(err)
 	}
 	id.Tenant = "acme"
@@ -291,7 +291,7 @@ func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
 
 		theirs := id
 		theirs.Tenant = model.DefaultTenant
-		if err := s.PurgeDead(ctx, theirs); err != nil { // as for a missing one
+		if err := s.PurgeDead(ctx, theirs); err != nil { // as for a task that does not exist
 			t.Error(err)
 		}
 		left := func() int {
@@ -318,15 +318,16 @@ func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A requeue whose answer was lost is repeated with its request id: while its run is open, and after
-// the run has ended. It gets the same answer, and nothing else starts.
+// A client repeats a requeue whose answer was lost, with the same request id: while the run of the
+// requeue is open, and after it has ended. The client gets the same answer, and nothing else
+// starts.
 func TestRequeueAgainIsRepeated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := live(t, service.Limits{})
 	w, a, id := deadTask(t, s, "default")
 	requeue(t, s, id, a)
-	gone := <-w.session // no reports from now on
+	gone := <-w.session // without its session, the worker reports nothing from now on
 	again := api.RequeueRequest{ID: id, Again: true, RequestID: "mine"}
 	first, err := s.Requeue(ctx, again)
 	if err != nil || first.Existing {
@@ -351,8 +352,8 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	repeated("when it has ended")
 }
 
-// The store's clock decides whether the run of a requeue may still be in flight: the clock of the
-// caller may be wrong by hours.
+// The store's clock decides whether the start of a requeued run may still be in flight, because the
+// clock of the caller may be wrong by hours.
 func TestRequeuedRunThatIsGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -372,7 +373,7 @@ func TestRequeuedRunThatIsGone(t *testing.T) {
 	})
 }
 
-// hands is a worker that keeps the claims that it gets.
+// hands is a worker that takes tasks and never reports on them.
 type hands struct {
 	claims  chan model.Claim
 	settled chan error
@@ -497,7 +498,8 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 	why(model.TaskSpec{}, "waits in queue gpu, which is paused: deploy")
 }
 
-// sharedMemory is a store that says that nodes share it, and counts the questions to nodes.
+// sharedMemory is a store in memory that claims to be shared by nodes, and counts the questions to
+// nodes.
 type sharedMemory struct {
 	*memory.Store
 
@@ -517,8 +519,8 @@ func (s *sharedMemory) PutSetting(ctx context.Context, row store.Setting, expect
 	return s.Store.PutSetting(ctx, row, expected)
 }
 
-// A page of tasks asks the nodes once who holds limits, and not at all if no task waits for a
-// limit, or if the caller does not ask for reasons.
+// For a page of tasks, the service asks each node once which tasks hold limits. It does not ask if
+// no task waits for a limit, or if the caller does not ask for reasons.
 func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

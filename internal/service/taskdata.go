@@ -17,10 +17,10 @@ import (
 // reports changes.
 const lookEvery = 500 * time.Millisecond
 
-// sealed is how much a value may grow when it is sealed.
+// sealed is by how many bytes a value may grow when it is encrypted.
 const sealed = 1 << 10
 
-// write checks what a claim writes.
+// write checks what the worker of a claim writes.
 func (v validator) write(w *model.TaskWrite) {
 	v.Address(w.Ref.Address)
 	if w.First < 0 {
@@ -77,7 +77,7 @@ type task struct {
 	row  *store.Execution
 	step string // empty for all tasks of a workflow
 
-	// What the part of its history says that was read so far.
+	// These fields reflect the part of the history that was read so far.
 	read             int64 // the last position
 	scheduled, ended bool
 }
@@ -182,7 +182,7 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 // pageRead is how follow reads a page: read appends the rows that exist and returns how many there
 // were.
 type pageRead struct {
-	wait  bool // for the next rows, if there are none
+	wait  bool // whether to wait for the next rows if there are none
 	limit int
 	read  func() (int, error)
 }
@@ -200,7 +200,7 @@ func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, 
 		n, err := p.read()
 		if err == nil && n == 0 && k.step != "" {
 			if ended, err = s.taskEnded(ctx, k); ended && err == nil {
-				n, err = p.read() // what it wrote before it ended
+				n, err = p.read() // read what the task wrote before it ended
 			}
 		}
 

@@ -20,7 +20,7 @@ type counted struct {
 	events atomic.Int64
 }
 
-// LoadEvents counts.
+// LoadEvents counts the events that it returns.
 //
 //arch:parameters given by store.Store
 func (c *counted) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
@@ -30,7 +30,7 @@ func (c *counted) LoadEvents(ctx context.Context, key store.RunKey, after int64,
 }
 
 // A follower of a task in a busy workflow reads each event of the history once, and learns when the
-// task has ended, however it ended.
+// task has ended. The test covers every kind of end.
 func TestFollowReadsTheHistoryOnce(t *testing.T) {
 	t.Parallel()
 	for _, how := range []model.Event{
@@ -67,7 +67,7 @@ func TestFollowReadsTheHistoryOnce(t *testing.T) {
 
 				for range meanwhile {
 					time.Sleep(time.Second)
-					// an attempt, which is repeated
+					// A failed attempt, after which another one follows.
 					add(model.Event{Kind: model.EventTaskTimedOut, ID: "far", Due: f.now})
 				}
 

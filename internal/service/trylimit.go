@@ -86,7 +86,7 @@ func (t *trial) look(ctx context.Context) error {
 }
 
 // add counts the open tasks of a run. A run whose history cannot be read, or that was deleted since
-// it was listed, has none.
+// it was listed, adds nothing.
 func (t *trial) add(ctx context.Context, row *store.Execution) error {
 	open, err := t.judge.openTasks(ctx, row)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {

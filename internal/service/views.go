@@ -18,10 +18,10 @@ import (
 // viewSetting is the kind of the setting of a saved view.
 const viewSetting = "view"
 
-// executionsPage is the page whose queries the service reads.
+// executionsPage is the page of the console whose queries the service checks.
 const executionsPage = "executions"
 
-// savedView is what is stored of a view.
+// savedView is the stored form of a view.
 type savedView struct {
 	Page    string          `json:"page"`
 	Query   string          `json:"query,omitempty"`
@@ -102,13 +102,14 @@ func (s *Service) SetView(ctx context.Context, c api.ViewChange) (api.View, erro
 	}
 
 	made, err := s.flow().Settings(ctx, func(k store.SettingKey) bool { return k == key })
-	if err != nil || len(made) == 0 { // it was removed since
+	if err != nil || len(made) == 0 { // it was removed in between
 		return c.View, err
 	}
 	return readView(&made[0])
 }
 
-// expect refuses a change of a setting that has another version than expected; nil for any.
+// expect refuses a change of a setting that does not have the expected version. If want is nil, it
+// accepts any version.
 func expect(key store.SettingKey, old *store.Setting, want *int64) error {
 	present := int64(0)
 	if old != nil {

@@ -18,7 +18,8 @@ const (
 	marginShare = 5
 	// renewShare is the part of the lease between two renewals.
 	renewShare = 4
-	// lookShare is the part of the lease between two looks at the register of another candidate.
+	// lookShare is the part of the lease between two looks at a register that another candidate
+	// holds.
 	lookShare = 10
 )
 
@@ -29,13 +30,13 @@ const (
 	firstPause  = time.Second // after the first failure of the code
 	maxPause    = time.Minute
 	retryPause  = 100 * time.Millisecond // after a renewal that got no answer
-	releaseTime = 5 * time.Second        // for the last command of a tenure
+	releaseTime = 5 * time.Second        // the time limit of the last command of a tenure
 )
 
 // Register keeps the state of a singleton.
 type Register interface {
-	// Load reads the register. It may return an old state, but never an older one than an earlier
-	// call.
+	// Load reads the register. It may return an outdated state, but never an older one than an
+	// earlier call returned.
 	Load(ctx context.Context) (State, error)
 	// Apply applies a command. After an error the command may take effect later, or never.
 	Apply(ctx context.Context, c *Command) (Answer, error)
@@ -48,7 +49,7 @@ type Config struct {
 	// ID distinguishes this candidate from all others.
 	ID string
 	// Process describes this process. Gone reports whether the process of such a description is
-	// provably gone. Without them, only leases count.
+	// provably gone. Without them, the candidate takes over only when a lease has run out.
 	Process string
 	Gone    func(process string) bool
 	// Lease is how long the candidate keeps the register without a renewal.
@@ -66,7 +67,7 @@ type Config struct {
 type Candidate struct {
 	cfg      Config
 	watch    watch
-	failures int // of the code, in a row
+	failures int // how often the code has failed in a row
 	trouble  *episode.Source
 }
 
@@ -161,8 +162,8 @@ func (c *Candidate) hold(ctx context.Context, t *Tenure) (pause time.Duration) {
 	return pause
 }
 
-// run runs the code again and again, until it fails or the tenure is over. It reports once, even if
-// the code ends its goroutine.
+// run runs the code again and again, until the code fails or the tenure is over. It sends one
+// result to done, even if the code ends the goroutine with runtime.Goexit.
 func (c *Candidate) run(t *Tenure, done chan<- error) {
 	err := error(replay.ExitFailure("singleton " + c.cfg.Name))
 	defer func() {
@@ -218,8 +219,8 @@ func (c *Candidate) await(ctx context.Context, t *Tenure, done <-chan error) (re
 	}
 }
 
-// renew renews the lease until ctx ends. A renewal without an answer is repeated at once: the
-// context of the code ends by the clock, whatever happens here.
+// renew renews the lease until ctx ends. It repeats a renewal without an answer almost immediately.
+// The context of the code ends by the clock, regardless of what happens here.
 func (t *Tenure) renew(ctx context.Context) {
 	pause := t.candidate.cfg.Lease / renewShare
 	for {
@@ -245,8 +246,8 @@ func (t *Tenure) renew(ctx context.Context) {
 	}
 }
 
-// release gives the register back after the code has returned, so that another process can start at
-// once. If that fails, the lease runs out.
+// release gives the register back after the code has returned, so that another process can start
+// immediately. If that fails, the other process waits until the lease has run out.
 func (c *Candidate) release(ctx context.Context, t *Tenure) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// world is a register behind a network that delays and loses requests and answers, and the record
-// of what the candidates' code does.
+// world is a register behind a network that delays and loses requests and answers. It also records
+// what the code of the candidates does.
 type world struct {
 	t *testing.T
 
@@ -34,7 +34,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), acts: map[string]int{}}
 }
 
-// delay draws the time that one message takes; lost ones never arrive.
+// delay draws the time that one message takes. A lost message never arrives.
 func (w *world) delay() (d time.Duration, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,8 +202,8 @@ func TestCandidatesNeverOverlap(t *testing.T) {
 	}
 }
 
-// A candidate that stops releases the register, so that the next one starts at once; one that dies
-// is replaced when its lease has run out, and not before.
+// A candidate that stops releases the register, so that the next one starts immediately. A
+// candidate that dies is replaced when its lease has run out, and not before.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestHandOver(t *testing.T) {
 		stopThird()
 		ended.Wait()
 
-		// A provably dead one is replaced at once.
+		// A candidate that is provably dead is replaced immediately.
 		w.state = singleton.Decide(w.state, &singleton.Command{Verb: singleton.VerbClaim, Candidate: "dead", Process: "dead process", Epoch: w.state.Epoch, Beat: w.state.Beat, Lease: 10 * time.Second}).State
 		fourth, stopFourth := context.WithCancel(t.Context())
 		r := singleton.New(singleton.Config{
@@ -260,12 +260,13 @@ func TestHandOver(t *testing.T) {
 }
 
 // When renewals get no answer, the context of the code ends a fifth of the lease early. A late
-// answer counts from the time at which its renewal was sent. A save afterwards fails.
+// answer extends the lease from the time at which its renewal was sent. After the context has
+// ended, a save fails.
 func TestContextEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		late  []time.Duration // of the answers to the first renewals
+		late  []time.Duration // delays of the answers to the first renewals
 		after time.Duration
 	}{
 		{"no answer", nil, 8 * time.Second},
@@ -306,7 +307,8 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 	}
 }
 
-// cable is a register that answers claims at once, the first renewals late, and nothing else.
+// cable is a register that answers claims immediately and the first renewals late. It does not
+// answer other requests.
 type cable struct {
 	singleton.Register
 	late []time.Duration
@@ -327,8 +329,8 @@ func (c *cable) Apply(ctx context.Context, cmd *singleton.Command) (singleton.An
 	}
 }
 
-// Code that fails, panics or ends its goroutine starts again after a growing pause, and code that
-// returns starts again within its tenure.
+// Code that fails, panics or ends its goroutine starts again after a growing pause. Code that
+// returns without an error starts again within its tenure.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package singleton runs code in exactly one process of a cluster at a time.
 //
 // Every singleton has a register: the state of the built-in entity [Type] under the name of the
-// singleton. The register says which candidate runs the code, under which epoch, and how far the
-// code is. [Decide] is its whole logic. It has no clock.
+// singleton. The register says which candidate runs the code, under which epoch, and the last
+// position that the code has saved. [Decide] is its whole logic, and uses no clock.
 //
 // A [Candidate] competes for one register. It promises:
 //

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code is the code of the registers. It stores plain JSON, whatever the payload settings of the
-// process are, so that every process can serve it. Only positions have the form that the settings
-// of their app give them.
+// Code is the code of the registers. It stores plain JSON regardless of the payload settings of the
+// process, so that every process can serve it. Only positions have the form that the settings of
+// their app give them.
 func Code() entity.Type {
 	asIs := func(_ context.Context, p model.Payload) (model.Payload, error) { return p, nil }
 	return entity.Type{
@@ -53,8 +53,8 @@ type Host interface {
 	JoinBuiltInEntities(ctx context.Context, w api.EntityWorker, types ...model.EntityType) (api.EntitySession, error)
 }
 
-// ServeAll keeps the registers of every tenant, until stop. A server calls it, so that the programs
-// that are connected to it need not have the code.
+// ServeAll serves the registers of every tenant until the caller calls stop. A server calls it, so
+// that the programs that are connected to it need not have the code.
 func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
 	w := entity.New(entity.Config{Types: map[string]entity.Type{Type: Code()}, Logger: log})
 	session, err := h.JoinBuiltInEntities(ctx, w, Offer())
@@ -65,7 +65,7 @@ func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err e
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = w.Close(ctx) // the next process makes the calls that are left
+		_ = w.Close(ctx) // another process makes the calls that are left
 	}, nil
 }
 

@@ -10,11 +10,11 @@ import (
 // Type is the type of the entity that keeps the registers. Every app and every server has its code.
 const Type = model.EntityPrefix + model.ReservedPrefix + "singleton"
 
-// Operation is its only operation. It applies a Command.
+// Operation is the only operation of the entity. It applies a Command.
 const Operation = "apply"
 
-// Position is how far the code of a singleton is, in the form that the payload settings of its app
-// give it.
+// Position is a value in which the code of a singleton has noted how far it is. It has the form
+// that the payload settings of the app give it.
 type Position = schedule.Payload
 
 // State is the register of a singleton.
@@ -25,8 +25,8 @@ type State struct {
 	Beat int64 `json:"beat"`
 	// Holder holds the register; empty while it is free.
 	Holder string `json:"holder,omitempty"`
-	// Process describes the process of the candidate, so that another one on the same machine can
-	// prove that it is gone. It may be empty.
+	// Process describes the process of the candidate, so that another candidate on the same machine
+	// can prove that the process is gone. It may be empty.
 	Process string `json:"process,omitempty"`
 	// Lease is how long the candidate keeps the register without a renewal.
 	Lease time.Duration `json:"lease,omitempty"`
@@ -59,7 +59,8 @@ type Command struct {
 	Lease   time.Duration `json:"lease,omitempty"`
 	Since   time.Time     `json:"since,omitzero"`
 
-	// Saved numbers the positions of one epoch, so that a late command does not undo a later one.
+	// Saved numbers the positions of one epoch, so that a delayed command does not overwrite a
+	// newer position.
 	Saved    int64    `json:"saved,omitempty"`
 	Position Position `json:"position,omitzero"`
 }

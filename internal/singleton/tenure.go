@@ -87,8 +87,8 @@ func (t *Tenure) apply(ctx context.Context, c *Command) error {
 // isLost reports whether the lease may have ended, or another candidate has taken over.
 func (t *Tenure) isLost() bool { return t.left() <= 0 || errors.Is(context.Cause(t.ctx), ErrLost) }
 
-// left returns for how long the code may still run without a renewal. It follows the monotonic
-// clock or the wall clock, whichever has advanced more: the monotonic one stops on most systems
+// left returns for how long the code may still run without a renewal. It uses the clock that has
+// advanced more, the monotonic clock or the wall clock. On most systems the monotonic clock stops
 // while the machine is suspended.
 func (t *Tenure) left() time.Duration {
 	t.mu.Lock()

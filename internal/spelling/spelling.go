@@ -3,13 +3,13 @@ package spelling
 
 import "slices"
 
-// Nearest returns the known word that is most like another one. There must be known words.
+// Nearest returns the known word that is most similar to word. known must not be empty.
 func Nearest(word string, known []string) string {
 	return slices.MinFunc(known, func(a, b string) int { return Distance(word, a) - Distance(word, b) })
 }
 
-// Distance is how many bytes must be inserted, removed or replaced to make one text of another. The
-// caller bounds the lengths: the time is their product.
+// Distance is how many bytes must be inserted, removed or replaced to turn one text into the other.
+// It takes time in proportion to the product of both lengths, so the caller must bound them.
 func Distance(a, b string) int {
 	// row[j] is the distance between the part of a before position i and the first j bytes of b.
 	row := make([]int, len(b)+1)

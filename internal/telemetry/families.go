@@ -7,7 +7,7 @@ type Kind uint8
 const (
 	Counter   Kind = iota + 1 // only grows, from zero at the start of the process
 	Gauge                     // a current state, read when the metrics are collected
-	Histogram                 // how many values were at most each bound, and their sum
+	Histogram                 // numbers of values up to each bound, and the sum of all values
 )
 
 // String returns the word that Prometheus uses.
@@ -28,14 +28,14 @@ type Family struct {
 	Name, Help string
 	Kind       Kind
 	Labels     []string
-	Bounds     []float64 // of a histogram, without the infinite one
+	Bounds     []float64 // the bounds of a histogram, without infinity
 }
 
 // ID names a family.
 type ID int
 
 // Families. A metric that is counted at a commit is counted once, by the node that made the commit,
-// no matter what crashes before or after.
+// even if a process crashes before or after the commit.
 const (
 	RunsStarted ID = iota
 	RunsClosed
@@ -169,18 +169,19 @@ var tenantFamilies = map[ID]bool{
 // HasTenant reports whether a family has the tenant as a label when the meter counts by tenant.
 func HasTenant(id ID) bool { return tenantFamilies[id] }
 
-// Other stands for the names beyond maxSeries.
+// Other is the label of all names beyond maxSeries.
 const Other = "_other"
 
 // Bounds of histograms.
 var (
-	// of commits
+	// quick is for commits.
 	quick = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	// of waits for a worker, and of its work
+	// usual is for the time until a worker starts something, and for the time that the worker
+	// takes.
 	usual = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
-	// of workflows
+	// long is for workflows.
 	long = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400}
-	// of numbers in a batch
+	// many is for counts.
 	many = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}
 )
 

@@ -12,8 +12,8 @@ import (
 // maxLabels is the maximum number of labels of a family.
 const maxLabels = 3
 
-// maxSeries bounds how many combinations of labels a family keeps apart, and maxTenantSeries how
-// many when the tenant is one of them.
+// maxSeries bounds how many combinations of labels a family keeps apart. maxTenantSeries is the
+// bound for families that have the tenant as a label.
 const (
 	maxSeries       = 1000
 	maxTenantSeries = 10_000
@@ -67,7 +67,7 @@ func (m *Meter) Families() []Family {
 // counted is a family with its numbers.
 type counted struct {
 	of   *Family
-	most int // series
+	most int // the maximum number of series
 
 	mu     sync.RWMutex
 	series map[labels]*series
@@ -75,14 +75,15 @@ type counted struct {
 
 // series holds the numbers of one combination of labels.
 type series struct {
-	count   atomic.Int64   // of a counter or histogram
-	sum     atomic.Uint64  // of a histogram: the bits of a float
-	buckets []atomic.Int64 // one for each bound: values up to it and above the previous one
+	count atomic.Int64  // the value of a counter, or the number of values of a histogram
+	sum   atomic.Uint64 // the sum of a histogram, as the bits of a float
+	// buckets has, for each bound, the number of values up to it and above the previous one.
+	buckets []atomic.Int64
 }
 
-// Add adds to a counter. The values are the values of the family's labels, in order. Callers add
-// the tenant to the values of the families that have it; a meter that counts all tenants together
-// leaves it out.
+// Add adds to a counter. The values are the values of the family's labels, in order. For families
+// that can have the tenant as a label, callers pass the tenant as the last value. A meter that
+// counts all tenants together ignores it.
 func (m *Meter) Add(id ID, n int64, values ...string) {
 	if m == nil || n == 0 {
 		return
@@ -115,8 +116,8 @@ func (m *Meter) Observe(id ID, v float64, values ...string) {
 	s.count.Add(1)
 }
 
-// Took adds a duration to a histogram. A negative duration, from a clock that went back, counts as
-// zero.
+// Took adds a duration to a histogram. It treats a negative duration, from a clock that went back,
+// as zero.
 func (m *Meter) Took(id ID, d time.Duration, values ...string) {
 	if m != nil {
 		m.Observe(id, max(d, 0).Seconds(), values...)
@@ -161,7 +162,7 @@ func (f *Family) key(values []string) (key labels) {
 	return key
 }
 
-// mergeLabels returns the combination to use when there are too many.
+// mergeLabels returns the combination of labels to use if there are too many combinations.
 func (f *Family) mergeLabels(key labels) labels {
 	for i, label := range f.Labels {
 		if named[label] {
@@ -214,7 +215,7 @@ func (g *States) Set(id ID, v float64, values ...string) {
 type Sample struct {
 	ID     ID
 	Labels []string
-	Value  float64 // of a counter or gauge
+	Value  float64 // the value of a counter or gauge
 	// Count, Sum and Buckets belong to a histogram. Buckets has the number of values up to each
 	// bound.
 	Count   uint64
@@ -256,8 +257,8 @@ func (f *counted) gather(id ID, tell func(Sample)) {
 			continue
 		}
 
-		// Read the count first: a value that arrives in between may be in a bucket and not in the
-		// count, never the other way round.
+		// Read the count before the buckets. A value that arrives in between may be in a bucket and
+		// not in the count, but never in the count and not in a bucket.
 		sample.Count, sample.Buckets = uint64(s.count.Load()), make(map[float64]uint64, len(s.buckets))
 		var upTo uint64
 		for i := range s.buckets {
@@ -265,15 +266,15 @@ func (f *counted) gather(id ID, tell func(Sample)) {
 			sample.Buckets[f.of.Bounds[i]] = upTo
 		}
 
-		// Prometheus requires that buckets never exceed the count
+		// Prometheus requires that buckets never exceed the count.
 		sample.Count = max(sample.Count, upTo)
 		sample.Sum = math.Float64frombits(s.sum.Load())
 		tell(sample)
 	}
 }
 
-// of returns the values of the family's labels. Invalid UTF-8 in one value must not break the whole
-// scrape.
+// of returns the values of the family's labels. It replaces invalid UTF-8, which would otherwise
+// break the whole scrape.
 func (l labels) of(f *Family) []string {
 	values := make([]string, len(f.Labels))
 	for i := range values {

@@ -172,8 +172,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// A meter leaves the tenant out, unless it counts by tenant. Then it keeps every combination apart,
-// for counters and for gauges.
+// A meter leaves the tenant out, unless it counts by tenant. A meter that counts by tenant keeps
+// every combination of labels apart, for counters and for gauges.
 func TestByTenant(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

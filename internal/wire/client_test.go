@@ -79,7 +79,7 @@ func allTrips() trips {
 	add(all, wire.PastRequest, wire.ReadPastRequest)
 	add(all, wire.PastReply, wire.ReadPastReply)
 	add(all, wire.ImportRequest, wire.ReadImportRequest)
-	// The rows go to the writer of the client.
+	// The writer of an export stays at the client.
 	add(all, wire.DeleteRequest, wire.ReadDeleteRequest, cmpopts.IgnoreFields(api.DeleteRequest{}, "Export"))
 	add(all, wire.DeleteReply, wire.ReadDeleteReply)
 
@@ -164,8 +164,8 @@ func allTrips() trips {
 	return all
 }
 
-// Nothing is lost or changed between the two ends. A field that is added to internal/api and
-// forgotten in this package fails here.
+// Nothing is lost or changed between the two ends. The test fails if a field was added to
+// internal/api and forgotten in this package.
 func TestEveryFieldTravels(t *testing.T) {
 	t.Parallel()
 	for kind, trip := range allTrips() {
@@ -178,7 +178,8 @@ func TestEveryFieldTravels(t *testing.T) {
 	}
 }
 
-// The sums of a replay report are not sent: they are those of its workflows.
+// A message does not contain the sums of a replay report. The reader computes them from its
+// workflows.
 func TestReplayReportSums(t *testing.T) {
 	t.Parallel()
 	want := api.ReplayReport{
@@ -199,8 +200,7 @@ func TestReplayReportSums(t *testing.T) {
 	}
 }
 
-// Everything that api.Client and api.Admin take and return has a translation that
-// TestEveryFieldTravels tries.
+// TestEveryFieldTravels covers all types that api.Client and api.Admin take and return.
 func TestEveryValueOfTheInterfaceIsTried(t *testing.T) {
 	t.Parallel()
 	all := allTrips()
@@ -239,8 +239,8 @@ func loose(kind reflect.Type) bool {
 	return kind.Kind() != reflect.Struct && kind.Kind() != reflect.Slice && kind.Kind() != reflect.Pointer
 }
 
-// A text that the code of a user or an older build wrote may not be UTF-8. The reply must still be
-// sendable.
+// A text from the code of a user or from an older build may not be valid UTF-8. The server must be
+// able to send it all the same.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "\xff\xfe"
@@ -261,7 +261,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// Messages that none of our workers would send are refused before the engine sees them.
+// The readers refuse turns that no worker of Perdure would send, before the engine sees them.
 func TestTurnsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	run := make([]byte, 16)

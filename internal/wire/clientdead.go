@@ -24,7 +24,7 @@ func ReadDeadID(tenant string, id *pb.DeadID) (out api.DeadID, err error) {
 // DeadTaskRequest asks for a dead task.
 func DeadTaskRequest(id api.DeadID) *pb.DeadTaskRequest { return &pb.DeadTaskRequest{Id: DeadID(id)} }
 
-// ReadDeadTaskRequest reads which dead task is meant.
+// ReadDeadTaskRequest reads the name of the requested dead task.
 func ReadDeadTaskRequest(tenant string, r *pb.DeadTaskRequest) (api.DeadID, error) {
 	return ReadDeadID(tenant, r.GetId())
 }
@@ -137,12 +137,12 @@ func ReadRequeueRequest(tenant string, r *pb.RequeueRequest) (api.RequeueRequest
 	return out, err
 }
 
-// RequeueReply names the task that exists now.
+// RequeueReply names the task that the requeue has created or found.
 func RequeueReply(r api.RequeueReply) *pb.RequeueReply {
 	return &pb.RequeueReply{Address: optionalAddress(r.Address), Run: Run(r.Run), Existing: r.Existing}
 }
 
-// ReadRequeueReply reads which task exists now.
+// ReadRequeueReply reads the task that the requeue has created or found.
 func ReadRequeueReply(tenant string, r *pb.RequeueReply) (api.RequeueReply, error) {
 	run, err := ReadRun(r.GetRun())
 	return api.RequeueReply{Address: readOptionalAddress(tenant, r.GetAddress()), Run: run, Existing: r.GetExisting()}, err

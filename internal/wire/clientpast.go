@@ -85,8 +85,8 @@ func ReadImportRequest(tenant string, r *pb.ImportRequest) (out api.ImportReques
 	return out, err
 }
 
-// DeleteRequest removes an execution. The writer of an export does not travel: the message says
-// whether there is one.
+// DeleteRequest removes an execution. The message does not contain the writer of an export. It only
+// says whether there is one.
 func DeleteRequest(r api.DeleteRequest) *pb.DeleteRequest {
 	return &pb.DeleteRequest{Target: Target(r.Target), RequestId: r.RequestID, DryRun: r.DryRun, Force: r.Force, Export: r.Export != nil}
 }

@@ -91,7 +91,8 @@ func ReadReplayReportPage(tenant string, p *pb.ReplayReportPage) (out api.Replay
 	return out, err
 }
 
-// ReplayReport is a stored replay report. Its sums are those of its workflows.
+// ReplayReport is a stored replay report. The message does not contain its sums, which the reader
+// computes from its workflows.
 func ReplayReport(r api.ReplayReport) *pb.ReplayReportInfo {
 	return &pb.ReplayReportInfo{
 		Id: reportID(r.ID), At: int64(r.At), By: text(r.By), Build: text(r.Build), Source: text(r.Source), Unreadable: r.Unreadable, Results: each(r.Results, replayResult),

@@ -17,7 +17,7 @@ func ReadAddress(tenant string, a *pb.Address) model.Address {
 	return model.Address{Tenant: tenant, Type: a.GetType(), Key: a.GetKey()}
 }
 
-// Run returns the bytes of an id; none for the zero id.
+// Run returns the bytes of an id. It returns nil for the zero id.
 func Run(id model.RunID) []byte {
 	if id.IsZero() {
 		return nil
@@ -25,7 +25,7 @@ func Run(id model.RunID) []byte {
 	return id[:]
 }
 
-// ReadRun reads an id; no bytes are the zero id.
+// ReadRun reads an id. It returns the zero id if there are no bytes.
 func ReadRun(b []byte) (id model.RunID, err error) {
 	if len(b) == 0 {
 		return id, nil
@@ -37,7 +37,7 @@ func ReadRun(b []byte) (id model.RunID, err error) {
 	return id, nil
 }
 
-// Payload is a value; nil for the zero one.
+// Payload is a value; nil for an empty one.
 func Payload(p model.Payload) *pb.Payload {
 	if p.Data == nil && p.Encoding == "" {
 		return nil
@@ -83,7 +83,7 @@ func ReadEvent(e *pb.Event) (model.Event, error) {
 	return ev, nil
 }
 
-// Events is Event for many events.
+// Events translates many events, as Event does for one.
 func Events(events []model.Event) []*pb.Event {
 	out := make([]*pb.Event, len(events))
 	for i := range events {
@@ -92,7 +92,7 @@ func Events(events []model.Event) []*pb.Event {
 	return out
 }
 
-// ReadEvents is ReadEvent for many events.
+// ReadEvents reads many events, as ReadEvent does for one.
 func ReadEvents(events []*pb.Event) ([]model.Event, error) {
 	if len(events) == 0 {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// each translates a list; nil when it is empty.
+// each translates a list. It returns nil if the list is empty.
 func each[A, B any](in []A, translate func(A) B) []B {
 	if len(in) == 0 {
 		return nil
@@ -19,7 +19,7 @@ func each[A, B any](in []A, translate func(A) B) []B {
 	return out
 }
 
-// readEach reads a list; nil when it is empty.
+// readEach reads a list. It returns nil if the list is empty.
 func readEach[A, B any](tenant string, in []B, read func(string, B) (A, error)) ([]A, error) {
 	if len(in) == 0 {
 		return nil, nil
@@ -39,7 +39,7 @@ func readRuns(in [][]byte) ([]model.RunID, error) {
 	return readEach("", in, func(_ string, b []byte) (model.RunID, error) { return ReadRun(b) })
 }
 
-// readNode reads the id of a node; no bytes are the zero id.
+// readNode reads the id of a node. It returns the zero id if there are no bytes.
 func readNode(b []byte) (id model.NodeID, err error) {
 	if len(b) == 0 {
 		return id, nil
@@ -51,7 +51,7 @@ func readNode(b []byte) (id model.NodeID, err error) {
 	return id, nil
 }
 
-// node is the bytes of an id; none for the zero id.
+// node returns the bytes of an id. It returns nil for the zero id.
 func node(id model.NodeID) []byte {
 	if id.IsZero() {
 		return nil

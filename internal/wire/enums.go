@@ -9,10 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// unknownEnum stands for a word that has no number. Every reader refuses it.
+// unknownEnum is the number of a word that the protocol does not know. Every reader refuses it.
 const unknownEnum = -1
 
-// The numbers of these enums are ours, so that only their range has to be checked.
+// The protocol uses the numbers of package model for these enums, so only their range has to be
+// checked.
 
 func readStatus(s pb.Status) (model.Status, error) {
 	return readEnum[model.Status]("status", s, pb.Status_name)
@@ -38,7 +39,8 @@ func readEnum[T ~uint8, E ~int32](what string, e E, names map[int32]string) (T, 
 	return T(e), nil
 }
 
-// Words of ours that are numbers in the protocol. The empty word is 0.
+// Texts of package model and package api that are numbers in the protocol: the index in the list.
+// The empty text is 0.
 var (
 	mailboxVerbs  = words("", model.MailboxList, model.MailboxShow, model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed, model.MailboxInterrupt)
 	limitScopes   = words("", api.PerQueue, api.PerKind, "tenant", api.PerKey, api.PerName)

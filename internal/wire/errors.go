@@ -12,10 +12,12 @@ import (
 )
 
 // TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the
-// call itself is a little later, so that the server can answer what the call was waiting for.
+// call itself is a little later, so that the server has time to answer with what the call was
+// waiting for.
 const TimeoutHeader = "perdure-timeout"
 
-// EraHeader is in an answer of the server when the client should draw request ids in another era.
+// A server sends EraHeader with an answer if the client should draw its next request ids in another
+// era. (The server can tell from the era whether it must look an id up in the store.)
 const EraHeader = "perdure-era"
 
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not
@@ -57,7 +59,7 @@ func Status(err error) error {
 	d := ErrorDetail(err)
 	code := kindCodes[fault.KindOf(err)]
 	if d.Failure != nil {
-		code = codes.Aborted // the request was in order; the code of the user failed
+		code = codes.Aborted // the request was valid, but the code of the user failed
 	}
 
 	st := status.New(code, text(err.Error()))
@@ -67,8 +69,8 @@ func Status(err error) error {
 	return st.Err()
 }
 
-// ReadStatus undoes Status as far as callers can see: the error has the same kind, text and hint,
-// or is the same failure of user code. A status that Status has not made gets the kind that fits
+// ReadStatus is the inverse of Status. The error has the same kind, text and hint, or is the same
+// failure of user code. A status that Status has not created becomes an error of the kind that fits
 // its code.
 func ReadStatus(err error) error {
 	if err == nil {
@@ -137,7 +139,7 @@ func ReadError(d *pb.ErrorDetail) error {
 	return &fault.Error{Kind: kind, Text: d.GetText(), Hint: d.GetHint()}
 }
 
-// textless is a cause whose text is part of the message already.
+// textless is a cause whose text is already part of the message, so it has none of its own.
 type textless struct{ error }
 
 func (textless) Error() string   { return "" }

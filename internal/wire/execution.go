@@ -116,10 +116,10 @@ func ReadHistoryEvent(tenant string, e *pb.HistoryEvent) (out model.Event, err e
 	return out, err
 }
 
-// HistoryEvents is HistoryEvent for many events.
+// HistoryEvents translates many events, as HistoryEvent does for one.
 func HistoryEvents(events []model.Event) []*pb.HistoryEvent { return each(events, HistoryEvent) }
 
-// ReadHistoryEvents is ReadHistoryEvent for many events.
+// ReadHistoryEvents reads many events, as ReadHistoryEvent does for one.
 func ReadHistoryEvents(tenant string, events []*pb.HistoryEvent) ([]model.Event, error) {
 	return readEach(tenant, events, ReadHistoryEvent)
 }

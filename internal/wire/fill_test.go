@@ -14,11 +14,12 @@ import (
 // tenant is the tenant of every address that the tests make.
 const tenant = "acme"
 
-// filler sets every field of a value to something other than zero, so that a field which the
-// translation forgets is noticed.
+// filler sets every field of a value to something other than zero, so that the tests notice a field
+// that the translation forgets.
 type filler struct{ rng *rand.Rand }
 
-// special are types whose values are a closed set, or that need more than a walk over their fields.
+// special fills values of types that allow only certain values, or that need more than a walk over
+// their fields.
 func (f filler) special(v reflect.Value, field string) bool {
 	switch p := v.Addr().Interface().(type) {
 	case *model.Status:
@@ -57,7 +58,7 @@ func (f filler) special(v reflect.Value, field string) bool {
 	return true
 }
 
-// word fills texts that are a closed set.
+// word fills texts that allow only certain values.
 func (f filler) word(v reflect.Value, field string) bool {
 	var words []string
 	switch field {

@@ -28,7 +28,7 @@ func readerOf[T, M any, P interface {
 	}
 }
 
-// withoutTenant is for readers of messages that have no address.
+// withoutTenant adapts a reader of a message that has no address, and so needs no tenant.
 func withoutTenant[T any, P any](read func(P) (T, error)) func(string, P) (T, error) {
 	return func(_ string, m P) (T, error) { return read(m) }
 }
@@ -41,10 +41,10 @@ var readers = []reader{
 	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadEditEntityRequest), readerOf(wire.ReadTakeItemsRequest), readerOf(wire.ReadItemsPage), readerOf(wire.ReadSendItemsRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
 	readerOf(wire.ReadRequeueRequest), readerOf(wire.ReadUndoRequeueRequest), readerOf(wire.ReadTaskTarget), readerOf(wire.ReadTaskLogsRequest),
 	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadWatchRequest), readerOf(wire.ReadChangePage), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
-	// Items of a worker, and what a server sends to it.
+	// Items that a worker sends, and items that a server sends to it.
 	readerOf(withoutTenant(wire.ReadTurn)), readerOf(wire.ReadOperated), readerOf(wire.ReadTaskReport), readerOf(wire.ReadBeats), readerOf(wire.ReadTaskWrite),
 	readerOf(wire.ReadTaskRef), readerOf(wire.ReadActivation), readerOf(wire.ReadClaim), readerOf(withoutTenant(wire.ReadEvent)),
-	// Replies: a client does not trust its server blindly.
+	// Replies, because a client does not trust its server blindly.
 	readerOf(wire.ReadDescription), readerOf(wire.ReadEntityInfo), readerOf(wire.ReadDeadTask), readerOf(wire.ReadTaskStreamPage),
 	readerOf(wire.ReadTaskLogsPage), readerOf(wire.ReadBreakerList), readerOf(wire.ReadStartManyReply), readerOf(wire.ReadLimitList),
 }

@@ -52,7 +52,7 @@ func SendItemsReply(last int64) *pb.SendItemsReply { return &pb.SendItemsReply{L
 // ReadSendItemsReply reads the number of the last item that the owner has.
 func ReadSendItemsReply(_ string, r *pb.SendItemsReply) (int64, error) { return r.GetLast(), nil }
 
-// item is an item of a stream. Unlike other values it is never left out.
+// item is an item of a stream. Unlike other values, an empty item is not nil.
 func item(p model.Payload) *pb.Payload { return &pb.Payload{Data: p.Data, Encoding: p.Encoding} }
 
 func readItems(items []*pb.Payload) []model.Payload { return each(items, ReadPayload) }

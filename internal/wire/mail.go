@@ -8,7 +8,7 @@ import (
 )
 
 // DeadLetterList has messages that were refused. A message that could not be read has no kind, and
-// travels as it is.
+// is sent as stored.
 func DeadLetterList(letters []api.DeadLetter) *pb.DeadLetterList {
 	out := &pb.DeadLetterList{}
 	for i := range letters {

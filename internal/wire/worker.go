@@ -15,9 +15,9 @@ import (
 // Protocol is the version of the worker protocol that this build speaks.
 const Protocol = 1
 
-// Windows bound what a side may send before the other side has taken it. They do not change: gRPC
-// would otherwise measure the connection, with a ping and a window update for nearly every message
-// of a connection that is not busy.
+// Windows bound what a side may send before the other side has taken it. They have a fixed size.
+// With windows that adapt, gRPC would measure the connection, with a ping and a window update for
+// nearly every message of a connection that is not busy.
 const (
 	// CallWindow is how many bytes of a call may be on their way, or wait until they are read. A
 	// single message may be larger.
@@ -26,8 +26,8 @@ const (
 	ConnWindow = 4 << 20
 )
 
-// WorkflowJoin is an offer to run workflows. Offers do not name the tenant: it is the tenant of the
-// connection.
+// WorkflowJoin is an offer to run workflows. Offers do not name the tenant, which is the tenant of
+// the connection.
 func WorkflowJoin(o *model.Offer) *pb.Join {
 	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned, Slots: int64(o.Slots), Answers: true}
 }
@@ -127,7 +127,7 @@ func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
 	return o
 }
 
-// Activation hands a run over. The caller adds the events, and may split them.
+// Activation hands a run over to a worker. The caller adds the events, and may split them.
 func Activation(a *model.Activation) *pb.Activation {
 	return &pb.Activation{
 		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, a.Start),
@@ -290,8 +290,9 @@ func writeClose(c *model.Close) *pb.Close {
 	}
 }
 
-// readClosing reads how the code of a run ended. It refuses a status that is no end, before the
-// engine sees it: otherwise the engine would block the run because of a fault of the worker.
+// readClosing reads how the code of a run ended. It refuses a status that is not the end of a run
+// before the engine sees it. Otherwise the engine would block the run because of a mistake of the
+// worker.
 func readClosing(c *pb.Close) (*model.Close, error) {
 	if c == nil {
 		return nil, nil
@@ -306,8 +307,8 @@ func readClosing(c *pb.Close) (*model.Close, error) {
 }
 
 // readMessage reads a message that the code of a worker sends. It checks the names in the address
-// as it would for a client. A store may refuse a row with control characters, and then the run that
-// sends the message stops.
+// as it would for a client. A store may refuse a row with control characters, which would stop the
+// run that sends the message.
 func readMessage(body []byte) (model.Message, error) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {

@@ -152,7 +152,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Let no task through a breaker before a time */
+        /** Hold all tasks of a breaker back until a time */
         post: operations["pause-breaker"];
         delete?: never;
         options?: never;
@@ -203,7 +203,7 @@ export interface paths {
         };
         /**
          * Follow what changes in the tenant, as server-sent events
-         * @description An event `changes` has a page of changes as JSON. Its id is the cursor: a client that connects again sends it as Last-Event-ID and misses nothing, as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
+         * @description An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again.
          */
         get: operations["watch-changes"];
         put?: never;
@@ -309,7 +309,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Take a requeue back */
+        /** Undo a requeue */
         post: operations["undo-requeue"];
         delete?: never;
         options?: never;
@@ -361,7 +361,7 @@ export interface paths {
         };
         /**
          * Read the bytes of the committed state of an entity
-         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         * @description The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
          */
         get: operations["get-entity-bytes"];
         put?: never;
@@ -449,7 +449,7 @@ export interface paths {
         };
         /**
          * Read the bytes of the input of a waiting call
-         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         * @description The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
          */
         get: operations["get-mailbox-bytes"];
         put?: never;
@@ -590,7 +590,7 @@ export interface paths {
         };
         /**
          * Follow the events of a run as server-sent events, without payloads
-         * @description An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+         * @description An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
          */
         get: operations["watch-events"];
         put?: never;
@@ -610,7 +610,7 @@ export interface paths {
         };
         /**
          * Read the events of a run as JSON lines, without payloads
-         * @description Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+         * @description Each line is an event. The header Perdure-Run has the id of the run, and Perdure-Events the number of its events. If the connection breaks before the end of the reply, lines are missing.
          */
         get: operations["list-events"];
         put?: never;
@@ -630,7 +630,7 @@ export interface paths {
         };
         /**
          * Read the bytes of the input or output of an event
-         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         * @description The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
          */
         get: operations["get-event-bytes"];
         put?: never;
@@ -665,7 +665,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Explain on what the progress of an execution depends, as a graph */
+        /** Explain as a graph what an execution waits for */
         get: operations["explain-graph"];
         put?: never;
         post?: never;
@@ -939,7 +939,7 @@ export interface paths {
         };
         /**
          * Read the bytes of a value that the code has set
-         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         * @description The value as it is stored. It has at most as many bytes as a payload may have. The header Perdure-Encoding has its encoding, if it is not plain JSON. Browsers save the value instead of showing it.
          */
         get: operations["get-state-bytes"];
         put?: never;
@@ -1010,7 +1010,7 @@ export interface paths {
         };
         /**
          * Follow the items that a task streams, as server-sent events
-         * @description An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+         * @description An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
          */
         get: operations["watch-task-stream"];
         put?: never;
@@ -1030,7 +1030,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End an execution at once, without its code */
+        /** End an execution immediately, without running its code */
         post: operations["terminate-execution"];
         delete?: never;
         options?: never;
@@ -1372,7 +1372,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start no further tasks of a queue */
+        /** Pause a queue: start no further tasks of it */
         post: operations["pause-queue"];
         delete?: never;
         options?: never;
@@ -1491,7 +1491,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the times of a schedule in a range, with what became of them */
+        /** List the times of a schedule in a range, with their outcomes */
         get: operations["list-ticks"];
         put?: never;
         post?: never;
@@ -1631,7 +1631,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Make all nodes look at once whether shards should move */
+        /** Make all nodes check immediately whether shards should move */
         post: operations["rebalance-shards"];
         delete?: never;
         options?: never;
@@ -1852,7 +1852,7 @@ export interface components {
         Allowance: {
             /**
              * Format: int64
-             * @description Most open executions
+             * @description The maximum number of open executions
              */
             open?: number;
             /**
@@ -1862,12 +1862,12 @@ export interface components {
             retention?: string;
             /**
              * Format: int64
-             * @description Most starts per second and node
+             * @description The maximum number of starts per second on each node
              */
             starts?: number;
             /**
              * Format: int64
-             * @description The share among tenants whose tasks wait for the same workers
+             * @description The share of this tenant when tasks of several tenants wait for the same workers
              */
             weight?: number;
         };
@@ -1881,7 +1881,7 @@ export interface components {
         };
         AuditEntry: {
             action?: string;
-            /** @description The caller had an admin key */
+            /** @description Whether the caller had an admin key */
             admin: boolean;
             /** @description What the action has set */
             after?: unknown;
@@ -1891,7 +1891,7 @@ export interface components {
             before?: unknown;
             call?: string;
             caller?: string;
-            /** @description That the caller acted in */
+            /** @description The tenant that the caller acted in */
             caller_tenant?: string;
             /** @description How the call came in: grpc, rest, flovyn, socket, store */
             door?: string;
@@ -1904,13 +1904,13 @@ export interface components {
             reason?: string;
             request_id?: string;
             resource?: string;
-            /** @description That the action concerns; absent for the whole server */
+            /** @description The tenant that the action concerns; absent for the whole server */
             tenant?: string;
             /** @description The stored entry is damaged */
             unreadable?: boolean;
             /**
              * Format: int64
-             * @description Equal refused attempts before this one that have no entry
+             * @description How many equal refused attempts before this one have no entry of their own
              */
             unrecorded?: number;
         };
@@ -1957,16 +1957,16 @@ export interface components {
              * @example true
              */
             dry_run?: boolean;
-            /** @description A name of your own: the same request with the same id starts one batch */
+            /** @description An id that you choose; if you repeat a request with the same id, only one batch starts */
             id?: string;
             /** @description The value of the signal */
             input?: unknown;
             /**
-             * @description Which executions; distances such as -24h count from the start of the batch
+             * @description The executions to act on; -24h means 24 hours before the start of the batch
              * @example workflow = "order" and started < -24h
              */
             query: string;
-            /** @description Why; executions show it */
+            /** @description The reason, which the executions show */
             reason?: string;
             /** @description The name of the signal, for the verb signal */
             signal?: string;
@@ -1986,7 +1986,7 @@ export interface components {
             errors: components["schemas"]["BatchError"][];
             /**
              * Format: int64
-             * @description Executions that refused it or could not be reached
+             * @description Executions that refused the verb or could not be reached
              */
             failed: number;
             /**
@@ -1996,31 +1996,31 @@ export interface components {
             matched: number;
             /**
              * Format: int64
-             * @description Executions that had ended or were removed before their turn came
+             * @description Executions that had ended or were removed before the batch came to them
              */
             skipped: number;
         };
         Begun: {
-            /** @description Positions of later events that are kept */
+            /** @description The positions of events after the cut that are kept as well */
             added: number[];
             dry_run: boolean;
             /**
              * Format: int64
-             * @description Events of the source that it starts with
+             * @description How many events of the source it starts with
              */
             kept: number;
             key: string;
-            /** @description Positions of kept events that are left blank */
+            /** @description The positions of events before the cut that are left out; a blank event takes the place of each */
             left_out: number[];
             /** @description Absent after a dry run */
             run?: string;
             status?: string;
             /**
              * Format: int64
-             * @description Events of the source
+             * @description How many events the source has
              */
             total: number;
-            /** @description Positions of children that are watched again */
+            /** @description The positions of the starts of children whose ends the new run waits for again */
             watched_again: number[];
             workflow: string;
         };
@@ -2037,14 +2037,14 @@ export interface components {
             state: "closed" | "open" | "half_open";
             /**
              * Format: date-time
-             * @description No task passes before
+             * @description No task starts before this time
              */
             until?: string;
         };
         BreakerRule: {
             /**
              * Format: int64
-             * @description Least calls for the ratio
+             * @description How many calls there must be before the ratio applies
              */
             calls?: number;
             /**
@@ -2058,7 +2058,7 @@ export interface components {
             probes?: number;
             /**
              * Format: double
-             * @description The part of calls whose failure opens the breaker
+             * @description The ratio of failed calls that opens the breaker
              */
             ratio?: number;
             /**
@@ -2075,7 +2075,7 @@ export interface components {
             input?: unknown;
             /** @example deposit */
             operation: string;
-            /** @description The operation changes nothing and is not stored */
+            /** @description The operation is a view: it changes nothing, and the call is not stored */
             view?: boolean;
         };
         Change: {
@@ -2099,13 +2099,13 @@ export interface components {
         };
         ChangePage: {
             changes: components["schemas"]["Change"][];
-            /** @description Changes before this page were missed: read lists again */
+            /** @description Whether changes before this page were missed, so that the client must read its lists again */
             gap?: boolean;
-            /** @description Other processes own executions, and their changes are not here */
+            /** @description Whether other processes own executions whose changes are not in this feed */
             partial?: boolean;
         };
         Counted: {
-            /** @description The count has reached its bound: there may be more */
+            /** @description Whether the count has stopped at its bound, so that there may be more */
             at_least?: boolean;
             /** Format: int64 */
             count: number;
@@ -2135,7 +2135,7 @@ export interface components {
             lifetime?: string;
         };
         CreateTenantInputBody: {
-            /** @description Refuse the keys of the tenant */
+            /** @description Whether the server refuses the keys of the tenant */
             disabled?: boolean;
             /** @example acme */
             name: string;
@@ -2167,7 +2167,7 @@ export interface components {
             /** Format: date-time */
             died: string | null;
             error: string;
-            /** @description The execution that it was a task of */
+            /** @description The execution that the task belonged to */
             execution: string;
             /** @description The failed attempts, oldest first */
             failed?: components["schemas"]["Attempt"][];
@@ -2176,7 +2176,7 @@ export interface components {
             input?: unknown;
             /**
              * Format: int64
-             * @description Attempts in the middle that are not kept
+             * @description How many attempts in the middle are not kept
              */
             left_out?: number;
             queue: string;
@@ -2197,19 +2197,19 @@ export interface components {
         Description: {
             /**
              * Format: int64
-             * @description 2 and more: the runs before it failed
+             * @description The number of the run in a series of retries; 2 and more mean that earlier runs failed
              */
             attempt?: number;
             /** @description Where the first events of a fork, retry, reset or import come from */
             began_with?: components["schemas"]["Past"];
             /**
              * Format: date-time
-             * @description Before when its code does not run
+             * @description When its code starts to run, if the start is delayed
              */
             begins?: string;
             /** Format: date-time */
             closed?: string;
-            /** @description It is the current run of its key */
+            /** @description Whether it is the current run of its key */
             current: boolean;
             /** Format: int64 */
             events: number;
@@ -2291,7 +2291,7 @@ export interface components {
              * @description Counts the changes of the entity
              */
             version: number;
-            /** @description The front of its mailbox */
+            /** @description The first calls of its mailbox */
             waiting?: components["schemas"]["WaitedCall"][];
         };
         Event: {
@@ -2301,11 +2301,11 @@ export interface components {
             attempt?: number;
             /**
              * Format: date-time
-             * @description Of a timer, or of the next attempt
+             * @description When a timer fires, or when the next attempt may start
              */
             due?: string;
             failure?: components["schemas"]["Failure"];
-            /** @description Of the step */
+            /** @description The id of the step */
             id?: string;
             input?: unknown;
             kind: string;
@@ -2321,7 +2321,7 @@ export interface components {
             seq: number;
             /**
              * Format: int64
-             * @description Bytes of input and output, when they are left out
+             * @description The bytes of input and output, if they are left out
              */
             size?: number;
             /** @description How the run ended */
@@ -2340,12 +2340,12 @@ export interface components {
         Execution: {
             /**
              * Format: int64
-             * @description 2 and more: the runs before it failed
+             * @description The number of the run in a series of retries; 2 and more mean that earlier runs failed
              */
             attempt?: number;
             /**
              * Format: date-time
-             * @description Before when its code does not run
+             * @description When its code starts to run, if the start is delayed
              */
             begins?: string;
             /** Format: date-time */
@@ -2369,22 +2369,22 @@ export interface components {
             workflow: string;
         };
         Explanation: {
-            /** @description Which code the live processes have, when code is missing */
+            /** @description Which code the live processes have, if code is missing */
             alive: string[];
-            /** @description What the main reason leads to, down to the cause */
+            /** @description The chain from the main reason to its cause */
             because: components["schemas"]["Link"][];
             /** @description What it failed with */
             error?: string;
-            /** @description The main one first; none when it is closed */
+            /** @description Why it makes no progress, the main reason first; empty if it is closed */
             reasons: components["schemas"]["Reason"][];
             status: string;
         };
         Failure: {
             kind?: string;
             message: string;
-            /** @description It is not retried */
+            /** @description Whether it is not retried */
             permanent?: boolean;
-            /** @description Of a panic */
+            /** @description The stack of a panic */
             stack?: string;
             /** @description The Go type of the error */
             type?: string;
@@ -2398,25 +2398,25 @@ export interface components {
             workflow: string;
         };
         Graph: {
-            /** @description Which code the live processes have, when code is missing */
+            /** @description Which code the live processes have, if code is missing */
             alive: string[];
-            /** @description The graph goes on beyond the depth, or beyond 200 nodes or 1,000 edges */
+            /** @description Whether the graph was cut at the depth, at 200 nodes or at 1,000 edges */
             cut: boolean;
             edges: components["schemas"]["GraphEdge"][];
-            /** @description The first one is the execution */
+            /** @description The nodes; the first one is the execution */
             nodes: components["schemas"]["GraphNode"][];
         };
         GraphEdge: {
             /**
              * Format: int64
-             * @description The position of a node
+             * @description The node that waits, by its position in nodes
              */
             from: number;
-            /** @description The first node is an entity that the second one has locked */
+            /** @description Whether the waiting node is an entity that the other node has locked */
             held_by?: boolean;
             /**
              * Format: int64
-             * @description The position in the reasons of the first node
+             * @description The reason of the waiting node, by its position in reasons
              */
             reason?: number;
             /** Format: int64 */
@@ -2427,15 +2427,15 @@ export interface components {
             /** @description Why it makes no progress, the main reason first */
             reasons: components["schemas"]["Reason"][];
             run?: string;
-            /** @description Of an execution */
+            /** @description The status of an execution */
             status?: string;
-            /** @description Why nothing more is known about it */
+            /** @description Why no more is known about it */
             unknown?: string;
         };
         Guarded: {
             /** Format: date-time */
             expires: string | null;
-            /** @description Send it as Perdure-Guard with every request that changes something */
+            /** @description The value of the header Perdure-Guard, which every request that changes something must have */
             guard: string;
             id: string;
         };
@@ -2447,17 +2447,17 @@ export interface components {
             /** Format: date-time */
             since?: string;
             version?: string;
-            /** @description What operators should repair although the server can serve */
+            /** @description Problems that operators should repair although the server can serve */
             warnings: string[];
             /**
              * Format: int64
-             * @description That are connected to it
+             * @description The number of workers that are connected to the server
              */
             workers: number;
         };
         HistoryPage: {
             events: components["schemas"]["Event"][];
-            /** @description Ask for the next page with the position of the last event */
+            /** @description Whether there are more events; ask for them with the position of the last event */
             more: boolean;
             run: string;
         };
@@ -2469,13 +2469,13 @@ export interface components {
             expires?: string;
             id: string;
             note?: string;
-            /** @description None for everything in its tenant */
+            /** @description The roles of the key; a key without roles may do everything in its tenant */
             roles?: string[];
             /** @description None for an admin key */
             tenant?: string;
             /**
              * Format: date-time
-             * @description To within some minutes
+             * @description When it was last used, to within some minutes
              */
             used?: string;
         };
@@ -2489,13 +2489,13 @@ export interface components {
              * @description How many tasks may run at a time
              */
             concurrency?: number;
-            /** @description An expression: each value of it in the input has its own budget */
+            /** @description An expression on the input; tasks with the same value share a budget */
             key?: string;
             name: string;
             /** @description The keys that are not listed */
             others: components["schemas"]["OtherKeys"];
             /**
-             * @description Which of these tasks share one budget
+             * @description Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
              * @enum {string}
              */
             per?: "queue" | "activity" | "key" | "name";
@@ -2519,10 +2519,10 @@ export interface components {
              * @description How many tasks may run at a time
              */
             concurrency?: number;
-            /** @description An expression: each value of it in the input has its own budget */
+            /** @description An expression on the input; tasks with the same value share a budget */
             key?: string;
             /**
-             * @description Which of these tasks share one budget
+             * @description Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
              * @enum {string}
              */
             per?: "queue" | "activity" | "key" | "name";
@@ -2573,11 +2573,11 @@ export interface components {
         };
         Login: {
             admin: boolean;
-            /** @description Who has signed in */
+            /** @description The caller that has signed in */
             caller: string;
             /** Format: date-time */
             created?: string;
-            /** @description What the caller has presented to sign in */
+            /** @description The credential that the caller has presented to sign in */
             credential: string;
             /** Format: date-time */
             expires: string | null;
@@ -2606,7 +2606,7 @@ export interface components {
         NamedRule: {
             /**
              * Format: int64
-             * @description Least calls for the ratio
+             * @description How many calls there must be before the ratio applies
              */
             calls?: number;
             /**
@@ -2621,7 +2621,7 @@ export interface components {
             probes?: number;
             /**
              * Format: double
-             * @description The part of calls whose failure opens the breaker
+             * @description The ratio of failed calls that opens the breaker
              */
             ratio?: number;
             /**
@@ -2647,22 +2647,22 @@ export interface components {
             expires?: string;
             id: string;
             note?: string;
-            /** @description None for everything in its tenant */
+            /** @description The roles of the key; a key without roles may do everything in its tenant */
             roles?: string[];
-            /** @description What callers present; it is stored nowhere */
+            /** @description The secret that callers present; the server does not store it */
             secret: string;
             /** @description None for an admin key */
             tenant?: string;
             /**
              * Format: date-time
-             * @description To within some minutes
+             * @description When it was last used, to within some minutes
              */
             used?: string;
         };
         NodeBody: {
-            /** @description Where it listens; only of the server that answers */
+            /** @description The address where it listens; only for the server that answers */
             address?: string;
-            /** @description An operator has asked it to hand its shards over */
+            /** @description Whether an operator has asked it to hand its shards over */
             drained: boolean;
             draining: boolean;
             /**
@@ -2670,16 +2670,16 @@ export interface components {
              * @description The end of its lease
              */
             expires?: string;
-            /** @description The shard groups whose shards it takes */
+            /** @description The shard groups whose shards it can own */
             groups?: string[];
             host: string;
             live: boolean;
             node: string;
-            /** @description It is the server that answers */
+            /** @description Whether it is the server that answers */
             self?: boolean;
             /**
              * Format: int64
-             * @description That it owns
+             * @description The number of shards that it owns
              */
             shards: number;
             /** Format: date-time */
@@ -2707,7 +2707,7 @@ export interface components {
             queue: string;
             /**
              * Format: date-time
-             * @description When that worker took it
+             * @description When the worker took it
              */
             since?: string;
             step: string;
@@ -2727,9 +2727,9 @@ export interface components {
             bytes: number;
             /** @description Absent if the operation succeeded */
             failure?: components["schemas"]["Failure"];
-            /** @description The execution that called */
+            /** @description The execution that made the call */
             from?: string;
-            /** @description If the entity keeps inputs */
+            /** @description The input, if the entity keeps inputs */
             input?: unknown;
             operation: string;
             request_id?: string;
@@ -2743,97 +2743,97 @@ export interface components {
             waiting: number;
         };
         PageAuditEntry: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["AuditEntry"][];
         };
         PageBatchBody: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["BatchBody"][];
         };
         PageBreaker: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Breaker"][];
         };
         PageDeadGroup: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["DeadGroup"][];
         };
         PageDeadTask: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["DeadTask"][];
         };
         PageEntity: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Entity"][];
         };
         PageExecution: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Execution"][];
         };
         PageKey: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Key"][];
         };
         PageLimit: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Limit"][];
         };
         PageLogin: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Login"][];
         };
         PageNamedRule: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["NamedRule"][];
         };
         PageNodeBody: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["NodeBody"][];
         };
         PageReplayReportInfo: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["ReplayReportInfo"][];
         };
         PageSession: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Session"][];
         };
         PageSetting: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Setting"][];
         };
         PageShardBody: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["ShardBody"][];
         };
         PageTenant: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Tenant"][];
         };
         PageViewInfo: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["ViewInfo"][];
         };
         PageWorker: {
-            /** @description Ask for the next page with it; absent on the last page */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Worker"][];
         };
@@ -2854,7 +2854,7 @@ export interface components {
             before?: string;
             /** @description Only return what the call would keep */
             dry_run?: boolean;
-            /** @description Of the new execution; only for a fork */
+            /** @description The key of the new execution; only for a fork */
             key?: string;
             /**
              * @description Only for a fork
@@ -2874,7 +2874,7 @@ export interface components {
             until: string;
         };
         Place: {
-            /** @description Such as body.input or query.limit */
+            /** @description The place in the request, such as body.input or query.limit */
             location?: string;
             message: string;
         };
@@ -2886,7 +2886,7 @@ export interface components {
             bytes: number;
             /** @description Absent for JSON */
             encoding?: string;
-            /** @description Its beginning; absent if it is not text */
+            /** @description The first bytes of the value; absent if it is not text */
             text?: string;
         };
         Problem: {
@@ -2896,7 +2896,7 @@ export interface components {
             failure?: components["schemas"]["Failure"];
             /** @description What a person can do next */
             hint?: string;
-            /** @description What the caller can do about it: not_found, already_exists, invalid, conflict, denied, unauthenticated, exhausted, unavailable, canceled, timeout, blocked, corrupt, internal, not_owned, wrong_type, or failure for an error of the user's code */
+            /** @description The kind of error, by which programs decide what to do: not_found, already_exists, invalid, conflict, denied, unauthenticated, exhausted, unavailable, canceled, timeout, blocked, corrupt, internal, not_owned, wrong_type, or failure for an error of the user's code */
             kind: string;
             /**
              * Format: int64
@@ -2905,7 +2905,7 @@ export interface components {
             status: number;
             /** @description The status in words */
             title: string;
-            /** @description A name of the kind of problem, such as urn:perdure:problem:not_found */
+            /** @description The kind of problem as a URN, such as urn:perdure:problem:not_found */
             type: string;
         };
         Queue: {
@@ -2916,7 +2916,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description Since when the longest waiting task waits
+             * @description Since when the oldest waiting task waits
              */
             oldest?: string;
             /** Format: int64 */
@@ -2932,7 +2932,7 @@ export interface components {
             workers: number;
         };
         QueueList: {
-            /** @description Whether the owners of all tasks have answered; otherwise the counts are what the store knows */
+            /** @description Whether the owners of all tasks have answered; if not, the counts come from the store */
             counted: boolean;
             items: components["schemas"]["Queue"][];
         };
@@ -2954,20 +2954,20 @@ export interface components {
             reason?: string;
         };
         Reference: {
-            /** @description Of an entity, or service: and the name of a service */
+            /** @description The name of an entity; for a service, the text service: followed by its name */
             entity?: string;
             key?: string;
             /** @enum {string} */
             kind: "execution" | "entity" | "limit" | "breaker" | "queue" | "code" | "shard" | "signal" | "promise" | "update" | "step";
-            /** @description Of everything else */
+            /** @description The name of anything else */
             name?: string;
-            /** @description Of an execution */
+            /** @description The workflow of an execution */
             workflow?: string;
         };
         RejectInputBody: {
             /** @example the bank has declined */
             message: string;
-            /** @description What the code can match the error by */
+            /** @description The type of the error, by which the code can recognize it */
             type?: string;
         };
         RelatedChild: {
@@ -2977,12 +2977,12 @@ export interface components {
             key: string;
             /**
              * Format: int64
-             * @description Of the event that started it
+             * @description The position of the event that started it
              */
             position: number;
             /** Format: date-time */
             started: string | null;
-            /** @description How it ended; absent if the run has not learned of its end */
+            /** @description How it ended; absent if the run does not know yet that it has ended */
             status?: string;
             step: string;
             workflow: string;
@@ -3019,21 +3019,21 @@ export interface components {
         Relations: {
             /**
              * Format: int64
-             * @description The position behind which others are
+             * @description The position to ask for more children with
              */
             after: number;
             /** @description Where its first events come from, if it is a fork, a retry, a reset or an import */
             began_with?: components["schemas"]["Past"];
-            /** @description What its code has started, in order; at most 1,000 */
+            /** @description The executions that its code has started, in order; at most 1,000 */
             children: components["schemas"]["RelatedChild"][];
             /** @description Executions that began with its past, the newest first */
             forks?: components["schemas"]["RelatedFork"][];
-            /** @description All executions were searched that could be a fork */
+            /** @description Whether all executions that could be a fork were searched */
             forks_complete: boolean;
-            /** @description There may be others: ask again with after */
+            /** @description Whether there may be more children; ask for them with after */
             more_children: boolean;
             more_runs: boolean;
-            /** @description What has started it; absent if a client did */
+            /** @description The execution that has started it; absent if a client has */
             parent?: components["schemas"]["RelatedParent"];
             run: string;
             /** @description The runs of its key, the newest first; at most 100 */
@@ -3071,7 +3071,7 @@ export interface components {
             /** Format: int64 */
             mismatches: number;
             /**
-             * @description Of all results together: mismatch if one does not fit, else error if one failed, else fits if one was replayed; unreadable if the stored report is damaged
+             * @description The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged
              * @enum {string}
              */
             outcome: "fits" | "mismatch" | "error" | "absent" | "skipped" | "unreadable";
@@ -3083,7 +3083,7 @@ export interface components {
             source?: string;
             /** @description The stored report is damaged */
             unreadable?: boolean;
-            /** @description The same by workflow, in the order of their names */
+            /** @description The same counts by workflow, in the order of their names */
             workflows: components["schemas"]["ReplayWorkflow"][];
         };
         ReplayReportWhole: {
@@ -3124,7 +3124,7 @@ export interface components {
             /** Format: int64 */
             mismatches: number;
             /**
-             * @description Of the results of this workflow together
+             * @description The outcome of all results of this workflow together
              * @enum {string}
              */
             outcome: "fits" | "mismatch" | "error" | "absent" | "skipped";
@@ -3133,14 +3133,14 @@ export interface components {
             workflow: string;
         };
         RequeueBody: {
-            /** @description Also a task that was requeued before */
+            /** @description Requeue the task even if it was requeued before */
             again?: boolean;
             dry_run?: boolean;
-            /** @description Another input; that of the dead task by default */
+            /** @description Another input; by default the input of the dead task */
             input?: unknown;
         };
         Requeued: {
-            /** @description An earlier call requeued it */
+            /** @description Whether an earlier call had already requeued it */
             existing: boolean;
             key: string;
             /** @description Absent after a dry run */
@@ -3156,22 +3156,22 @@ export interface components {
             failure?: components["schemas"]["Failure"];
             output?: unknown;
             run?: string;
-            /** @description running when the execution has not ended within the wait */
+            /** @description The status; running if the execution has not ended within the wait */
             status: string;
         };
         RotateInputBody: {
             /**
-             * @description How long the old key still works; not at all by default
+             * @description How long the old key still works; by default it ends immediately
              * @example 24h
              */
             overlap?: string;
         };
         ScheduleAnswer: {
-            /** @description Of the execution that a trigger started; absent when it waits for its turn */
+            /** @description The key of the execution that a trigger started; absent if the execution waits for its turn */
             key?: string;
             /**
              * Format: int64
-             * @description Of a backfill
+             * @description How many times a backfill covers
              */
             ticks?: number;
         };
@@ -3192,65 +3192,65 @@ export interface components {
             paused: boolean;
             /** @description Why it is paused */
             reason?: string;
-            /** @description Newest first */
+            /** @description The last executions, the newest first */
             recent: components["schemas"]["Fire"][];
             /** @description The workflow or the activity */
             starts: string;
             zone?: string;
         };
         ScheduleChange: {
-            /** @description Why it has not obeyed */
+            /** @description Why the schedule was not changed */
             error?: string;
             name: string;
         };
         ScheduleChanges: {
             /**
              * Format: int64
-             * @description How many have not obeyed
+             * @description How many schedules have refused or could not be reached
              */
             failed: number;
-            /** @description By name */
+            /** @description The schedules, ordered by name */
             items: components["schemas"]["ScheduleChange"][];
         };
         ScheduleDefinition: {
-            /** @description Instead of workflow: a task without a workflow */
+            /** @description The activity to run as a task without a workflow; give either workflow or activity */
             activity?: string;
             /** @description The app that the schedule belongs to */
             app?: string;
-            /** @description How late it may start something */
+            /** @description How long after its time a start may still happen, such as 10m */
             catch_up?: string;
             /**
-             * @description When it starts something; or every
+             * @description When the schedule starts something, as a cron line; give either cron or every
              * @example 0 3 * * *
              */
             cron?: string;
             /** Format: date-time */
             end_at?: string;
-            /** @description Instead of cron: a duration such as 90m */
+            /** @description The interval, such as 90m; give either cron or every */
             every?: string;
             /** @description Any JSON */
             input?: unknown;
-            /** @description Most random delay */
+            /** @description The maximum random delay of each start */
             jitter?: string;
             labels?: {
                 [key: string]: string;
             };
-            /** @description How much later than multiples of every */
+            /** @description How long after each multiple of every the schedule starts something */
             offset?: string;
-            /** @description What it does while an earlier execution runs: skip and others, see docs/schedules.md */
+            /** @description What happens while an earlier execution is open: skip, queue, allow or cancel; see docs/schedules.md */
             overlap?: string;
-            /** @description Create it paused, with this reason */
+            /** @description Create the schedule paused, with this reason */
             paused_at_first?: string;
             /** Format: date-time */
             start_at?: string;
-            /** @description With activity: how the task is executed */
+            /** @description How the task is executed; only with activity */
             task?: components["schemas"]["TaskSettings"];
             /**
-             * @description What it starts; or activity
+             * @description The workflow to start; give either workflow or activity
              * @example report
              */
             workflow?: string;
-            /** @description The time zone of cron; UTC if it is absent */
+            /** @description The time zone of cron; the default is UTC */
             zone?: string;
         };
         ScheduleList: {
@@ -3264,14 +3264,14 @@ export interface components {
         ScheduleVerb: {
             /**
              * Format: date-time
-             * @description Of a backfill
+             * @description The beginning of a backfill
              */
             from?: string;
-            /** @description Of a pause */
+            /** @description The reason of a pause */
             reason?: string;
             /**
              * Format: date-time
-             * @description Of a backfill
+             * @description The end of a backfill
              */
             to?: string;
         };
@@ -3287,7 +3287,7 @@ export interface components {
              *     ]
              */
             names?: string[];
-            /** @description Of a pause */
+            /** @description The reason of a pause */
             reason?: string;
             /**
              * @example pause
@@ -3301,14 +3301,14 @@ export interface components {
             operation: string;
         };
         SeriesBody: {
-            /** @description There were more queues or limits than a reply has: 100 of each, those with the most tasks */
+            /** @description Whether there were more queues or limits than a reply has; it has the 100 of each with the most tasks */
             cut?: boolean;
             /**
              * Format: date-time
              * @description The beginning of the first point
              */
             from: string | null;
-            /** @description Of each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out at the end of each point, and how often it refused a task */
+            /** @description For each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out, each at the end of a point, and how often the limit refused a task */
             limits?: {
                 [key: string]: {
                     [key: string]: number[];
@@ -3320,9 +3320,9 @@ export interface components {
             };
             /** @description The live nodes that own executions */
             nodes: components["schemas"]["SeriesNode"][];
-            /** @description A node has not answered, or has counted for less than the whole time */
+            /** @description Whether a node has not answered, or has counted for less than the whole time */
             partial: boolean;
-            /** @description Of each queue with tasks: how many were waiting, delayed and running at the end of each point, and how many seconds the oldest waiting one had waited */
+            /** @description For each queue with tasks: how many tasks were waiting, delayed and running at the end of each point, and for how many seconds the oldest waiting task had waited */
             queues?: {
                 [key: string]: {
                     [key: string]: number[];
@@ -3368,7 +3368,7 @@ export interface components {
             output: unknown;
             /**
              * Format: int64
-             * @description Of the outcome; the first one of the step by default
+             * @description The position of the outcome to replace; by default the first outcome of the step
              */
             position?: number;
             step?: string;
@@ -3376,21 +3376,21 @@ export interface components {
         Setting: {
             /** Format: date-time */
             at?: string;
-            /** @description Nodes write it, or another operation does */
+            /** @description Whether this operation cannot change it, because nodes or other operations write it */
             fixed: boolean;
             kind: string;
             name: string;
             value?: unknown;
             /**
              * Format: int64
-             * @description Grows with every change of any setting; the ETag of the setting
+             * @description The ETag of the setting; a number that grows with every change of any setting
              */
             version: number;
         };
         ShardBody: {
             /** @description The shard group that it belongs to */
             group: string;
-            /** @description It should have another owner */
+            /** @description Whether it should have another owner */
             moves?: boolean;
             /** @description The node that owns it */
             owner?: string;
@@ -3412,15 +3412,15 @@ export interface components {
         StartBody: {
             /**
              * Format: int64
-             * @description Most runs of a failing execution; as the workflow declares by default
+             * @description The maximum number of runs if the execution fails; by default what the workflow declares
              */
             attempts?: number;
-            /** @description Run the code this long after the start, such as 90m */
+            /** @description How long after the start the code runs, such as 90m */
             delay?: string;
             /** @description Any JSON */
             input?: unknown;
             /**
-             * @description At most one execution of a workflow has a key
+             * @description The key of the execution; a workflow has at most one execution with this key
              * @example 42
              */
             key: string;
@@ -3428,24 +3428,24 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description What to do when a closed execution has the key; never by default
+             * @description Whether to start a new run if a closed execution has the key; never by default
              * @enum {string}
              */
             reuse?: "never" | "if_failed" | "always";
-            /** @description Signals that arrive with the start, whether the execution is new or not */
+            /** @description Signals that are sent together with the start, even if the execution already exists */
             signals?: components["schemas"]["NamedValue"][];
             /**
              * Format: date-time
              * @description Run the code at this time
              */
             start_at?: string;
-            /** @description Longest time of all runs together */
+            /** @description The maximum time of all runs together, such as 90m */
             timeout?: string;
             /** @example order */
             workflow: string;
         };
         Started: {
-            /** @description The key was taken: this is the execution that has it */
+            /** @description Whether the key was taken; if so, this is the execution that has it */
             existing: boolean;
             key: string;
             run: string;
@@ -3462,54 +3462,54 @@ export interface components {
         SubmitBody: {
             /** @example mail */
             activity: string;
-            /** @description Longest time of one attempt */
+            /** @description The maximum time of one attempt, such as 10m */
             attempt_timeout?: string;
             /**
              * Format: int64
-             * @description Most attempts; no limit if it is absent
+             * @description The maximum number of attempts; the default is no limit
              */
             attempts?: number;
-            /** @description Its circuit breaker */
+            /** @description The name of the circuit breaker of the task */
             breaker?: string;
-            /** @description How long it waits before the first attempt, such as 90m */
+            /** @description How long the task waits before the first attempt, such as 90m */
             delay?: string;
-            /** @description A key that gets a fair share of the queue */
+            /** @description Tasks with the same fair key form a group, and each group gets a fair share of the queue */
             fair_key?: string;
             /**
              * Format: int64
-             * @description The share of the fair key; 1 if it is absent
+             * @description The weight of the fair key: 2 gets twice the share of 1; the default is 1
              */
             fair_weight?: number;
-            /** @description Longest time between two heartbeats */
+            /** @description The maximum time between two heartbeats, such as 30s */
             heartbeat_timeout?: string;
             /** @description Any JSON */
             input?: unknown;
-            /** @description At most one task of an activity has a key; without one, each request is a new task */
+            /** @description The key of the task; an activity has at most one task with this key; without a key, each request creates a new task */
             key?: string;
             labels?: {
                 [key: string]: string;
             };
-            /** @description Limits that apply to the task */
+            /** @description The names of limits that apply to the task */
             limits?: string[];
             /**
              * Format: int64
-             * @description Tasks with a larger number start first
+             * @description The priority; tasks with a larger number start first
              */
             priority?: number;
-            /** @description The queue default, if it is absent */
+            /** @description The queue of the task; the default is the queue named default */
             queue?: string;
             /**
-             * @description What to do when a closed task has the key; never by default
+             * @description Whether to run the task again if a closed task has the key; never by default
              * @enum {string}
              */
             reuse?: "never" | "if_failed" | "always";
-            /** @description Longest time of all attempts and the pauses between them */
+            /** @description The maximum time of all attempts and the pauses between them, such as 24h */
             schedule_to_close?: string;
-            /** @description Longest wait for a worker */
+            /** @description The maximum time that the task waits for a worker, such as 10m */
             schedule_to_start?: string;
         };
         Tally: {
-            /** @description The largest first, at most 1,000 */
+            /** @description The largest group first, at most 1,000 groups */
             groups: components["schemas"]["TallyGroup"][];
             /**
              * Format: int64
@@ -3526,51 +3526,51 @@ export interface components {
             workflow?: string;
         };
         TaskItems: {
-            /** @description Items before these are no longer kept */
+            /** @description Whether items before these are no longer kept */
             gap?: boolean;
             items: components["schemas"]["StreamItem"][];
             run: string;
         };
         TaskLogs: {
             cursor?: string;
-            /** @description The task has ended, and this is the last page */
+            /** @description Whether the task has ended and this is the last page */
             ended: boolean;
             lines: components["schemas"]["LogLine"][];
             run: string;
         };
         TaskSettings: {
-            /** @description Longest time of one attempt */
+            /** @description The maximum time of one attempt, such as 10m */
             attempt_timeout?: string;
             /**
              * Format: int64
-             * @description Most attempts; no limit if it is absent
+             * @description The maximum number of attempts; the default is no limit
              */
             attempts?: number;
-            /** @description Its circuit breaker */
+            /** @description The name of the circuit breaker of the task */
             breaker?: string;
-            /** @description How long it waits before the first attempt, such as 90m */
+            /** @description How long the task waits before the first attempt, such as 90m */
             delay?: string;
-            /** @description A key that gets a fair share of the queue */
+            /** @description Tasks with the same fair key form a group, and each group gets a fair share of the queue */
             fair_key?: string;
             /**
              * Format: int64
-             * @description The share of the fair key; 1 if it is absent
+             * @description The weight of the fair key: 2 gets twice the share of 1; the default is 1
              */
             fair_weight?: number;
-            /** @description Longest time between two heartbeats */
+            /** @description The maximum time between two heartbeats, such as 30s */
             heartbeat_timeout?: string;
-            /** @description Limits that apply to the task */
+            /** @description The names of limits that apply to the task */
             limits?: string[];
             /**
              * Format: int64
-             * @description Tasks with a larger number start first
+             * @description The priority; tasks with a larger number start first
              */
             priority?: number;
-            /** @description The queue default, if it is absent */
+            /** @description The queue of the task; the default is the queue named default */
             queue?: string;
-            /** @description Longest time of all attempts and the pauses between them */
+            /** @description The maximum time of all attempts and the pauses between them, such as 24h */
             schedule_to_close?: string;
-            /** @description Longest wait for a worker */
+            /** @description The maximum time that the task waits for a worker, such as 10m */
             schedule_to_start?: string;
         };
         TaskStates: {
@@ -3587,7 +3587,7 @@ export interface components {
         Tenant: {
             /**
              * Format: date-time
-             * @description Of its record; a tenant that only has executions has none
+             * @description When its record was created; absent for a tenant without a record, which only has executions
              */
             created?: string;
             disabled: boolean;
@@ -3595,7 +3595,7 @@ export interface components {
             note?: string;
             /**
              * Format: int64
-             * @description Most open executions
+             * @description The maximum number of open executions
              */
             open?: number;
             /**
@@ -3605,17 +3605,17 @@ export interface components {
             retention?: string;
             /**
              * Format: int64
-             * @description Most starts per second and node
+             * @description The maximum number of starts per second on each node
              */
             starts?: number;
             /**
              * Format: int64
-             * @description The share among tenants whose tasks wait for the same workers
+             * @description The share of this tenant when tasks of several tenants wait for the same workers
              */
             weight?: number;
         };
         TenantChange: {
-            /** @description Refuse the keys of the tenant */
+            /** @description Whether the server refuses the keys of the tenant */
             disabled?: boolean;
             note?: string;
             /** Format: int64 */
@@ -3632,19 +3632,19 @@ export interface components {
             at: string;
             key: string;
             /**
-             * @description none: no execution of it exists; unknown: it lies before the last change of the schedule
+             * @description none: it has no execution; unknown: it is before the last change of the schedule
              * @enum {string}
              */
             outcome: "due" | "paused" | "waiting" | "started" | "none" | "unknown";
-            /** @description Of that execution */
+            /** @description The status of that execution */
             status?: string;
-            /** @description Of the execution that it starts */
+            /** @description The workflow of the execution that it starts */
             workflow: string;
         };
         TickList: {
-            /** @description The oldest first */
+            /** @description The times, the oldest first */
             items: components["schemas"]["Tick"][];
-            /** @description There are others: ask again from behind the last one */
+            /** @description Whether there are more; ask again from a time after the last one */
             more: boolean;
         };
         Timer: {
@@ -3653,7 +3653,7 @@ export interface components {
             id: string;
         };
         TrialUse: {
-            /** @description How long the tasks that could start now would take to start, because of the rate */
+            /** @description How long it would take until all tasks that could start now have started, because of the rate */
             clears?: string;
             /**
              * Format: int64
@@ -3662,7 +3662,7 @@ export interface components {
             delayed: number;
             /**
              * Format: int64
-             * @description How many tasks that run or could start now would have to wait, because of the concurrency
+             * @description How many of the tasks that run or could start now would have to wait, because of the concurrency
              */
             excess: number;
             /**
@@ -3687,15 +3687,15 @@ export interface components {
             waiting: number;
         };
         ValueBody: {
-            /** @description JSON as it is, text as a string, other bytes as an object with encoding, size and base64 */
+            /** @description A JSON value as it is, a text as a string, and other bytes as an object with encoding, size and base64 */
             value: unknown;
         };
         ViewBody: {
-            /** @description What else a console keeps with it: any JSON of at most 8 KiB */
+            /** @description Further settings of the console, as any JSON of at most 8 KiB */
             display?: unknown;
             note?: string;
             /**
-             * @description What it is a view of; the server checks queries of executions
+             * @description The page of the console that it is a view of; the server checks only queries of executions
              * @default executions
              * @example executions
              */
@@ -3709,11 +3709,11 @@ export interface components {
             /** Format: date-time */
             created: string | null;
             name: string;
-            /** @description Who created it */
+            /** @description The caller that created it */
             owner?: string;
             /**
              * Format: int64
-             * @description Its ETag
+             * @description The version, which is also the ETag
              */
             version: number;
         };
@@ -3730,7 +3730,7 @@ export interface components {
             one_way?: boolean;
             /**
              * Format: int64
-             * @description From 1
+             * @description The position in the mailbox, from 1
              */
             position?: number;
             request_id?: string;
@@ -3739,7 +3739,7 @@ export interface components {
             since: string | null;
         };
         WaitedCalls: {
-            /** @description Of the next page; absent on the last one */
+            /** @description The cursor of the next page; absent on the last page */
             cursor?: string;
             items: components["schemas"]["WaitedCall"][];
             /** Format: int64 */
@@ -3749,7 +3749,7 @@ export interface components {
             activities?: string[];
             /**
              * Format: int64
-             * @description Other remote workers that offer the same
+             * @description How many other remote workers offer the same
              */
             alike?: number;
             breakers?: string[];
@@ -3837,7 +3837,7 @@ export interface operations {
     "list-audit": {
         parameters: {
             query?: {
-                /** @description Only actions that concern this tenant; callers of a tenant see no others */
+                /** @description Only actions that concern this tenant; callers of a tenant see only actions of their tenant */
                 tenant?: string;
                 /** @description At this time or later */
                 from?: string;
@@ -3850,7 +3850,7 @@ export interface operations {
                 resource?: string;
                 outcome?: "done" | "failed" | "denied" | "unknown";
                 limit?: number;
-                /** @description From the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
             };
             header?: never;
@@ -3882,9 +3882,9 @@ export interface operations {
     "list-batches": {
         parameters: {
             query?: {
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
                 /** @description Only batches that have not ended */
                 open?: boolean;
@@ -3919,7 +3919,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -3997,7 +3997,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4247,16 +4247,16 @@ export interface operations {
     "watch-changes": {
         parameters: {
             query?: {
-                /** @description As Last-Event-ID, for clients that cannot set headers */
+                /** @description The same as Last-Event-ID, for clients that cannot set headers */
                 cursor?: string;
                 /** @description Only these classes, separated by commas: execution, task, entity, worker, setting */
                 class?: string;
                 /** @description Only these workflows, separated by commas; task:a is the activity a, entity:e the entity e */
                 workflow?: string;
                 key?: string;
-                /** @description Only what has happened, separated by commas: started, claimed, failed and so on */
+                /** @description Only changes of these kinds, separated by commas: started, claimed, failed and so on */
                 kind?: string;
-                /** @description Only tasks of these queues, separated by commas, and the queues themselves */
+                /** @description Only changes of these queues and of their tasks, separated by commas */
                 queue?: string;
                 /** @description Only changes after which the run has one of these statuses, separated by commas */
                 status?: string;
@@ -4302,7 +4302,7 @@ export interface operations {
                 from?: string;
                 /** @description Died before this time */
                 to?: string;
-                /** @description true: only requeued dead tasks; false: only others */
+                /** @description true: only dead tasks that were requeued; false: only dead tasks that were not */
                 requeued?: "true" | "false";
             };
             header?: never;
@@ -4343,7 +4343,7 @@ export interface operations {
                 from?: string;
                 /** @description Died before this time */
                 to?: string;
-                /** @description true: only requeued dead tasks; false: only others */
+                /** @description true: only dead tasks that were requeued; false: only dead tasks that were not */
                 requeued?: "true" | "false";
                 limit?: number;
             };
@@ -4385,11 +4385,11 @@ export interface operations {
                 from?: string;
                 /** @description Died before this time */
                 to?: string;
-                /** @description true: only requeued dead tasks; false: only others */
+                /** @description true: only dead tasks that were requeued; false: only dead tasks that were not */
                 requeued?: "true" | "false";
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
             };
             header?: never;
@@ -4484,7 +4484,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4523,7 +4523,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4555,9 +4555,9 @@ export interface operations {
     "list-entities": {
         parameters: {
             query?: {
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
                 /** @description Only this type */
                 entity?: string;
@@ -4573,7 +4573,7 @@ export interface operations {
                 changed_to?: string;
                 /** @description Only entities for which stored calls wait, in no particular order */
                 waiting?: boolean;
-                /** @description Only states whose time is over; other lists do not have them */
+                /** @description Only entities whose TTL has passed; without this parameter a list does not have them */
                 expired?: boolean;
             };
             header?: never;
@@ -4607,7 +4607,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4640,15 +4640,15 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
                 /** @description The ETag that the entity must have */
                 "If-Match"?: string;
-                /** @description With *, the entity must have no state */
+                /** @description If it is *, the entity must not have a state */
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4686,7 +4686,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4720,11 +4720,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4759,12 +4759,12 @@ export interface operations {
     "interrupt-entity": {
         parameters: {
             query?: {
-                /** @description The id of the running call; whichever runs by default */
+                /** @description The id of the call to interrupt; by default the call that is running */
                 id?: string;
             };
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4795,14 +4795,14 @@ export interface operations {
     "list-mailbox": {
         parameters: {
             query?: {
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
             };
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4835,7 +4835,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
                 /** @description The id of the waiting call */
@@ -4870,7 +4870,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
                 /** @description The id of the waiting call */
@@ -4907,7 +4907,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
                 /** @description The id of the waiting call */
@@ -4941,11 +4941,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -4982,7 +4982,7 @@ export interface operations {
                 query?: string;
                 /** @description Include earlier runs of a chain */
                 all_runs?: boolean;
-                /** @description Stop counting here; 0 counts all executions, however long that takes */
+                /** @description Stop counting at this number; 0 counts all executions, which may take long */
                 bound?: number;
             };
             header?: never;
@@ -5018,9 +5018,9 @@ export interface operations {
                 query?: string;
                 /** @description Include earlier runs of a chain */
                 all_runs?: boolean;
-                /** @description Which of workflow, status and reason tell groups apart, separated by commas */
+                /** @description The properties that form the groups: workflow, status and reason, separated by commas */
                 by?: string;
-                /** @description Executions that are counted at most, the newest first */
+                /** @description How many executions are counted at most, the newest first */
                 bound?: number;
             };
             header?: never;
@@ -5056,9 +5056,9 @@ export interface operations {
                 query?: string;
                 /** @description Include earlier runs of a chain */
                 all_runs?: boolean;
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
                 /** @description Ask the owners of open executions for their reasons */
                 explain?: boolean;
@@ -5093,7 +5093,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5139,12 +5139,12 @@ export interface operations {
     "describe-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5176,17 +5176,17 @@ export interface operations {
     "delete-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
                 /** @description Only return what the call would delete */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5218,15 +5218,15 @@ export interface operations {
     "cancel-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5260,11 +5260,11 @@ export interface operations {
     "watch-events": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description Only events behind this position; Last-Event-ID wins */
+                /** @description Only events after this position; ignored if there is a Last-Event-ID */
                 after?: number;
-                /** @description Bytes of each value that a line shows */
+                /** @description How many bytes of each value a line shows */
                 preview?: number;
             };
             header?: {
@@ -5272,7 +5272,7 @@ export interface operations {
                 "Last-Event-ID"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5290,7 +5290,7 @@ export interface operations {
                     "text/event-stream": components["schemas"]["EventPage"];
                 };
             };
-            /** @description The run has ended, and there are no events behind the position */
+            /** @description The run has ended, and there are no events after the position */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -5311,21 +5311,21 @@ export interface operations {
     "list-events": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description Only events behind this position */
+                /** @description Only events after this position */
                 after?: number;
-                /** @description Only events before this position; 0 for no end */
+                /** @description Only events before this position; 0 for no bound */
                 before?: number;
                 limit?: number;
-                /** @description The last events instead of the first ones, if there are more than the limit; they are in order all the same */
+                /** @description If there are more events than the limit, return the last ones instead of the first ones, still in ascending order */
                 last?: boolean;
-                /** @description Bytes of each value that a line shows */
+                /** @description How many bytes of each value a line shows */
                 preview?: number;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5357,16 +5357,16 @@ export interface operations {
     "get-event-bytes": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
-                /** @description The position of the event; the event 0 has the input of the run, and the last one of a closed run its output */
+                /** @description The position of the event; event 0 has the input of the run, and the last event of a closed run has its output */
                 position: number;
                 field: "input" | "output";
             };
@@ -5399,12 +5399,12 @@ export interface operations {
     "explain-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5436,14 +5436,14 @@ export interface operations {
     "explain-graph": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description How many steps away from the execution the graph reaches */
+                /** @description How many edges the graph follows from the execution */
                 depth?: number;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5475,12 +5475,12 @@ export interface operations {
     "export-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5510,15 +5510,15 @@ export interface operations {
     "fork-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5554,17 +5554,17 @@ export interface operations {
     "get-history": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description Return the events behind this position */
+                /** @description Return the events after this position */
                 after?: number;
                 limit?: number;
-                /** @description Whether events have their inputs and outputs, or only the size of both */
+                /** @description Whether events have their inputs and outputs; if not, they have only the size of both */
                 payloads?: boolean;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5596,15 +5596,15 @@ export interface operations {
     "pause-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5638,15 +5638,15 @@ export interface operations {
     "reject-promise": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5681,15 +5681,15 @@ export interface operations {
     "resolve-promise": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5724,12 +5724,12 @@ export interface operations {
     "query-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5765,16 +5765,16 @@ export interface operations {
     "get-relations": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description Only children behind this position of the history */
+                /** @description Only children after this position of the history */
                 after?: number;
-                /** @description Also search for forks: the newest 5,000 executions of the workflow that started later */
+                /** @description Also search for forks, among the newest 5,000 executions of the workflow that started later */
                 forks?: boolean;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5806,15 +5806,15 @@ export interface operations {
     "reset-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5850,14 +5850,14 @@ export interface operations {
     "await-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
                 /** @description How long to wait, at most 10m; 30s by default */
                 wait?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5898,15 +5898,15 @@ export interface operations {
     "resume-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5940,15 +5940,15 @@ export interface operations {
     "retry-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -5984,15 +5984,15 @@ export interface operations {
     "signal-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6027,7 +6027,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6076,12 +6076,12 @@ export interface operations {
     "get-state": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6114,12 +6114,12 @@ export interface operations {
     "get-state-bytes": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6154,19 +6154,19 @@ export interface operations {
     "get-task-logs": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description The step of a workflow; none for a task of its own */
+                /** @description The step of a workflow; absent for a task without a workflow */
                 step?: string;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 after?: string;
                 limit?: number;
-                /** @description Wait until there is a line, or the task has ended */
+                /** @description Wait until there is a line or the task has ended */
                 wait?: boolean;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6198,14 +6198,14 @@ export interface operations {
     "get-task-states": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description The step of a workflow; none for a task of its own */
+                /** @description The step of a workflow; absent for a task without a workflow */
                 step?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6237,19 +6237,19 @@ export interface operations {
     "get-task-stream": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description The step of a workflow; none for a task of its own */
+                /** @description The step of a workflow; absent for a task without a workflow */
                 step?: string;
                 /** @description The position of the last item read */
                 after?: number;
                 limit?: number;
-                /** @description Wait until there is an item, or the task has ended */
+                /** @description Wait until there is an item or the task has ended */
                 wait?: boolean;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6281,11 +6281,11 @@ export interface operations {
     "watch-task-stream": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
-                /** @description The step of a workflow; none for a task of its own */
+                /** @description The step of a workflow; absent for a task without a workflow */
                 step?: string;
-                /** @description Only items behind this position; Last-Event-ID wins */
+                /** @description Only items after this position; ignored if there is a Last-Event-ID */
                 after?: number;
             };
             header?: {
@@ -6293,7 +6293,7 @@ export interface operations {
                 "Last-Event-ID"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6311,7 +6311,7 @@ export interface operations {
                     "text/event-stream": components["schemas"]["TaskItems"];
                 };
             };
-            /** @description The task has ended, and there are no items behind the position */
+            /** @description The task has ended, and there are no items after the position */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6332,15 +6332,15 @@ export interface operations {
     "terminate-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6374,12 +6374,12 @@ export interface operations {
     "list-unread-signals": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: never;
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6411,16 +6411,16 @@ export interface operations {
     "drop-unread-signal": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
                 reason?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6454,16 +6454,16 @@ export interface operations {
     "skip-unread-signal": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
                 reason?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6497,15 +6497,15 @@ export interface operations {
     "update-execution": {
         parameters: {
             query?: {
-                /** @description The id of a run; the current run by default */
+                /** @description The id of a run; by default the current run */
                 run?: string;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The workflow; task: and the activity for a task */
+                /** @description The workflow; for a task, the text task: followed by the activity */
                 workflow: string;
                 /** @description The key of the execution; write a slash as %2F */
                 key: string;
@@ -6575,7 +6575,7 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -6768,7 +6768,7 @@ export interface operations {
     "set-limit": {
         parameters: {
             query?: {
-                /** @description Also for a queue that no worker serves */
+                /** @description Accept a queue that no worker serves */
                 any_queue?: boolean;
             };
             header?: never;
@@ -6868,9 +6868,9 @@ export interface operations {
     "list-locks": {
         parameters: {
             query?: {
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
                 /** @description Only this type */
                 entity?: string;
@@ -6886,7 +6886,7 @@ export interface operations {
                 changed_to?: string;
                 /** @description Only entities for which stored calls wait, in no particular order */
                 waiting?: boolean;
-                /** @description Only states whose time is over; other lists do not have them */
+                /** @description Only entities whose TTL has passed; without this parameter a list does not have them */
                 expired?: boolean;
             };
             header?: never;
@@ -6918,15 +6918,15 @@ export interface operations {
     "release-lock": {
         parameters: {
             query?: {
-                /** @description The fencing token of the lock to take; whichever there is by default */
+                /** @description The fencing token of the lock to release; by default the current lock */
                 epoch?: number;
             };
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The entity, or service: and the name of a service */
+                /** @description The name of the entity; for a service, the text service: followed by its name */
                 entity: string;
                 key: string;
             };
@@ -7162,14 +7162,14 @@ export interface operations {
     "list-replay-reports": {
         parameters: {
             query?: {
-                /** @description Most items of the page */
+                /** @description The maximum number of items of the page */
                 limit?: number;
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
                 /** @description Only reports that have results of this workflow */
                 workflow?: string;
                 build?: string;
-                /** @description Only reports with this outcome; with a workflow, those in which the workflow has it */
+                /** @description Only reports with this outcome; together with workflow, only reports in which that workflow has this outcome */
                 outcome?: "fits" | "mismatch" | "error" | "absent" | "skipped";
             };
             header?: never;
@@ -7202,7 +7202,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7413,9 +7413,9 @@ export interface operations {
     "list-ticks": {
         parameters: {
             query?: {
-                /** @description 24 hours ago by default */
+                /** @description The beginning of the range; 24 hours ago by default */
                 from?: string;
-                /** @description 24 hours from now by default; excluded */
+                /** @description The end of the range, which is not included; 24 hours from now by default */
                 to?: string;
                 limit?: number;
             };
@@ -7486,7 +7486,7 @@ export interface operations {
     "get-series": {
         parameters: {
             query?: {
-                /** @description The length of a point: a multiple of 5s that divides 1h; 1m by default */
+                /** @description The time that one point covers: a multiple of 5s that divides 1h; 1m by default */
                 step?: string;
                 /** @description Return the state of queues and limits too */
                 levels?: boolean;
@@ -7757,7 +7757,7 @@ export interface operations {
     "list-stranded": {
         parameters: {
             query?: {
-                /** @description The cursor of the page before */
+                /** @description The cursor of the previous page */
                 cursor?: string;
             };
             header?: never;
@@ -7790,7 +7790,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Two requests with the same key are one request */
+                /** @description A key that you choose; requests with the same key take effect once */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8034,7 +8034,7 @@ export interface operations {
             header?: {
                 /** @description The ETag that the setting must have */
                 "If-Match"?: string;
-                /** @description With *, the setting must not exist */
+                /** @description If it is *, the setting must not exist */
                 "If-None-Match"?: string;
             };
             path: {
@@ -8077,7 +8077,7 @@ export interface operations {
             header?: {
                 /** @description The ETag that the setting must have */
                 "If-Match"?: string;
-                /** @description With *, the setting must not exist */
+                /** @description If it is *, the setting must not exist */
                 "If-None-Match"?: string;
             };
             path: {
@@ -8174,7 +8174,7 @@ export interface operations {
             header?: {
                 /** @description The ETag that the setting must have */
                 "If-Match"?: string;
-                /** @description With *, the setting must not exist */
+                /** @description If it is *, the setting must not exist */
                 "If-None-Match"?: string;
             };
             path: {
@@ -8215,7 +8215,7 @@ export interface operations {
             header?: {
                 /** @description The ETag that the setting must have */
                 "If-Match"?: string;
-                /** @description With *, the setting must not exist */
+                /** @description If it is *, the setting must not exist */
                 "If-None-Match"?: string;
             };
             path: {

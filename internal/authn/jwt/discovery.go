@@ -12,11 +12,11 @@ import (
 // wellKnown is the path, after the URL of an issuer, of the configuration that names its keys.
 const wellKnown = "/.well-known/openid-configuration"
 
-// maxMetadata bounds what an issuer says about itself, in bytes.
+// maxMetadata bounds the OpenID configuration of an issuer, in bytes.
 const maxMetadata = 256 << 10
 
 // Discover returns the source of the keys that an issuer names in its OpenID configuration. Each
-// load asks the issuer again, so keys may move.
+// load asks the issuer again, so the URL of the keys may change.
 func Discover(issuer string) (*Source, error) {
 	if err := checkURL("an issuer", issuer, false); err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func (s *Source) locate(ctx context.Context) (string, error) {
 }
 
 // keysOf returns the URL of the keys from the OpenID configuration of an issuer. The configuration
-// must name exactly the issuer that was asked: otherwise one issuer could answer for another. Only
-// an issuer on this machine may have its keys on this machine without https.
+// must name exactly the issuer that was asked. Otherwise one issuer could answer for another. The
+// keys may be at a URL without https only if both the issuer and the keys are on this machine.
 func keysOf(data []byte, issuer string) (string, error) {
 	if len(data) > maxMetadata {
 		return "", fault.New(fault.Invalid, "the configuration of the issuer has more than %d bytes", maxMetadata)
@@ -61,8 +61,8 @@ func keysOf(data []byte, issuer string) (string, error) {
 	return place, checkURL("a key set", place, strings.HasPrefix(issuer, "https:"))
 }
 
-// checkURL refuses a text that is not a URL, and a URL without https. Without strict, a URL of this
-// machine needs no https.
+// checkURL refuses a text that is not a URL, and a URL without https. If strict is false, it
+// accepts a URL of this machine without https.
 func checkURL(what, text string, strict bool) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// provider is an identity provider. It answers a request for its configuration with a text in which
-// ISSUER stands for its own URL.
+// provider is an identity provider. It answers a request for its configuration with a text, in
+// which it replaces ISSUER by its own URL.
 type provider struct {
 	*httptest.Server
 
@@ -44,8 +44,9 @@ func newProvider(t *testing.T, i *issuer) *provider {
 
 func (p *provider) say(text string) { p.metadata.Store(&text) }
 
-// An issuer says where its keys are. The server asks it at each load, so keys may move. A
-// configuration of another issuer, and one that is hostile or broken, leads to no keys.
+// An issuer says where its keys are. The server asks it at each load, so the URL of the keys may
+// change. The server accepts no keys from a configuration of another issuer, or from one that is
+// hostile or broken.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, newIssuer(t))

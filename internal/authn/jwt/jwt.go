@@ -43,15 +43,16 @@ func Algorithms() []string { return []string{"RS256", "ES256", "EdDSA"} }
 type Config struct {
 	// Issuer and Audience must be in every token.
 	Issuer, Audience string
-	// Algorithms that tokens may use; RS256, ES256 and EdDSA when it is empty.
+	// Algorithms are the algorithms that tokens may use. Empty means RS256, ES256 and EdDSA.
 	Algorithms []string
 	// TenantClaim and RolesClaim are the names of the claims with the tenant and the roles of the
-	// caller; "tenant" and "roles" when they are empty.
+	// caller. Empty means "tenant" and "roles".
 	TenantClaim, RolesClaim string
 	// TenantsClaim is the name of a claim with a list of tenants. The caller chooses one of them
-	// for each call. Empty when tokens have one tenant.
+	// for each call. It is empty if tokens have one tenant.
 	TenantsClaim string
-	// AdminRole is the role whose callers are admins; empty when tokens make no admins.
+	// AdminRole is the role whose callers are admins. If it is empty, no caller with a token is an
+	// admin.
 	AdminRole string
 }
 
@@ -77,12 +78,13 @@ type Verifier struct {
 	config Config
 	keys   atomic.Pointer[KeySet]
 	parser *gojwt.Parser
-	// unknown is called when a token names a key that the set does not have; it must not block.
+	// The verifier calls unknown when a token names a key that the set does not have. unknown must
+	// not block.
 	unknown func()
 }
 
-// New returns a verifier that trusts a set of keys. Unknown is called when a token names another
-// key, which the issuer may have added; it must not block.
+// New returns a verifier that trusts a set of keys. It calls unknown when a token names another
+// key, which the issuer may have added. unknown must not block.
 func New(cfg Config, keys *KeySet, unknown func()) (*Verifier, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -113,7 +115,7 @@ func refuse(format string, args ...any) error {
 	return fault.New(fault.Unauthenticated, "the token "+format, args...)
 }
 
-// Verify returns what a token says.
+// Verify checks a token and returns its content.
 func (v *Verifier) Verify(token string, now time.Time) (authn.Token, error) {
 	claims := gojwt.MapClaims{}
 	parsed, err := v.parser.ParseWithClaims(token, claims, v.find)
@@ -135,10 +137,10 @@ func (v *Verifier) Verify(token string, now time.Time) (authn.Token, error) {
 	return t, v.read(claims, &t)
 }
 
-// keyID is what the id of a key may look like.
+// keyID matches valid ids of keys.
 var keyID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// find returns the key that has signed a token. The type of the key must be that of the algorithm.
+// find returns the key that has signed a token. The type of the key must fit the algorithm.
 func (v *Verifier) find(t *gojwt.Token) (any, error) {
 	if typ, found := t.Header["typ"]; found && typ != "JWT" && typ != "at+jwt" {
 		return nil, refuse("has another type than JWT")
@@ -163,7 +165,7 @@ func (v *Verifier) find(t *gojwt.Token) (any, error) {
 	return key.public, nil
 }
 
-// checkClaims checks for whom and when the token is valid, and returns its end.
+// checkClaims checks the audience and the times of a token, and returns when it ends.
 func (v *Verifier) checkClaims(claims gojwt.MapClaims, now time.Time) (time.Time, error) {
 	issuer, _ := claims["iss"].(string)
 	if issuer != v.config.Issuer {
@@ -199,7 +201,7 @@ func (v *Verifier) checkClaims(claims gojwt.MapClaims, now time.Time) (time.Time
 	return expires.Time, nil
 }
 
-// read reads who the caller is.
+// read reads the name, the roles and the tenants of the caller.
 func (v *Verifier) read(claims gojwt.MapClaims, t *authn.Token) error {
 	if t.Name, _ = claims["sub"].(string); t.Name == "" || len(t.Name) > 200 {
 		return refuse("does not say who the caller is")
@@ -237,8 +239,8 @@ func (v *Verifier) read(claims gojwt.MapClaims, t *authn.Token) error {
 	return nil
 }
 
-// readTenants reads the tenants that the caller may choose, if tokens have them. Without a tenant
-// of its own, the caller acts in the first one.
+// readTenants reads the tenants that the caller may choose, if tokens have a list of them. If the
+// token has no single tenant, the caller acts in the first one of the list by default.
 func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
 	if v.config.TenantsClaim == "" || claims[v.config.TenantsClaim] == nil {
 		return nil
@@ -264,8 +266,8 @@ func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
 	return nil
 }
 
-// checkDuplicates refuses a token that has a name twice: the issuer and the reader may use
-// different values.
+// checkDuplicates refuses a token that has a name twice, because the issuer and the server might
+// use different values.
 func checkDuplicates(token string) error {
 	for _, part := range strings.SplitN(token, ".", 3)[:2] {
 		data, err := base64.RawURLEncoding.DecodeString(part)

@@ -36,14 +36,15 @@ import (
 
 const adminKey = "0123456789abcdef0123456789abcdef"
 
-// issuer signs tokens. Other is not in its key set.
+// issuer signs tokens. The key other is not in its key set.
 type issuer struct {
 	rsa, other *rsa.PrivateKey
 	ec         *ecdsa.PrivateKey
 	ed         ed25519.PrivateKey
 }
 
-// newIssuer returns the issuer of these tests. It is made once, because RSA keys take long.
+// newIssuer returns the issuer of these tests. It is created once, because creating RSA keys takes
+// long.
 func newIssuer(t testing.TB) *issuer {
 	t.Helper()
 	i, err := makeIssuer()
@@ -186,7 +187,7 @@ func TestGoodTokens(t *testing.T) {
 	for algorithm, kid := range map[string]string{"RS256": "r", "ES256": "e", "EdDSA": "d"} {
 		for _, changes := range []object{{}, {"aud": []string{"other", "perdure"}}, {"nbf": now.Unix()}, {"iat": now.Add(20 * time.Second).Unix()}} {
 			token := i.sign(algorithm, head(algorithm, kid, nil), claims(now, changes))
-			for range 2 { // the second time from memory
+			for range 2 { // the second result comes from memory
 				who, err := r.Authenticate(t.Context(), present(token))
 				if err != nil || who.Tenant != "acme" || who.Name != "ann" || who.Admin || !slices.Equal(who.Roles, []string{"client"}) || who.Valid == nil || who.Valid.Err() != nil {
 					t.Errorf("%s %v: %+v, %v", algorithm, changes, who, err)
@@ -207,7 +208,7 @@ func TestGoodTokens(t *testing.T) {
 	}
 }
 
-// Of all hostile tokens, none is accepted.
+// The keyring refuses all hostile tokens.
 func TestHostileTokens(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -321,7 +322,8 @@ func mustJSON(v any) string {
 	return string(b)
 }
 
-// Calls that use a token end with the token, with its tenant, and with the key that has signed it.
+// Calls that use a token end when the token expires, when its tenant is disabled, and when the key
+// that has signed it is withdrawn.
 func TestTokensEnd(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -409,7 +411,7 @@ func TestKeySets(t *testing.T) {
 	}
 }
 
-// Keys come from a file or a URL. A source that fails, or that leads elsewhere, has no keys.
+// Keys come from a file or a URL. A source that fails or redirects has no keys.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -485,7 +487,7 @@ func TestRefreshIsBounded(t *testing.T) {
 			t.Errorf("%d reads in ten minutes", reads)
 		}
 
-		// An operator does not wait.
+		// A reload by an operator does not wait for the minute to pass.
 		before := reads
 		s.Reload()
 		synctest.Wait()

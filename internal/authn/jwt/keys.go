@@ -26,10 +26,10 @@ const (
 // KeySet is the keys of an issuer.
 type KeySet struct {
 	keys map[string]publicKey
-	sum  [sha256.Size]byte // of the text
+	sum  [sha256.Size]byte // the digest of the text that the set was read from
 }
 
-// publicKey is a key and the one algorithm that it is for.
+// publicKey is a key, and the only algorithm that it may be used with.
 type publicKey struct {
 	public    crypto.PublicKey
 	algorithm string
@@ -131,7 +131,7 @@ func (k *jwk) readRSA() (publicKey, error) {
 	return publicKey{&rsa.PublicKey{N: n, E: int(e.Int64())}, "RS256"}, nil
 }
 
-// decode reads base64; nil for other texts.
+// decode reads base64. It returns nil for other texts.
 func decode(text string) []byte {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

@@ -20,13 +20,13 @@ const (
 	// refreshEvery is how often the keys are read again. A key that was removed from the set is
 	// trusted for at most this long.
 	refreshEvery = 5 * time.Minute
-	// refreshLeast is the least time between two reads that tokens with unknown keys cause.
+	// refreshLeast is the minimum time between two reads that tokens with unknown keys cause.
 	refreshLeast = time.Minute
 )
 
 // Source is where the keys of an issuer are: a file, a URL, or a URL that the issuer names.
 type Source struct {
-	place  string       // of the keys, or of the configuration of the issuer
+	place  string       // where the keys are, or the configuration of the issuer
 	issuer string       // the issuer that names the URL of its keys; empty if place has the keys
 	client *http.Client // nil for a file
 	wake   chan struct{}
@@ -88,7 +88,8 @@ func (s *Source) read(ctx context.Context) ([]byte, error) {
 	return s.get(ctx, place, maxSet)
 }
 
-// get reads a URL. It returns at most one byte more than a bound.
+// get reads a URL. It reads at most one byte more than most, so that the caller notices a reply
+// that is too long.
 func (s *Source) get(ctx context.Context, place string, most int64) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, place, http.NoBody)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Source) Refresh() {
 	}
 }
 
-// Reload asks Run to read the keys at once, for an operator. It does not block.
+// Reload asks Run to read the keys immediately, because an operator asks for it. It does not block.
 func (s *Source) Reload() {
 	select {
 	case s.now <- struct{}{}:

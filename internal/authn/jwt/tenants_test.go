@@ -13,8 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A caller whose token has several tenants chooses one of them for each call, and no other. A list
-// of tenants that makes no sense is refused. A list that the server does not read has no effect.
+// A caller whose token has several tenants chooses one of them for each call, and cannot choose
+// another tenant. The server refuses a token whose list of tenants makes no sense. A list that the
+// server is not configured to read has no effect.
 func TestTenantsOfToken(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -72,8 +73,8 @@ func TestTenantsOfToken(t *testing.T) {
 	}
 }
 
-// When one of several tenants of a caller is disabled, its calls there end. The caller may continue
-// in the other tenants. The same holds for a session.
+// When one of several tenants of a caller is disabled, the calls of the caller in that tenant end.
+// The caller may continue in the other tenants. The same holds for a session.
 func TestOneOfSeveralTenantsIsDisabled(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)

@@ -28,7 +28,7 @@ func DefaultText() string { return string(defaults) }
 const (
 	// maxText is how large a set of policies may be. It bounds the time that one decision takes.
 	maxText = 1 << 20
-	// maxCallers is how many callers have their decisions in memory.
+	// maxCallers is for how many callers the decisions are in memory.
 	maxCallers = 10_000
 )
 
@@ -61,8 +61,8 @@ func Parse(name string, text []byte) (*Policies, error) {
 	return p, p.Replace(name, text)
 }
 
-// Replace reads other policies and uses them for all later decisions. If they have an error, the
-// policies stay as they are.
+// Replace reads other policies and uses them for all later decisions. If the new policies have an
+// error, the current ones stay in use.
 func (p *Policies) Replace(name string, text []byte) error {
 	s, err := parse(name, text)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *set) decideAll(who *authn.Identity, key subject) map[authz.Action]error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.granted) >= maxCallers {
-		clear(s.granted) // the decisions of active callers are made again
+		clear(s.granted) // active callers get their decisions computed again
 	}
 	s.granted[key] = decisions
 	return decisions
@@ -162,13 +162,13 @@ func (s *set) decideAll(who *authn.Identity, key subject) map[authz.Action]error
 type Explanation struct {
 	Allowed bool
 	// Policies are the ids of the policies that permit the action, or that forbid it. There are
-	// none when no policy permits it.
+	// none if no policy permits the action.
 	Policies []string
-	// Errors of policies. One is enough to refuse the caller.
+	// Errors are the errors of policies. One error is enough to refuse the caller.
 	Errors []string
 }
 
-// Explain decides without the remembered decisions.
+// Explain makes a decision and says why. It does not use the remembered decisions.
 func (p *Policies) Explain(who *authn.Identity, action authz.Action) (Explanation, error) {
 	r := authz.ByAction(action)
 	if r == nil {
@@ -189,7 +189,8 @@ func (s *set) explain(who *authn.Identity, r authz.Rule) (e Explanation) {
 	slices.Sort(e.Policies)
 	slices.Sort(e.Errors)
 
-	// Cedar skips a policy that fails. This could be the policy that forbids the action, so refuse.
+	// Cedar skips a policy that fails. The failed policy could be the one that forbids the action,
+	// so refuse the caller.
 	e.Allowed = decision == cedar.Allow && len(e.Errors) == 0
 	return e
 }
@@ -200,7 +201,7 @@ const (
 	serverID   = "server"
 )
 
-// facts are the entities of a decision and its request.
+// facts returns the Cedar entities and the Cedar request of a decision.
 func facts(who *authn.Identity, r authz.Rule) (cedar.EntityMap, cedar.Request) {
 	tenant := cedar.NewEntityUID(tenantType, cedar.String(who.Tenant))
 	caller := cedar.NewEntityUID("Caller", cedar.String(who.Name))

@@ -26,7 +26,8 @@ func parse(t *testing.T, text string) *policy.Policies {
 	return p
 }
 
-// The default policies as a matrix of roles and actions, which the file records.
+// The test computes a matrix of roles and actions from the default policies, and compares it with a
+// golden file.
 func TestDefaultMatrix(t *testing.T) {
 	t.Parallel()
 	p, err := policy.Default()
@@ -77,7 +78,7 @@ func TestDefaultMatrix(t *testing.T) {
 }
 
 // A policy that fails refuses its caller, although another policy permits the action. Cedar alone
-// would skip it, although it could be the policy that forbids the action.
+// would skip the failed policy, which could be the one that forbids the action.
 func TestPolicyThatFailsRefuses(t *testing.T) {
 	t.Parallel()
 	p := parse(t, `
@@ -155,7 +156,7 @@ func TestBrokenPoliciesAreRefused(t *testing.T) {
 	}
 }
 
-// Decisions of one caller are not used for another, and not after the policies were replaced.
+// A remembered decision is used only for the same caller, and only until the policies are replaced.
 func TestRememberedDecisions(t *testing.T) {
 	t.Parallel()
 	p := parse(t, `permit (principal, action, resource) when { principal.name == "good" && principal.tenant == Tenant::"acme" };`)

@@ -19,7 +19,7 @@ func TestGoneNeedsAProof(t *testing.T) {
 		name   string
 		change func(n *store.NodeInfo)
 		stat   process
-		err    error // of reading stat
+		err    error // the error of reading stat
 		probe  error
 		want   bool
 	}{

@@ -33,8 +33,7 @@ func TestHiddenProcessIsNotGone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount a /proc with hidepid=2")
 	}
-	// It has its own namespaces: no other process sees the mount, and no other mount sees its
-	// options.
+	// The child has its own namespaces, so that no other process sees the mount and its options.
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), hiddenEnv+"=judge")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
@@ -64,7 +63,8 @@ func TestProbeOfTheFirstProcess(t *testing.T) {
 }
 
 // judgeHidden mounts a /proc that hides the processes of other users, becomes another user, and
-// returns which processes of root are gone: one that runs and one that has ended.
+// returns whether IsGone reports two processes of root as gone: one that runs and one that has
+// ended.
 func judgeHidden() string {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return "skip: mounts cannot be made private: " + err.Error()

@@ -1,9 +1,9 @@
 // Package host identifies this process to other processes on the same machine, so that one of them
 // can prove that this process is gone.
 //
-// A false proof is dangerous: it fences a live process. So IsGone reports true only for facts that
-// the kernel has stated about that very process. A missing file in /proc proves nothing, because
-// mount options such as hidepid=2 hide the processes of other users.
+// A false proof is dangerous: it fences a live process. So IsGone reports true only because of
+// facts that the kernel has stated about exactly that process. A missing file in /proc proves
+// nothing, because mount options such as hidepid=2 hide the processes of other users.
 package host
 
 import (
@@ -19,7 +19,8 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 	here := system()
 	n := store.NodeInfo{ID: id, Host: here.name, PID: os.Getpid(), Version: version, BootID: here.boot, Namespace: here.namespace}
 	if p, err := here.stat(n.PID); err == nil {
-		n.PIDStart = p.start // without it others cannot prove our death, and wait for the lease
+		// Without PIDStart, others cannot prove that this process is gone, and wait for its lease.
+		n.PIDStart = p.start
 	}
 	return n
 }
@@ -29,9 +30,9 @@ func IsGone(n store.NodeInfo) bool { return system().isGone(n) }
 
 // facts is what the machine says about itself and its processes.
 type facts struct {
-	name      string // of the machine
-	boot      string // changes with every boot; empty when the machine has none
-	namespace string // in which process ids and start times are valid; empty when unknown
+	name      string // the name of the machine
+	boot      string // an id that changes with every boot; empty if the machine has none
+	namespace string // where process ids and start times are valid; empty if unknown
 	// stat reads the state of a process.
 	stat func(pid int) (process, error)
 	// probe sends the null signal to a process.
@@ -40,27 +41,27 @@ type facts struct {
 
 // process is a process as /proc shows it.
 type process struct {
-	start   int64 // in clock ticks since boot
+	start   int64 // the start time, in clock ticks since boot
 	state   byte
 	threads int
 }
 
-// hasEnded reports whether a process has ended and waits for its parent. A leader that has ended
-// while other threads run looks the same, except for the number of threads.
+// hasEnded reports whether a process has ended and waits for its parent. A process whose first
+// thread has ended while other threads run looks the same, except for the number of threads.
 func (p process) hasEnded() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // errNoProcess is the error of probe when no process has the id.
 var errNoProcess = errors.New("no such process")
 
-// isGone judges a process by what is known about it:
+// isGone reports whether a process is provably gone:
 //
-//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other
-//     process. The name of the machine counts too, because clones of one running machine share the
-//     boot id.
-//   - Its entry in /proc can be read: it is gone if the process there has another start time, so
-//     that the id was reused, or if that process has ended.
-//   - Its entry is missing: it is gone if the kernel also says that no process has the id. Any
-//     other answer means that the entry is hidden.
+//   - Nothing is known about a process of another machine, another boot or another namespace, so
+//     isGone reports false. It also compares the names of the machines, because clones of one
+//     running machine share the boot id.
+//   - If the entry in /proc can be read, the process is gone if the entry has another start time,
+//     because the id was reused, or if the process in the entry has ended.
+//   - If the entry is missing, the process is gone if the kernel also says that no process has the
+//     id. Any other answer means that the entry is hidden.
 func (f *facts) isGone(n store.NodeInfo) bool {
 	switch {
 	case n.BootID == "" || n.Namespace == "" || n.PID <= 0 || n.PIDStart == 0:

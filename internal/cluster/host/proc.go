@@ -22,9 +22,9 @@ func system() *facts {
 }
 
 // namespace names the namespaces in which process ids and start times are valid. Start times are
-// shifted by the time namespace of the reader. It is empty when /proc belongs to another process id
-// namespace, as in a container that mounts the /proc of its host. There the entries are other
-// processes.
+// shifted by the time namespace of the reader. The result is empty if /proc belongs to another
+// process id namespace, as in a container that mounts the /proc of its host. In such a /proc the
+// entries describe other processes.
 func namespace() string {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return ""

@@ -13,7 +13,7 @@ import (
 const (
 	mostChanges     = 16_384
 	mostChangeBytes = 8 << 20
-	mostTenants     = 10_000 // whose dropped changes are counted
+	mostTenants     = 10_000 // for how many tenants dropped changes are counted
 )
 
 // change is a change as subscribers get it. It has the fields of the changes of the REST API, and
@@ -54,8 +54,8 @@ func changeOf(c *model.Change) change {
 	return out
 }
 
-// subjectOf returns the subject of what concerns a tenant. Names of tenants may have dots, which
-// separate the words of a subject.
+// subjectOf returns the subject of messages about a tenant. It replaces dots in the name of the
+// tenant, because dots separate the words of a subject.
 func (h *Hub) subjectOf(tenant string, words ...string) string {
 	all := append([]string{h.cfg.Prefix, "changes", strings.ReplaceAll(tenant, ".", "=")}, words...)
 	return strings.Join(all, ".")
@@ -109,7 +109,8 @@ func (b *backlog) add(changes []model.Change) {
 	}
 }
 
-// miss counts changes of a tenant that could not be sent. The next change tries to say so.
+// miss counts changes of a tenant that could not be sent. The hub tries to report the count with
+// the next change.
 func (b *backlog) miss(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,8 @@ const DefaultPrefix = "perdure"
 
 // Config configures a hub. URL and Cluster are required.
 type Config struct {
-	// URL of one or several servers, separated by commas: nats://host:4222 or tls://host:4222.
+	// URL is the URL of one server, or of several separated by commas: nats://host:4222 or
+	// tls://host:4222.
 	URL string
 	// Credentials is a file with the credentials of a NATS user; empty for none. The hub reads it
 	// again whenever it connects.

@@ -19,19 +19,19 @@ import (
 const (
 	mostPayload    = 64 << 10 // bytes of a message with hints
 	mostMessages   = 10_000   // messages that wait to be read; the library drops further ones
-	mostBytes      = 4 << 20  // bytes of them
+	mostBytes      = 4 << 20  // bytes of the messages that wait to be read
 	gap            = time.Millisecond
 	connectTimeout = 5 * time.Second
 	writeTimeout   = 5 * time.Second
 	closeTimeout   = 2 * time.Second
-	pause          = 250 * time.Millisecond // between attempts to connect, and as much at random
+	pause          = 250 * time.Millisecond // between attempts to connect, plus a random time
 )
 
 // Hub is a notify.Hub on NATS. It also publishes changes.
 type Hub struct {
 	cfg     Config
 	conn    *nats.Conn
-	subject string // of hints
+	subject string // the subject of hints
 	local   notify.Local
 	sending *notify.Pending // hints of this node
 	heard   *notify.Pending // hints of other nodes
@@ -81,8 +81,8 @@ func Open(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// options returns how to connect. The library never gives up, and keeps nothing for later while it
-// is not connected: an old hint is worth nothing.
+// options returns how to connect. The library never gives up. While it is not connected it keeps no
+// messages, because an old hint has no value.
 func (h *Hub) options() []nats.Option {
 	options := []nats.Option{
 		nats.Name("perdure"), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
@@ -91,9 +91,10 @@ func (h *Hub) options() []nats.Option {
 		nats.ConnectHandler(func(*nats.Conn) { h.away.OK() }),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			h.away.OK()
-			// Hints were missed. A receiver that looks around finds everything.
+			// Hints were lost. This hint makes receivers look at the store for everything that they
+			// may have missed.
 			h.local.Publish(notify.Hint{Kind: notify.Membership})
-			h.changes.add(nil) // tells subscribers what they have missed
+			h.changes.add(nil) // wakes the sender, which tells subscribers what they have missed
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { h.fail(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { h.fail(err) }),
@@ -135,15 +136,15 @@ func (h *Hub) Close() error {
 // hint of kind Membership.
 func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(fn) }
 
-// Publish adds a hint to the next ones to send.
+// Publish adds a hint to the hints that the hub sends next.
 func (h *Hub) Publish(hint notify.Hint) { h.sending.Add(hint) }
 
-// Changed publishes changes that are durable. It never waits: it drops changes that NATS is too
-// slow for, and subscribers learn how many.
+// Changed publishes changes that are durable. It never blocks. If NATS is too slow, it drops
+// changes, and tells subscribers how many.
 func (h *Hub) Changed(changes []model.Change) { h.changes.add(changes) }
 
-// listen receives the hints of other nodes. It combines the hints of a short time, so that garbage
-// on the subject, however much of it, makes a node look around only so often.
+// listen receives the hints of other nodes. It combines the hints of a short time. So even a flood
+// of garbage on the subject makes a node look at the store only at limited intervals.
 func (h *Hub) listen() error {
 	sub, err := h.conn.Subscribe(h.subject, func(m *nats.Msg) {
 		if len(m.Data) > mostPayload {

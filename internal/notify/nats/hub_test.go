@@ -51,7 +51,7 @@ func stopServer(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// ear is a hub that remembers the hints it receives.
+// ear is a hub that records the hints that it receives.
 type ear struct {
 	*nats.Hub
 	t *testing.T
@@ -101,8 +101,8 @@ func (e *ear) has(h notify.Hint) bool {
 	return e.heard[h] > 0
 }
 
-// eventually waits for a fact, and repeats an act until then: NATS drops a message that has no
-// subscriber.
+// eventually repeats act until fact is true, because NATS drops a message that has no subscriber
+// yet.
 func eventually(t *testing.T, what string, act func(), fact func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !fact(); time.Sleep(5 * time.Millisecond) {
@@ -130,8 +130,8 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	}
 }
 
-// A hub without a server neither fails nor blocks. It connects again when the server is back, and
-// its node then looks around.
+// A hub without a server neither fails nor blocks. When the server is back, the hub connects again
+// and tells its node to look at the store.
 func TestServerGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, 0, nil)
@@ -158,7 +158,7 @@ func TestServerGoesAwayAndComesBack(t *testing.T) {
 	})
 }
 
-// A subscriber learns how many changes were dropped because there were too many at once.
+// A subscriber learns how many changes were dropped because too many waited at the same time.
 func TestMissedChanges(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, 0, nil)

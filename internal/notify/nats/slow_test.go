@@ -102,8 +102,9 @@ func (r *road) block(blocked bool) {
 
 func (r *road) url() string { return "nats://" + r.listener.Addr().String() }
 
-// A connection over which nothing arrives any longer blocks no node: hints and changes are dropped,
-// and subscribers learn how many. Everything works again when the network does.
+// A connection over which nothing arrives any longer does not block a node. The node drops hints
+// and changes, and tells subscribers how many changes it dropped. Everything works again when the
+// network does.
 func TestStalledConnection(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, 0, nil)
@@ -152,7 +153,8 @@ func credentials(t *testing.T, account nkeys.KeyPair) []byte {
 	return text
 }
 
-// newAccount creates an account of an operator, and stores it where the server looks.
+// newAccount creates an account of a NATS operator, and stores it where the server looks for
+// accounts.
 func newAccount(t *testing.T, operator nkeys.KeyPair, known *server.MemAccResolver) nkeys.KeyPair {
 	t.Helper()
 	account, err := nkeys.CreateAccount()
@@ -175,8 +177,8 @@ func newAccount(t *testing.T, operator nkeys.KeyPair, known *server.MemAccResolv
 	return account
 }
 
-// A hub presents the credentials of its file. It reads the file whenever it connects, so
-// credentials that were replaced count without a restart.
+// A hub presents the credentials of its file. It reads the file whenever it connects, so replaced
+// credentials take effect without a restart.
 func TestCredentialsFile(t *testing.T) {
 	t.Parallel()
 	operator, err := nkeys.CreateOperator()

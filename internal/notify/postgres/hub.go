@@ -3,15 +3,15 @@
 //
 // Hints have their own connections and are never part of a transaction of the store: a transaction
 // that notifies waits for a lock that all of them share. The hub combines hints: it drops
-// duplicates, sends the hints of a few milliseconds together, and sends nothing when there is
-// nothing to say. It restores a lost connection after a growing pause. One hint to look around then
-// makes up for the hints that were missed.
+// duplicates, sends the hints of a few milliseconds together, and sends nothing when there are no
+// hints. It restores a lost connection after a growing pause. Then it passes on one hint of kind
+// Membership, which makes its node look at the store for everything that it may have missed.
 //
 // A hub changes no setting of its sessions and sends no startup parameter except its name, so it
 // works behind a pooler that keeps a server connection for each client. Behind a pooler that shares
-// server connections between transactions, LISTEN does not work, and no error says so. The hub
-// detects this before it listens, reports it once, and tries again from time to time. It still
-// sends hints, for nodes that reach the server directly.
+// server connections between transactions, LISTEN does not work, although the server returns no
+// error. The hub detects this before it listens, reports it once, and tries again from time to
+// time. It still sends hints, for nodes that reach the server directly.
 package postgres
 
 import (
@@ -47,8 +47,8 @@ type Config struct {
 	Gap time.Duration
 	// Log gets a line when hints start to fail and one when they work again. Default: none.
 	Log *slog.Logger
-	// Changed, if set, is called with nil when the hub has connected, and with the reason when it
-	// has not; one call at a time. It must not block.
+	// The hub calls Changed, if it is set, with nil when it has connected, and with the error when
+	// it could not. It makes one call at a time. Changed must not block.
 	Changed func(err error)
 }
 
@@ -96,7 +96,7 @@ func Open(c Config) (*Hub, error) {
 		return nil, errors.New("the URL of the PostgreSQL store cannot be read; it should look like postgres://user:password@host:port/database")
 	}
 
-	// parameters of the store
+	// Remove the parameters of the store, which the server does not know.
 	for _, name := range []string{"schema", "shards", "pool", "prepare"} {
 		if v := conn.RuntimeParams[name]; name == "schema" && v != "" {
 			c.Schema = v
@@ -141,11 +141,11 @@ func (h *Hub) Close() error {
 }
 
 // Subscribe calls fn for every hint of another node. After a lost connection is restored, fn gets a
-// hint of kind Membership: a receiver that looks around because of it finds everything that it may
-// have missed.
+// hint of kind Membership: it makes the receiver look at the store for everything that it may have
+// missed.
 func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(fn) }
 
-// Publish adds a hint to the next ones to send.
+// Publish adds a hint to the hints that the hub sends next.
 func (h *Hub) Publish(hint notify.Hint) { h.pending.Add(hint) }
 
 // send sends hints until the hub is closed.
@@ -269,8 +269,9 @@ func (h *Hub) listenOnce(first bool) error {
 // that serves the connection.
 //
 // Behind a pooler it needs a second connection for a moment. It must detect a pooler that shares
-// server connections before LISTEN, which would stay in effect on a shared one. A notification that
-// a connection sends to itself proves nothing: it arrives with the answer to its own statement.
+// server connections before it sends LISTEN, because LISTEN would stay in effect on a shared
+// connection. A notification that a connection sends to itself proves nothing: it arrives with the
+// answer to its own statement.
 func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
 	// A pooler without a free server connection keeps clients waiting.
 	ctx, cancel := context.WithTimeout(h.ctx, connectTimeout)
@@ -339,7 +340,7 @@ func (h *Hub) drop(conn *pgx.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // an error changes nothing
+	_ = conn.Close(ctx) // an error does not matter
 	<-conn.PgConn().CleanupDone()
 }
 
@@ -353,8 +354,8 @@ func (h *Hub) sleep(d time.Duration) {
 	}
 }
 
-// backOff pauses for about the given time, up to half longer or shorter so that nodes do not come
-// back all at once, and returns the next pause.
+// backOff pauses for about the given time and returns the next pause. The time is up to half longer
+// or shorter, so that nodes do not all come back at the same time.
 func (h *Hub) backOff(pause time.Duration) time.Duration {
 	h.sleep(pause/2 + time.Duration(mathrand.Int64N(int64(pause))))
 	return time.Duration(math.Min(float64(2*pause), float64(longestPause)))

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// ear is a hub that remembers the hints it receives.
+// ear is a hub that records the hints that it receives.
 type ear struct {
 	*testing.T
 	hub *postgres.Hub
@@ -117,7 +117,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// A flood of hints becomes few notifications, and silence none.
+// The hub combines a flood of hints into few notifications. Without hints it sends none.
 func TestCoalescing(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -147,7 +147,8 @@ func TestCoalescing(t *testing.T) {
 	}
 }
 
-// A hub that lost its connection restores it, tells its subscribers to look around, and continues.
+// A hub that lost its connection restores it, tells its subscribers to look at the store, and
+// continues.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -167,7 +168,7 @@ func TestReconnect(t *testing.T) {
 	b.waitConnected(2)
 	b.expectHint(notify.Hint{Kind: notify.Membership})
 
-	for i := 100; ; i++ { // the kept one may have been sent before b listened again
+	for i := 100; ; i++ { // the first hint may have been sent before b listened again
 		a.hub.Publish(mail(i))
 		b.mu.Lock()
 		heard := slices.ContainsFunc(b.heard, func(h notify.Hint) bool { return h.Shard >= 100 })
@@ -179,7 +180,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// Without a server a hub only loses its hints; Publish never waits, and Close ends it at once.
+// A hub without a server loses its hints, but Publish never blocks, and Close ends the hub
+// immediately.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	e := open(t, postgres.Config{URL: "postgres://nobody:secret@127.0.0.1:1/none"})
@@ -206,7 +208,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 
-	// Parameters of the store are not for the server, but the schema counts.
+	// The hub does not send the parameters of the store to the server, but it uses the schema.
 	base := pgtest.URL(t)
 	u, err := url.Parse(base)
 	if err != nil {

@@ -35,8 +35,8 @@ func (n *notes) lines(part string) int {
 
 func (n *notes) logger() *slog.Logger { return slog.New(slog.NewTextHandler(n, nil)) }
 
-// Behind a pooler that keeps a server connection per client, hints leave, arrive, and do not come
-// back to their sender.
+// Behind a pooler that keeps a server connection per client, a hub sends and receives hints, and
+// does not receive its own hints.
 func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -59,7 +59,7 @@ func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 }
 
 // Behind a pooler that shares server connections between transactions a hub cannot listen. It
-// notices that, even if its own notification would come back by chance, logs it once, and leaves
+// notices that, even if its own notification comes back by chance, and logs it once. It leaves
 // neither a listener nor a setting behind on the shared connections.
 func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ type Late struct {
 	conns []*lateConn
 }
 
-// Wrap is for [LAN.Bend].
+// Wrap makes the bytes of a connection delayable. Pass it to [LAN.Bend].
 func (l *Late) Wrap(c net.Conn) net.Conn { return &lateConn{Conn: c, late: l} }
 
 // Hold delays bytes, and the ends of connections, until Release.
@@ -39,7 +39,7 @@ func (l *Late) Release() {
 	}
 }
 
-// lateConn is a connection whose bytes may wait. The lock of late protects the waiting bytes.
+// lateConn is a connection whose bytes can be delayed. The lock of late protects the waiting bytes.
 type lateConn struct {
 	net.Conn
 	late   *Late
@@ -60,7 +60,7 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// wait notes that the connection has to be released.
+// wait registers the connection, so that Release sends its bytes.
 func (c *lateConn) wait() {
 	if !c.waits {
 		c.waits = true

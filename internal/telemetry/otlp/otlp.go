@@ -31,7 +31,7 @@ import (
 type Config struct {
 	// Endpoint is the URL of the collector; empty for the URL in the environment.
 	Endpoint string
-	// Version of the program.
+	// Version is the version of the program.
 	Version string
 	Meter   *telemetry.Meter
 	Log     *slog.Logger
@@ -43,7 +43,7 @@ type Exporter struct {
 	meters *sdkmetric.MeterProvider
 }
 
-// Wanted reports whether the endpoint, or the environment, asks for an export.
+// Wanted reports whether an endpoint is given, or the environment asks for an export.
 func Wanted(endpoint string) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false
@@ -54,8 +54,8 @@ func Wanted(endpoint string) bool {
 	return endpoint != ""
 }
 
-// Start begins to export. It does not wait for the collector. A collector that cannot be reached
-// only causes log lines.
+// Start starts to export. It does not wait for the collector. If the collector cannot be reached,
+// the exporter only logs that.
 func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if cfg.Endpoint != "" && !strings.HasPrefix(cfg.Endpoint, "http://") && !strings.HasPrefix(cfg.Endpoint, "https://") {
 		return nil, fault.New(fault.Invalid, "%q is not the URL of a collector, such as http://localhost:4318", cfg.Endpoint)
@@ -165,7 +165,7 @@ func choose(signal string) (protocol string, wanted bool, err error) {
 	return protocol, true, nil
 }
 
-// Tracer provides spans; nil when they are not exported.
+// Tracer returns the provider of spans, or nil if spans are not exported.
 func (e *Exporter) Tracer() trace.TracerProvider {
 	if e.spans == nil {
 		return nil
@@ -185,7 +185,7 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return err
 }
 
-// complaints logs errors of the exporters, at most one per minute.
+// complaints logs errors of the exporters, at most one line per minute.
 type complaints struct {
 	log *slog.Logger
 

@@ -110,7 +110,8 @@ func TestExportOverGRPC(t *testing.T) { //nolint:paralleltest // it sets the env
 	}
 }
 
-// Variables that cannot be right are refused; a signal can be left out.
+// The exporter refuses invalid values of variables. Either signal, metrics or spans, can be left
+// out.
 func TestEnvironment(t *testing.T) { //nolint:paralleltest // it sets the environment
 	cfg := Config{Endpoint: "http://127.0.0.1:1", Meter: telemetry.New(), Log: slog.New(slog.DiscardHandler)}
 	for name, value := range map[string]string{

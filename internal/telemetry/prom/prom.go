@@ -41,8 +41,8 @@ func Register(r prometheus.Registerer, m *telemetry.Meter) (remove func(), err e
 	return func() { r.Unregister(c) }, nil
 }
 
-// Describe lists all families, so that a registry finds out at once whether another collector has
-// one of the names.
+// Describe lists all families, so that a registry finds out at registration whether another
+// collector has one of the names.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		to <- d

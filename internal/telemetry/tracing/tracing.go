@@ -1,10 +1,10 @@
-// Package tracing creates OpenTelemetry spans, and carries their context across processes, restarts
-// and years: as a W3C traceparent that is stored with the start of a run.
+// Package tracing creates OpenTelemetry spans. It carries their context across processes and
+// restarts, as a W3C traceparent that is stored with the start of a run.
 //
-// A run has no span while it lives: it may live for a year, in many processes, and a span belongs
-// to one process. The start of a run carries the span of its starter, and that span is the parent
-// of everything the run does. The run itself becomes a span when it has ended. A nil Tracer creates
-// nothing and costs nothing.
+// A run has no span while it is open. It may be open for a year, in many processes, and a span
+// belongs to one process. The start of a run contains the span of its starter, and that span is the
+// parent of everything that the run does. The run itself becomes a span when it has ended. A nil
+// Tracer creates nothing and costs nothing.
 //
 // A span contains no payload, no key and no text of an error: a failure is one of the kinds that
 // docs/observability.md lists.
@@ -79,7 +79,7 @@ func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *
 	}
 	kind := trace.SpanKindProducer
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall && !m.OneWay {
-		kind = trace.SpanKindClient // waits for the answer of the code
+		kind = trace.SpanKindClient // the sender waits for the answer of the code
 	}
 	ctx, s := t.t.Start(remote(ctx, m.Trace), m.Kind.String()+" "+subject(m), trace.WithSpanKind(kind), trace.WithAttributes(attributeOf(m.To)))
 	if !isInternal(m.To) {
@@ -88,7 +88,7 @@ func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *
 	return ctx, &Span{s}
 }
 
-// SendAll is Send for many starts: they share a span.
+// SendAll is like Send, for many starts that share one span.
 func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Context, *Span) {
 	if t == nil || len(ms) == 0 {
 		for _, m := range ms {
@@ -111,8 +111,8 @@ func passOn(ctx context.Context, m *model.Message) {
 	}
 }
 
-// isInternal reports whether an execution belongs to Perdure itself, such as a schedule. It may
-// live forever, so it has no span. Each execution that it starts has its own trace.
+// isInternal reports whether an execution belongs to Perdure itself, such as a schedule. Such an
+// execution may never end, so it has no span. Each execution that it starts has its own trace.
 func isInternal(a model.Address) bool { return model.IsBuiltIn(a.Type) }
 
 // Run starts the span of a caller that starts an execution and waits for its end.
@@ -149,10 +149,10 @@ func (t *Tracer) TraceOf(ctx context.Context) string {
 type Ended struct {
 	Address      model.Address
 	Run          model.RunID
-	Trace        string // of its start
+	Trace        string // the trace of its start
 	Began, Until time.Time
 	Status       model.Status
-	Failure      string // its kind; empty if it did not fail
+	Failure      string // the kind of its failure; empty if it did not fail
 }
 
 // RecordRun creates the span of a run that has ended.
@@ -197,7 +197,7 @@ func (t *Tracer) RecordReceipt(r *Receipt) {
 type Operation struct {
 	Entity model.Address
 	Name   string
-	Trace  string // of the caller
+	Trace  string // the trace of the caller
 	// Came is when the call reached its owner, Handed when a worker got it, Ended when the worker
 	// reported.
 	Came, Handed, Ended time.Time
@@ -215,7 +215,7 @@ func (t *Tracer) RecordOperation(o *Operation) {
 	endAt(s, o.Ended, o.Failure)
 }
 
-// endAt ends a span that is created afterwards.
+// endAt ends, at a time in the past, a span that was created after the fact.
 func endAt(s trace.Span, at time.Time, failure string) {
 	if failure != "" {
 		s.SetStatus(codes.Error, failure)
@@ -226,7 +226,7 @@ func endAt(s trace.Span, at time.Time, failure string) {
 
 // Attempt is an attempt of an activity that runs in the process of its workflow.
 type Attempt struct {
-	Trace    string // of the run
+	Trace    string // the trace of the run
 	Address  model.Address
 	Run      model.RunID
 	Activity string
@@ -298,7 +298,8 @@ func remote(ctx context.Context, of string) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, c)
 }
 
-// textOf returns a span context as a traceparent; empty if it is not valid.
+// textOf returns a span context as a traceparent. It returns an empty text if the span context is
+// not valid.
 func textOf(c trace.SpanContext) string {
 	if !c.IsValid() {
 		return ""
@@ -316,8 +317,8 @@ func textOf(c trace.SpanContext) string {
 // traceparentLen is the length of a traceparent of version 00: version, trace, span and flags.
 const traceparentLen = 2 + 1 + 32 + 1 + 16 + 1 + 2
 
-// parse reads a traceparent. It returns an invalid span context for an unreadable one: a bad trace
-// must not stop anything.
+// parse reads a traceparent. It returns an invalid span context for an unreadable text, because a
+// bad trace must not stop anything.
 func parse(text string) trace.SpanContext {
 	if len(text) < traceparentLen || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" {
 		return trace.SpanContext{}
