@@ -33,7 +33,7 @@ var admin = []mutant{
 	{
 		name:  "a call that its own bundle gives up goes on",
 		file:  "internal/grpcapi/bundle.go",
-		old:   "	defer s.giveUp(m.GetGivenUp()) // a bundle may have a call that it gives up\n",
+		old:   "	defer s.giveUp(m.GetGivenUp())\n",
 		new:   "",
 		tests: bundleTest("TestCallsThatAreGivenUpAtOnce$"),
 	},
