@@ -97,6 +97,20 @@ func New(c Config, now model.Time) *Breaker {
 	return b
 }
 
+// changesPerVersion is more than the number of times that a breaker changes its state between two
+// stored versions of it.
+const changesPerVersion = 1 << 20
+
+// NewInPlaceOf returns a closed breaker in place of one whose stored state, with this version,
+// cannot be read. Its generations are above all generations that the lost breaker can have had. So
+// it ignores late reports about calls that the lost breaker has allowed, and no probe of it is
+// taken for a probe of the lost one.
+func NewInPlaceOf(version int64, c Config, now model.Time) *Breaker {
+	b := New(c, now)
+	b.generation += version * changesPerVersion
+	return b
+}
+
 // Allow asks to make one call. If the call becomes a probe, it gets the lease of the config, or the
 // lease of the caller if that is longer.
 func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {

@@ -66,7 +66,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 			// The new state must replace the row even if no report changes it. Otherwise the views would
 			// keep the last state that they know, and an open view would ask for a probe again and again.
 			f.log.Error("the state of a circuit breaker cannot be read; the breaker starts closed", "breaker", id.Name, "error", err)
-			x, changed = breaker.New(config, now), true
+			x, changed = breaker.NewInPlaceOf(row.Version, config, now), true
 		}
 		if x.Status(now).Config != config {
 			x.Configure(now, config)

@@ -40,8 +40,12 @@ func TestUnreadableBreakerIsReplaced(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}
-	if _, err := breaker.Decode(list[0].Body); err != nil {
-		t.Errorf("the row still has the state %q: %v", list[0].Body, err)
+	x, err := breaker.Decode(list[0].Body)
+	if err != nil {
+		t.Fatalf("the row still has the state %q: %v", list[0].Body, err)
+	}
+	if a := x.Allow(deskTime, time.Second); !a.OK || a.Permit.Generation <= breaker.New(breaker.Config{}, deskTime).Allow(deskTime, time.Second).Permit.Generation {
+		t.Errorf("the new breaker answers %+v: late reports about the lost breaker would count", a)
 	}
 	if len(f.asks) != 0 {
 		t.Errorf("%d questions are left", len(f.asks))
