@@ -435,7 +435,7 @@ func (p *prepared) ListWorkers(context.Context, string) ([]api.WorkerInfo, error
 	}
 	return []api.WorkerInfo{
 		{Node: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Workflows: []string{"batch", "order", "perdure.schedule", "report", "saving"}, Entities: []string{"entity:account", "service:clock"}},
-		{Node: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Name: "shop-1-4711", Queues: []string{"default", "mails"}, Activities: []string{"charge", "mail"}, Slots: 100, Limits: []string{"smtp"}, Breakers: []string{"bank", "carrier"}, Draining: true},
+		{Node: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Name: "shop-1-4711", Queues: []string{"default", "mails"}, Activities: []string{"charge", "mail"}, Slots: 100, Limits: []string{"smtp"}, Breakers: []string{"bank", "carrier"}, Draining: true, Alike: 2},
 	}, nil
 }
 
