@@ -19,6 +19,10 @@ var configPrinters = map[string]func(o *options) error{
 			Actions: []string{"server:describe", "login:create", "login:show", "login:leave", "execution:cancel"}, Tenants: []string{"acme", "beta"}, Expires: when(noon),
 		})
 	},
+	"login": func(o *options) error {
+		return o.printLogin(&loginShape{"prod", "grpc://host:7800", "acme", "key k3v9x2m7q1ab", []string{"reader"}, when(noon), "/home/ann/.config/perdure/keys/prod.key"})
+	},
+	"logout": func(o *options) error { return o.printProfile(someProfiles, "ci", "logged out:") },
 	"config show": func(o *options) error {
 		return o.printSettings([]originLine{{"listen", ":7800", "perdure.toml:3"}}, true)
 	},
