@@ -97,7 +97,7 @@ func (p *prepared) executions() []api.Description {
 		{
 			Shard: 7, Start: model.Start{Address: addressOf("order", "42"), Run: runOf(1), At: noon, Input: jsonOf(map[string]any{"cents": 4200, "text": longText})},
 			Outcome: running, Current: true, Labels: labels, Owner: model.NodeID(runOf(9)), Events: 12,
-			Reasons: reason(model.Reason{Code: model.WaitSignal, Name: "approved"}, model.Reason{Code: model.WaitRetry, Name: "charge", Attempt: 3, Until: after(time.Minute), Detail: prose}),
+			Reasons: reason(model.Reason{Code: model.WaitSignal, Name: "approved"}, model.Reason{Code: model.WaitRetry, Name: "charge", Attempt: 3, Until: after(time.Minute), Detail: prose}, model.Reason{Code: model.WaitPromise, Name: "receipt"}),
 			Timers:  []api.Timer{{ID: "/1", Due: after(time.Hour)}},
 			Chain:   []api.Link{{Subject: "order/" + hashA, Reason: model.Reason{Code: model.WaitSignal, Name: "paid"}}},
 			Alive:   []string{"shop-1.example.com:4711 (node_069z5gbqn9xks781081g81861g) has order, " + prose},
