@@ -279,6 +279,7 @@ func newRoot(o *options) *cobra.Command {
 	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newCluster(o), newSetting(o), newConfig(o), newAudit(o), newPromise(o), newWhoami(o), newLogin(o), newLogout(o), newReplayReport(o))
 	addAliases(root)
 	o.addFields(root)
+	o.addCompletions(root)
 	return root
 }
 
