@@ -33,8 +33,8 @@ type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// Width is the number of columns of the terminal that Out writes to. It is 0 if Out is not a
-	// terminal.
-	Width int
+	// terminal. ErrWidth is the same for Err.
+	Width, ErrWidth int
 }
 
 // session is an open store.
