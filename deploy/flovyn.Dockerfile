@@ -2,7 +2,7 @@
 # configuration file.
 #
 #	docker build -f deploy/flovyn.Dockerfile -t perdure-flovyn .
-FROM golang:1.26 AS build
+FROM golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

@@ -48,3 +48,20 @@ type NewLogin struct {
 	// Secret is what the browser presents as a cookie. The server does not store it.
 	Secret string
 }
+
+// CallerInfo is who the caller of a server is, and what it may do.
+type CallerInfo struct {
+	// Name of the caller, such as a key, and the tenant that it acts in.
+	Name, Tenant string
+	// Admin says that the caller has an admin key.
+	Admin bool
+	// Roles of the caller. They are empty if the server is of an older version.
+	Roles []string
+	// Actions are what the caller may do, such as execution:start.
+	Actions []string
+	// Tenants that the caller may choose; nil for an admin, who may choose any, and for a caller
+	// that has one tenant.
+	Tenants []string
+	// Expires is when the key or the token ends; zero for never.
+	Expires model.Time
+}

@@ -111,6 +111,18 @@ func Refusal(who *authn.Identity, action Action) error {
 	return fault.New(fault.Denied, "%s may not %s in tenant %s: %s", who.Name, action, who.Tenant, role)
 }
 
+// Allowed returns the actions that a caller may take, in the order of the table. It records no
+// decision.
+func Allowed(a Authorizer, who *authn.Identity) []Action {
+	quiet, may := Quiet(a), []Action{}
+	for i := range table {
+		if quiet.Authorize(who, table[i].Action) == nil {
+			may = append(may, table[i].Action)
+		}
+	}
+	return may
+}
+
 // RolesOf returns the roles of a caller. A caller without roles is the owner of its tenant. Only an
 // admin has the role of admins, and has no other role.
 func RolesOf(who *authn.Identity) []string {

@@ -67,3 +67,26 @@ func TestServeFlagsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// --follow is another name of --watch, on every command that watches.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	found := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+			if c.Flags().Lookup("watch") == nil {
+				continue
+			}
+			found++
+			if err := c.ParseFlags([]string{"--follow"}); err != nil || !c.Flags().Changed("watch") {
+				t.Errorf("%s --follow: %v", c.CommandPath(), err)
+			}
+		}
+	}
+	walk(newRoot(&options{}))
+	if found < 5 {
+		t.Errorf("only %d commands have --watch", found)
+	}
+}

@@ -211,7 +211,8 @@ const batchEvery = 200 * time.Millisecond
 // watchBatch prints the progress of a batch until it ends. It returns an error if the batch did not
 // complete, or failed for an execution.
 func (o *options) watchBatch(ctx context.Context, c api.Backend, id string) error {
-	told, said := time.Now(), ""
+	shown := o.newProgress()
+	defer shown.clear()
 	for {
 		b, err := c.Batch(ctx, api.BatchTarget{Tenant: o.tenant, ID: id})
 		if err != nil {
@@ -220,12 +221,10 @@ func (o *options) watchBatch(ctx context.Context, c api.Backend, id string) erro
 		l := batchLineOf(&b)
 		text := l.progressText()
 		if b.Status.Closed() {
+			shown.clear()
 			return o.endBatch(&l)
 		}
-		if text != said && time.Since(told) >= time.Second {
-			fmt.Fprintf(o.Err, "%s.\n", text)
-			told, said = time.Now(), text
-		}
+		shown.tell(l.Done+l.Skipped+l.Failed, l.Matched, text)
 		if !wait(ctx, batchEvery) {
 			return fault.New(fault.Canceled, "batch %s is still running (%s): see perdure batch show %s", id, text, id)
 		}

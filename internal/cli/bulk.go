@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -22,8 +21,7 @@ import (
 // was interrupted. The repetition skips closed runs whose file exists, because their histories no
 // longer change. Files of open runs have different names, and every export writes them again.
 type bulk struct {
-	dir  string
-	told time.Time // when the progress was last printed
+	dir string
 
 	Selected int64 `json:"selected"`
 	Written  int   `json:"written"`
@@ -37,7 +35,7 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fault.New(fault.Invalid, "export: %w", err)
 	}
-	x := &bulk{dir: dir, told: time.Now()}
+	x, shown := &bulk{dir: dir}, o.newProgress()
 	var first error
 
 	err := o.with(ctx, true, func(b api.Backend) (err error) {
@@ -49,6 +47,7 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 				if ctx.Err() != nil || errors.As(err, new(*fs.PathError)) {
 					return err // the next export would fail in the same way
 				}
+				shown.clear()
 				fmt.Fprintf(o.Err, "%s/%s: %s\n", d.Start.Address.Type, d.Start.Address.Key, err)
 				if first == nil {
 					first = err
@@ -57,12 +56,13 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 					return fault.New(fault.KindOf(err), "%d exports failed; the command stopped", x.Failed)
 				}
 			}
-			x.progress(o, false)
+			shown.tell(x.done(), x.Selected, x.text())
 			return nil
 		})
 	})
 
-	x.progress(o, true)
+	shown.clear()
+	fmt.Fprintf(o.Err, "%s.\n", x.text())
 	if o.structured() {
 		err = errors.Join(err, o.json(x))
 	}
@@ -146,22 +146,11 @@ func writeWhole(path string, write func(*os.File) error) error {
 	return err
 }
 
-// progress prints the progress of the export, at most once per second.
-func (x *bulk) progress(o *options, last bool) {
-	if !last && time.Since(x.told) < time.Second {
-		return
-	}
-	x.told = time.Now()
-	fmt.Fprintf(o.Err, "%d of %d histories: %d written, %d exist, %d gone, %d failed.\n",
-		x.Written+x.Skipped+x.Gone+x.Failed, x.Selected, x.Written, x.Skipped, x.Gone, x.Failed)
-}
+// done returns how many histories the export has finished with.
+func (x *bulk) done() int64 { return int64(x.Written + x.Skipped + x.Gone + x.Failed) }
 
-// progress prints the progress of work on many executions, at most once per second. It returns when
-// it last printed.
-func (o *options) progress(told time.Time, done, failed int) time.Time {
-	if time.Since(told) < time.Second {
-		return told
-	}
-	fmt.Fprintf(o.Err, "%d done, %d of them failed.\n", done, failed)
-	return time.Now()
+// text describes the progress of the export.
+func (x *bulk) text() string {
+	return fmt.Sprintf("%d of %d histories: %d written, %d exist, %d gone, %d failed",
+		x.done(), x.Selected, x.Written, x.Skipped, x.Gone, x.Failed)
 }

@@ -41,6 +41,8 @@ type choice struct {
 	key sourced
 	// keyInFile is true if key names a file.
 	keyInFile bool
+	// secret is a key that login checks; it is used instead of key.
+	secret string
 }
 
 // choose decides what a command works on: a flag wins over the environment, and the environment
@@ -152,6 +154,8 @@ func (t *choice) chooseKey(p *profile) {
 // token returns the key for the server. It is empty if there is none.
 func (t *choice) token() (string, error) {
 	switch {
+	case t != nil && t.secret != "":
+		return t.secret, nil
 	case t == nil || t.key.value == "":
 		return "", nil
 	case t.keyInFile:

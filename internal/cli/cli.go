@@ -33,8 +33,8 @@ type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// Width is the number of columns of the terminal that Out writes to. It is 0 if Out is not a
-	// terminal.
-	Width int
+	// terminal. ErrWidth is the same for Err.
+	Width, ErrWidth int
 }
 
 // session is an open store.
@@ -276,9 +276,10 @@ func newRoot(o *options) *cobra.Command {
 
 	root.AddCommand(newWorkflow(o), newBatch(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
-	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newCluster(o), newSetting(o), newConfig(o), newAudit(o), newPromise(o), newWhoami(o), newReplayReport(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newCluster(o), newSetting(o), newConfig(o), newAudit(o), newPromise(o), newWhoami(o), newLogin(o), newLogout(o), newReplayReport(o))
 	addAliases(root)
 	o.addFields(root)
+	o.addCompletions(root)
 	return root
 }
 

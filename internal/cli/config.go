@@ -61,6 +61,11 @@ The key is in a file that only its user can read (mode 0600), or in an environme
 				return err
 			}
 			p := all.Named[args[0]]
+			// A key that login has stored is for the old server. Another one must not get it.
+			moves := all.loggedIn(args[0]) && (cmd.Flags().Changed("server") && o.server != p.Server || cmd.Flags().Changed("store"))
+			if moves {
+				p.KeyFile = ""
+			}
 			if err := p.change(cmd.Flags(), map[string]string{"server": o.server, "store": o.store, "tenant": o.tenant, "ca": ca, "key-file": keyFile, "key-env": keyEnv}); err != nil {
 				return err
 			}
@@ -73,6 +78,11 @@ The key is in a file that only its user can read (mode 0600), or in an environme
 				}
 			}
 
+			if moves {
+				if err := all.forgetLogin(args[0]); err != nil {
+					return err
+				}
+			}
 			all.Named[args[0]] = p
 			if len(all.Named) == 1 {
 				all.Current = args[0]
@@ -195,7 +205,7 @@ func newConfigRemove(o *options) *cobra.Command {
 	return &cobra.Command{
 		Annotations: map[string]string{noTarget: "yes"},
 		Use:         "remove name", Short: "Remove a profile", Args: cobra.ExactArgs(1), Example: "  perdure config remove prod",
-		Long:              "Remove a profile. If commands use it, they use no profile afterwards. The file of its key stays.",
+		Long:              "Remove a profile. If commands use it, they use no profile afterwards. The file of its key stays, unless perdure login has written it.",
 		ValidArgsFunction: profileNames,
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := readProfiles()
@@ -207,6 +217,9 @@ func newConfigRemove(o *options) *cobra.Command {
 			}
 
 			removed := all.shape(args[0])
+			if err := all.forgetLogin(args[0]); err != nil {
+				return err
+			}
 			delete(all.Named, args[0])
 			if all.Current == args[0] {
 				all.Current = ""

@@ -453,12 +453,23 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		if how.DryRun {
 			verb = "would be requeued:"
 		}
-		return o.tellDead(verb, how.DryRun, batch.RequeueAll(ctx, patient{b, timeout}, r, how))
+		total, err := b.CountDead(ctx, r)
+		if err != nil {
+			return err
+		}
+		return o.tellDead(deadWork{verb, how.DryRun, total}, batch.RequeueAll(ctx, patient{b, timeout}, r, how))
 	})
 }
 
+// deadWork is work on many dead tasks.
+type deadWork struct {
+	verb  string // printed before each task
+	dry   bool
+	total int64
+}
+
 // tellDead prints the result for each of many dead tasks.
-func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) error {
+func (o *options) tellDead(w deadWork, all iter.Seq[batch.Requeued]) error {
 	type line struct {
 		ID        string `json:"id"`
 		Execution string `json:"execution,omitempty"`
@@ -467,7 +478,8 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 
 	lines, done, failed, first := []line{}, 0, 0, error(nil)
 	var ended error
-	told := time.Now()
+	shown := o.newProgress()
+	defer shown.clear()
 	for r := range all {
 		if r.Task == nil {
 			ended = r.Err
@@ -486,16 +498,17 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 				first = r.Err
 			}
 			l.Error = r.Err.Error()
+			shown.clear()
 			fmt.Fprintf(o.Err, "%s: %s\n", l.ID, l.Error)
 		case !o.structured() && l.Execution != "":
-			fmt.Fprintf(o.Out, "%s %s as %s\n", verb, l.ID, l.Execution)
+			fmt.Fprintf(o.Out, "%s %s as %s\n", w.verb, l.ID, l.Execution)
 		case !o.structured():
-			fmt.Fprintf(o.Out, "%s %s\n", verb, l.ID)
+			fmt.Fprintf(o.Out, "%s %s\n", w.verb, l.ID)
 		}
 
 		if o.structured() {
 			lines = append(lines, l)
-			told = o.progress(told, done, failed)
+			shown.tell(int64(done), w.total, fmt.Sprintf("%d of %d: %d failed", done, w.total, failed))
 		}
 
 		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
@@ -504,6 +517,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 		}
 	}
 
+	shown.clear()
 	if o.structured() {
 		if err := o.json(lines); err != nil {
 			return err
@@ -515,7 +529,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 		return ended
 	case failed > 0:
 		return fault.New(fault.KindOf(first), "%d of %d failed; the first error: %w", failed, done, first)
-	case dry:
+	case w.dry:
 		fmt.Fprintf(o.Err, "%d selected; nothing changed.\n", done)
 	default:
 		fmt.Fprintf(o.Err, "%d done.\n", done)
@@ -593,7 +607,7 @@ func newDlqPurge(o *options) *cobra.Command {
 					if !dry {
 						res.Err = patient{b, timeout}.PurgeDead(ctx, id)
 					}
-					return o.tellDead(purgeVerb(dry), dry, func(yield func(batch.Requeued) bool) { yield(res) })
+					return o.tellDead(deadWork{purgeVerb(dry), dry, 1}, func(yield func(batch.Requeued) bool) { yield(res) })
 				})
 			}
 
@@ -620,7 +634,11 @@ func newDlqPurge(o *options) *cobra.Command {
 			}
 
 			return o.withSelection(ctx, dry, &r, func(b api.Backend) error {
-				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
+				total, err := b.CountDead(ctx, r)
+				if err != nil {
+					return err
+				}
+				return o.tellDead(deadWork{purgeVerb(dry), dry, total}, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},
 	}

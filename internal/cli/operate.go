@@ -257,10 +257,10 @@ func newWorkflowResult(o *options) *cobra.Command {
 func newPromise(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "promise", Short: "Promises that executions wait for",
-		Long:    "Settle promises that executions wait for. perdure workflow list --query 'reason = \"promise\"' lists these executions.",
-		Example: "  perdure promise resolve order/42 answer --input 42",
+		Long:    "List and settle promises that executions wait for.",
+		Example: "  perdure promise list\n  perdure promise resolve order/42 answer --input 42",
 	}
-	cmd.AddCommand(newWorkflowResolve(o), newWorkflowReject(o))
+	cmd.AddCommand(newPromiseList(o), newWorkflowResolve(o), newWorkflowReject(o))
 	return cmd
 }
 

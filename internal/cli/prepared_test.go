@@ -97,7 +97,7 @@ func (p *prepared) executions() []api.Description {
 		{
 			Shard: 7, Start: model.Start{Address: addressOf("order", "42"), Run: runOf(1), At: noon, Input: jsonOf(map[string]any{"cents": 4200, "text": longText})},
 			Outcome: running, Current: true, Labels: labels, Owner: model.NodeID(runOf(9)), Events: 12,
-			Reasons: reason(model.Reason{Code: model.WaitSignal, Name: "approved"}, model.Reason{Code: model.WaitRetry, Name: "charge", Attempt: 3, Until: after(time.Minute), Detail: prose}),
+			Reasons: reason(model.Reason{Code: model.WaitSignal, Name: "approved"}, model.Reason{Code: model.WaitRetry, Name: "charge", Attempt: 3, Until: after(time.Minute), Detail: prose}, model.Reason{Code: model.WaitPromise, Name: "receipt"}),
 			Timers:  []api.Timer{{ID: "/1", Due: after(time.Hour)}},
 			Chain:   []api.Link{{Subject: "order/" + hashA, Reason: model.Reason{Code: model.WaitSignal, Name: "paid"}}},
 			Alive:   []string{"shop-1.example.com:4711 (node_069z5gbqn9xks781081g81861g) has order, " + prose},
@@ -435,7 +435,7 @@ func (p *prepared) ListWorkers(context.Context, string) ([]api.WorkerInfo, error
 	}
 	return []api.WorkerInfo{
 		{Node: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Workflows: []string{"batch", "order", "perdure.schedule", "report", "saving"}, Entities: []string{"entity:account", "service:clock"}},
-		{Node: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Name: "shop-1-4711", Queues: []string{"default", "mails"}, Activities: []string{"charge", "mail"}, Slots: 100, Limits: []string{"smtp"}, Breakers: []string{"bank", "carrier"}, Draining: true},
+		{Node: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Name: "shop-1-4711", Queues: []string{"default", "mails"}, Activities: []string{"charge", "mail"}, Slots: 100, Limits: []string{"smtp"}, Breakers: []string{"bank", "carrier"}, Draining: true, Alike: 2},
 	}, nil
 }
 

@@ -152,7 +152,7 @@ func newWorker(o *options) *cobra.Command {
 				return o.printWorkers(workers)
 			})
 		},
-	}, newWorkerSessions(o), newWorkerDrain(o))
+	}, newWorkerDescribe(o), newWorkerSessions(o), newWorkerDrain(o))
 	return cmd
 }
 

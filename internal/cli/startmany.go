@@ -65,10 +65,14 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 		requests []api.StartRequest
 		places   []int
 		size     int
+		read     int64 // bytes of the file
 	)
+	shown, whole := o.newProgress(), fileSize(in)
+	defer shown.clear()
 
 	refuse := func(line int, err error) {
 		total.Refused++
+		shown.clear()
 		fmt.Fprintf(o.Err, "line %d: %v\n", line, err)
 	}
 
@@ -93,8 +97,11 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 		}
 
 		requests, places, size = requests[:0], places[:0], 0
-		if !o.structured() {
-			fmt.Fprintf(o.Err, "%d started, %d existed, %d refused\n", total.Started, total.Existing, total.Refused)
+		switch text := fmt.Sprintf("%d started, %d existed, %d refused", total.Started, total.Existing, total.Refused); {
+		case o.ErrWidth > 0:
+			shown.tell(read, whole, text)
+		case !o.structured():
+			fmt.Fprintln(o.Err, text)
 		}
 		return nil
 	}
@@ -102,6 +109,7 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 0, 64<<10), manyLine)
 	for n := 1; scan.Scan(); n++ {
+		read += int64(len(scan.Bytes())) + 1
 		text := bytes.TrimSpace(scan.Bytes())
 		if len(text) == 0 {
 			continue
@@ -123,6 +131,7 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 		return err
 	}
 
+	shown.clear()
 	if o.structured() {
 		err = o.json(total)
 	} else {
@@ -145,6 +154,16 @@ func (o *options) openLines(name string) (io.ReadCloser, error) {
 		return nil, fault.New(fault.Invalid, "--many: %w", err)
 	}
 	return f, nil
+}
+
+// fileSize returns the size of a regular file; 0 for anything else.
+func fileSize(in io.Reader) int64 {
+	if f, ok := in.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return info.Size()
+		}
+	}
+	return 0
 }
 
 // startOf returns the request of a line. The flags fill in the fields that the line omits.

@@ -9,7 +9,7 @@ import (
 
 // Standard returns the standard streams of the process.
 func Standard() Streams {
-	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: widthOf(os.Stdout)}
+	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: widthOf(os.Stdout), ErrWidth: widthOf(os.Stderr)}
 }
 
 // widthOf returns the number of columns of a terminal, or 0 for a pipe or a file.

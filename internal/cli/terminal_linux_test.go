@@ -11,6 +11,13 @@ import (
 // openTerminal opens a pseudo-terminal with the given number of columns.
 func openTerminal(t *testing.T, columns uint16) *os.File {
 	t.Helper()
+	_, tty := openTerminalPair(t, columns)
+	return tty
+}
+
+// openTerminalPair is openTerminal with the other side: what a person types, and sees.
+func openTerminalPair(t *testing.T, columns uint16) (person, tty *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no pseudo-terminals here: ", err)
@@ -24,7 +31,7 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +40,7 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
-	return tty
+	return master, tty
 }
 
 // A terminal has the width that it reports, or $COLUMNS, or 80. A pipe has no width, even if

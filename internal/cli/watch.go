@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
@@ -20,9 +21,15 @@ const (
 	watchRest = 250 * time.Millisecond
 )
 
-// watchFlag adds the flag --watch to a command.
+// watchFlag adds the flag --watch to a command. --follow is another name of it.
 func watchFlag(cmd *cobra.Command, watch *bool, what string) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, what)
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "follow" {
+			name = "watch"
+		}
+		return pflag.NormalizedName(name)
+	})
 }
 
 var (

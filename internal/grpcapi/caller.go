@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/fault"
@@ -113,4 +114,19 @@ func (s *Server) authorize(ctx context.Context, method string) error {
 	}
 	who, _ := CallerOf(ctx)
 	return s.config.Authorizer.Authorize(&who, rule.Action)
+}
+
+// mostTenants bounds the tenants that a reply shows to a caller.
+const mostTenants = 1000
+
+// describeCaller says who the caller is and what it may do.
+func describeCaller(who *Caller, a authz.Authorizer) api.CallerInfo {
+	info := api.CallerInfo{
+		Name: who.Name, Tenant: who.Tenant, Admin: who.Admin, Roles: authz.RolesOf(who),
+		Tenants: who.Tenants[:min(len(who.Tenants), mostTenants)], Expires: who.Credential.Expires,
+	}
+	for _, action := range authz.Allowed(a, who) {
+		info.Actions = append(info.Actions, string(action))
+	}
+	return info
 }

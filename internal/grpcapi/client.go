@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -14,6 +15,7 @@ type client struct {
 	pb.UnimplementedClientServiceServer
 
 	backend    api.Backend
+	authorizer authz.Authorizer
 	version    string
 	maxMessage int
 	maxPayload int
@@ -74,6 +76,9 @@ func (c *client) Server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerRep
 	c.receipts.confirm(tenantOf(ctx), m.GetReceived())
 	r := &pb.ServerReply{Protocol: wire.Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage), MaxPayload: int64(c.maxPayload)}
 	r.Cluster, r.Remembers = c.backend.Cluster(), int64(c.backend.RequestRetention())
+	if who, ok := CallerOf(ctx); ok && m.GetCaller() {
+		r.Caller = wire.CallerInfo(describeCaller(&who, c.authorizer))
+	}
 	return r, nil
 }
 

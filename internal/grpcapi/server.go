@@ -141,7 +141,7 @@ func New(cfg Config) *Server {
 
 	to := counted{s.grpc, s}
 	service := &client{
-		backend: s.config.Backend, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
+		backend: s.config.Backend, authorizer: s.config.Authorizer, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
 		receipts: newReceipts(),
 	}
 	service.bundles = newBundles(s, service)

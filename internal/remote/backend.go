@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/request"
 	"github.com/perdure/perdure/internal/wire"
@@ -94,6 +95,16 @@ func (b *Backend) introduce(ctx context.Context) error {
 func (b *Backend) server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerReply, error) {
 	read := func(_ string, r *pb.ServerReply) (*pb.ServerReply, error) { return r, nil }
 	return ask(b.client.Server, read).do(ctx, b, m)
+}
+
+// Me asks the server who the caller is and what it may do. A server of an older version only says
+// in which tenant the caller acts.
+func (b *Backend) Me(ctx context.Context) (api.CallerInfo, error) {
+	hello, err := b.server(ctx, &pb.ServerRequest{Caller: true})
+	if err != nil {
+		return api.CallerInfo{}, err
+	}
+	return wire.ReadCallerInfo(hello.GetTenant(), hello.GetCaller())
 }
 
 // Tenant returns the tenant that the server acts in for this caller.

@@ -438,6 +438,9 @@ func console(w *world) {
 	if got := same(w, func(c api.Client) (api.Tally, error) { return c.Tally(ctx, tally) }); got.Count == 0 || len(got.Groups) == 0 {
 		t.Errorf("the tally: %+v", got)
 	}
+	if me := ok[api.CallerInfo](w)(w.far.Me(ctx)); me.Tenant != tenant || me.Name == "" || len(me.Roles) == 0 || !slices.Contains(me.Actions, "execution:start") {
+		t.Errorf("the caller: %+v", me)
+	}
 	explain := api.ExplainRequest{Target: target("shop", "a")}
 	if got := same(w, func(c api.Client) (api.Explanation, error) { return c.Explain(ctx, explain) }); len(got.Nodes) == 0 {
 		t.Errorf("the explanation: %+v", got)

@@ -279,3 +279,15 @@ func ReadLoginList(_ string, l *pb.LoginList) ([]api.LoginInfo, error) {
 		}
 	}), nil
 }
+
+// CallerInfo says who a caller is. The reply that contains it has the tenant.
+func CallerInfo(c api.CallerInfo) *pb.CallerInfo {
+	return &pb.CallerInfo{Name: text(c.Name), Admin: c.Admin, Roles: c.Roles, Actions: c.Actions, Tenants: c.Tenants, Expires: int64(c.Expires)}
+}
+
+// ReadCallerInfo reads who a caller is that acts in a tenant.
+func ReadCallerInfo(tenant string, c *pb.CallerInfo) (api.CallerInfo, error) {
+	return api.CallerInfo{
+		Name: c.GetName(), Tenant: tenant, Admin: c.GetAdmin(), Roles: c.GetRoles(), Actions: c.GetActions(), Tenants: c.GetTenants(), Expires: model.Time(c.GetExpires()),
+	}, nil
+}

@@ -139,6 +139,7 @@ func allTrips() trips {
 	add(all, wire.ReplayReportPage, wire.ReadReplayReportPage, sums)
 	add(all, wire.AddReplayReportReply, wire.ReadAddReplayReportReply, sums)
 	add(all, wire.LoginList, wire.ReadLoginList)
+	add(all, wire.CallerInfo, wire.ReadCallerInfo)
 	add(all, wire.TenantInfo, wire.ReadTenantInfo)
 	add(all, wire.TenantInfoList, wire.ReadTenantInfoList)
 	add(all, wire.TenantChange, wire.ReadTenantChange)

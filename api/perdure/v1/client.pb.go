@@ -2059,7 +2059,9 @@ type ServerRequest struct {
 	Reach bool `protobuf:"varint,1,opt,name=reach,proto3" json:"reach,omitempty"`
 	// Ids of requests whose answers the client has received, and that it sent once. The client has
 	// drawn these ids, so they begin with "~". The server need not remember the answers any longer.
-	Received      []string `protobuf:"bytes,2,rep,name=received,proto3" json:"received,omitempty"`
+	Received []string `protobuf:"bytes,2,rep,name=received,proto3" json:"received,omitempty"`
+	// Also say who the caller is and what it may do.
+	Caller        bool `protobuf:"varint,3,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2108,6 +2110,13 @@ func (x *ServerRequest) GetReceived() []string {
 	return nil
 }
 
+func (x *ServerRequest) GetCaller() bool {
+	if x != nil {
+		return x.Caller
+	}
+	return false
+}
+
 // ServerReply describes the server.
 type ServerReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2124,7 +2133,9 @@ type ServerReply struct {
 	// The largest message that the server takes, in bytes.
 	MaxMessage int64 `protobuf:"varint,6,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"`
 	// The largest payload that the server takes, in bytes.
-	MaxPayload    int64 `protobuf:"varint,7,opt,name=max_payload,json=maxPayload,proto3" json:"max_payload,omitempty"`
+	MaxPayload int64 `protobuf:"varint,7,opt,name=max_payload,json=maxPayload,proto3" json:"max_payload,omitempty"`
+	// Who the caller is; absent unless the request asks for it.
+	Caller        *CallerInfo `protobuf:"bytes,8,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2208,6 +2219,103 @@ func (x *ServerReply) GetMaxPayload() int64 {
 	return 0
 }
 
+func (x *ServerReply) GetCaller() *CallerInfo {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+// CallerInfo says who a caller is and what it may do.
+type CallerInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Whether the caller has an admin key.
+	Admin bool     `protobuf:"varint,2,opt,name=admin,proto3" json:"admin,omitempty"`
+	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	// What the caller may do, such as execution:start.
+	Actions []string `protobuf:"bytes,4,rep,name=actions,proto3" json:"actions,omitempty"`
+	// The tenants that the caller may choose, at most 1,000; empty for an admin, who may choose any,
+	// and for a caller that has one tenant.
+	Tenants []string `protobuf:"bytes,5,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	// When the key or the token ends; 0 for never.
+	Expires       int64 `protobuf:"varint,6,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallerInfo) Reset() {
+	*x = CallerInfo{}
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallerInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallerInfo) ProtoMessage() {}
+
+func (x *CallerInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallerInfo.ProtoReflect.Descriptor instead.
+func (*CallerInfo) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CallerInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CallerInfo) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *CallerInfo) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *CallerInfo) GetActions() []string {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *CallerInfo) GetTenants() []string {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+func (x *CallerInfo) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
 // Target names an execution: the current run of the address, or one run.
 type Target struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2219,7 +2327,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2339,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2352,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Target) GetAddress() *Address {
@@ -2272,7 +2380,7 @@ type NamedPayload struct {
 
 func (x *NamedPayload) Reset() {
 	*x = NamedPayload{}
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2392,7 @@ func (x *NamedPayload) String() string {
 func (*NamedPayload) ProtoMessage() {}
 
 func (x *NamedPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2405,7 @@ func (x *NamedPayload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedPayload.ProtoReflect.Descriptor instead.
 func (*NamedPayload) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NamedPayload) GetName() string {
@@ -2334,7 +2442,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2454,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2467,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StartRequest) GetAddress() *Address {
@@ -2431,7 +2539,7 @@ type StartReply struct {
 
 func (x *StartReply) Reset() {
 	*x = StartReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2551,7 @@ func (x *StartReply) String() string {
 func (*StartReply) ProtoMessage() {}
 
 func (x *StartReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2564,7 @@ func (x *StartReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartReply.ProtoReflect.Descriptor instead.
 func (*StartReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StartReply) GetRun() []byte {
@@ -2490,7 +2598,7 @@ type StartManyRequest struct {
 
 func (x *StartManyRequest) Reset() {
 	*x = StartManyRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2610,7 @@ func (x *StartManyRequest) String() string {
 func (*StartManyRequest) ProtoMessage() {}
 
 func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2623,7 @@ func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyRequest.ProtoReflect.Descriptor instead.
 func (*StartManyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StartManyRequest) GetRequests() []*StartRequest {
@@ -2537,7 +2645,7 @@ type StartedReply struct {
 
 func (x *StartedReply) Reset() {
 	*x = StartedReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2657,7 @@ func (x *StartedReply) String() string {
 func (*StartedReply) ProtoMessage() {}
 
 func (x *StartedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2670,7 @@ func (x *StartedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartedReply.ProtoReflect.Descriptor instead.
 func (*StartedReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StartedReply) GetReply() *StartReply {
@@ -2589,7 +2697,7 @@ type StartManyReply struct {
 
 func (x *StartManyReply) Reset() {
 	*x = StartManyReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2709,7 @@ func (x *StartManyReply) String() string {
 func (*StartManyReply) ProtoMessage() {}
 
 func (x *StartManyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2722,7 @@ func (x *StartManyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyReply.ProtoReflect.Descriptor instead.
 func (*StartManyReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StartManyReply) GetReplies() []*StartedReply {
@@ -2634,7 +2742,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2754,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +2767,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AwaitRequest) GetTarget() *Target {
@@ -2680,7 +2788,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2800,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2813,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Result) GetRun() []byte {
@@ -2735,7 +2843,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2855,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2868,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SignalRequest) GetTarget() *Target {
@@ -2805,7 +2913,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2925,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2938,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SettleRequest) GetTarget() *Target {
@@ -2880,7 +2988,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3000,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3013,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OrderRequest) GetTarget() *Target {
@@ -2944,7 +3052,7 @@ type SignalsRequest struct {
 
 func (x *SignalsRequest) Reset() {
 	*x = SignalsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3064,7 @@ func (x *SignalsRequest) String() string {
 func (*SignalsRequest) ProtoMessage() {}
 
 func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3077,7 @@ func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalsRequest.ProtoReflect.Descriptor instead.
 func (*SignalsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SignalsRequest) GetTarget() *Target {
@@ -3031,7 +3139,7 @@ type MailboxCall struct {
 
 func (x *MailboxCall) Reset() {
 	*x = MailboxCall{}
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3151,7 @@ func (x *MailboxCall) String() string {
 func (*MailboxCall) ProtoMessage() {}
 
 func (x *MailboxCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3164,7 @@ func (x *MailboxCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxCall.ProtoReflect.Descriptor instead.
 func (*MailboxCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MailboxCall) GetId() string {
@@ -3156,7 +3264,7 @@ type MailboxReply struct {
 
 func (x *MailboxReply) Reset() {
 	*x = MailboxReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3276,7 @@ func (x *MailboxReply) String() string {
 func (*MailboxReply) ProtoMessage() {}
 
 func (x *MailboxReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3289,7 @@ func (x *MailboxReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxReply.ProtoReflect.Descriptor instead.
 func (*MailboxReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MailboxReply) GetCalls() []*MailboxCall {
@@ -3218,7 +3326,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3338,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3351,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateRequest) GetTarget() *Target {
@@ -3286,7 +3394,7 @@ type QueryRequest struct {
 
 func (x *QueryRequest) Reset() {
 	*x = QueryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3406,7 @@ func (x *QueryRequest) String() string {
 func (*QueryRequest) ProtoMessage() {}
 
 func (x *QueryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3419,7 @@ func (x *QueryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryRequest.ProtoReflect.Descriptor instead.
 func (*QueryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *QueryRequest) GetTarget() *Target {
@@ -3345,7 +3453,7 @@ type ValueReply struct {
 
 func (x *ValueReply) Reset() {
 	*x = ValueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3465,7 @@ func (x *ValueReply) String() string {
 func (*ValueReply) ProtoMessage() {}
 
 func (x *ValueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3478,7 @@ func (x *ValueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueReply.ProtoReflect.Descriptor instead.
 func (*ValueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ValueReply) GetValue() *Payload {
@@ -3391,7 +3499,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3511,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3524,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StateRequest) GetTarget() *Target {
@@ -3444,7 +3552,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3564,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3577,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StateReply) GetValue() *Payload {
@@ -3496,7 +3604,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3616,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3629,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DescribeRequest) GetTarget() *Target {
@@ -3547,7 +3655,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3667,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3680,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HistoryRequest) GetTarget() *Target {
@@ -3616,7 +3724,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3736,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3749,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HistoryPart) GetRun() []byte {
@@ -3679,7 +3787,7 @@ type LabelCondition struct {
 
 func (x *LabelCondition) Reset() {
 	*x = LabelCondition{}
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3799,7 @@ func (x *LabelCondition) String() string {
 func (*LabelCondition) ProtoMessage() {}
 
 func (x *LabelCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3812,7 @@ func (x *LabelCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelCondition.ProtoReflect.Descriptor instead.
 func (*LabelCondition) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LabelCondition) GetName() string {
@@ -3759,7 +3867,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3879,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3892,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListRequest) GetWorkflows() []string {
@@ -3904,7 +4012,7 @@ type ListPage struct {
 
 func (x *ListPage) Reset() {
 	*x = ListPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4024,7 @@ func (x *ListPage) String() string {
 func (*ListPage) ProtoMessage() {}
 
 func (x *ListPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4037,7 @@ func (x *ListPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPage.ProtoReflect.Descriptor instead.
 func (*ListPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListPage) GetExecutions() []*Description {
@@ -3956,7 +4064,7 @@ type CountReply struct {
 
 func (x *CountReply) Reset() {
 	*x = CountReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4076,7 @@ func (x *CountReply) String() string {
 func (*CountReply) ProtoMessage() {}
 
 func (x *CountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4089,7 @@ func (x *CountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountReply.ProtoReflect.Descriptor instead.
 func (*CountReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CountReply) GetCount() int64 {
@@ -4007,7 +4115,7 @@ type TallyRequest struct {
 
 func (x *TallyRequest) Reset() {
 	*x = TallyRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4127,7 @@ func (x *TallyRequest) String() string {
 func (*TallyRequest) ProtoMessage() {}
 
 func (x *TallyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4140,7 @@ func (x *TallyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRequest.ProtoReflect.Descriptor instead.
 func (*TallyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TallyRequest) GetSelect() *ListRequest {
@@ -4086,7 +4194,7 @@ type TallyReply struct {
 
 func (x *TallyReply) Reset() {
 	*x = TallyReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4206,7 @@ func (x *TallyReply) String() string {
 func (*TallyReply) ProtoMessage() {}
 
 func (x *TallyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4219,7 @@ func (x *TallyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyReply.ProtoReflect.Descriptor instead.
 func (*TallyReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TallyReply) GetCount() int64 {
@@ -4156,7 +4264,7 @@ type TallyGroup struct {
 
 func (x *TallyGroup) Reset() {
 	*x = TallyGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4168,7 +4276,7 @@ func (x *TallyGroup) String() string {
 func (*TallyGroup) ProtoMessage() {}
 
 func (x *TallyGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4289,7 @@ func (x *TallyGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyGroup.ProtoReflect.Descriptor instead.
 func (*TallyGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TallyGroup) GetWorkflow() string {
@@ -4224,7 +4332,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4344,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4357,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExplainRequest) GetTarget() *Target {
@@ -4281,7 +4389,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4401,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4414,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Explanation) GetNodes() []*ExplainedNode {
@@ -4352,7 +4460,7 @@ type Reference struct {
 
 func (x *Reference) Reset() {
 	*x = Reference{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4364,7 +4472,7 @@ func (x *Reference) String() string {
 func (*Reference) ProtoMessage() {}
 
 func (x *Reference) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4377,7 +4485,7 @@ func (x *Reference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reference.ProtoReflect.Descriptor instead.
 func (*Reference) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Reference) GetKind() string {
@@ -4419,7 +4527,7 @@ type ExplainedNode struct {
 
 func (x *ExplainedNode) Reset() {
 	*x = ExplainedNode{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4539,7 @@ func (x *ExplainedNode) String() string {
 func (*ExplainedNode) ProtoMessage() {}
 
 func (x *ExplainedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4552,7 @@ func (x *ExplainedNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedNode.ProtoReflect.Descriptor instead.
 func (*ExplainedNode) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExplainedNode) GetOf() *Reference {
@@ -4497,7 +4605,7 @@ type ExplainedEdge struct {
 
 func (x *ExplainedEdge) Reset() {
 	*x = ExplainedEdge{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4509,7 +4617,7 @@ func (x *ExplainedEdge) String() string {
 func (*ExplainedEdge) ProtoMessage() {}
 
 func (x *ExplainedEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4522,7 +4630,7 @@ func (x *ExplainedEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedEdge.ProtoReflect.Descriptor instead.
 func (*ExplainedEdge) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExplainedEdge) GetFrom() int64 {
@@ -4559,7 +4667,7 @@ type SeriesRequest struct {
 
 func (x *SeriesRequest) Reset() {
 	*x = SeriesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4679,7 @@ func (x *SeriesRequest) String() string {
 func (*SeriesRequest) ProtoMessage() {}
 
 func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4692,7 @@ func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
 func (*SeriesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SeriesRequest) GetStep() int64 {
@@ -4622,7 +4730,7 @@ type SeriesReply struct {
 
 func (x *SeriesReply) Reset() {
 	*x = SeriesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +4742,7 @@ func (x *SeriesReply) String() string {
 func (*SeriesReply) ProtoMessage() {}
 
 func (x *SeriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +4755,7 @@ func (x *SeriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesReply.ProtoReflect.Descriptor instead.
 func (*SeriesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SeriesReply) GetFrom() int64 {
@@ -4718,7 +4826,7 @@ type SeriesOf struct {
 
 func (x *SeriesOf) Reset() {
 	*x = SeriesOf{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4730,7 +4838,7 @@ func (x *SeriesOf) String() string {
 func (*SeriesOf) ProtoMessage() {}
 
 func (x *SeriesOf) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4743,7 +4851,7 @@ func (x *SeriesOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesOf.ProtoReflect.Descriptor instead.
 func (*SeriesOf) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SeriesOf) GetName() string {
@@ -4771,7 +4879,7 @@ type SeriesLine struct {
 
 func (x *SeriesLine) Reset() {
 	*x = SeriesLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4891,7 @@ func (x *SeriesLine) String() string {
 func (*SeriesLine) ProtoMessage() {}
 
 func (x *SeriesLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +4904,7 @@ func (x *SeriesLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesLine.ProtoReflect.Descriptor instead.
 func (*SeriesLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SeriesLine) GetName() string {
@@ -4826,7 +4934,7 @@ type SeriesNode struct {
 
 func (x *SeriesNode) Reset() {
 	*x = SeriesNode{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4946,7 @@ func (x *SeriesNode) String() string {
 func (*SeriesNode) ProtoMessage() {}
 
 func (x *SeriesNode) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4959,7 @@ func (x *SeriesNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesNode.ProtoReflect.Descriptor instead.
 func (*SeriesNode) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SeriesNode) GetNode() []byte {
@@ -4886,7 +4994,7 @@ type StrandedRequest struct {
 
 func (x *StrandedRequest) Reset() {
 	*x = StrandedRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5006,7 @@ func (x *StrandedRequest) String() string {
 func (*StrandedRequest) ProtoMessage() {}
 
 func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5019,7 @@ func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrandedRequest.ProtoReflect.Descriptor instead.
 func (*StrandedRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StrandedRequest) GetCursor() string {
@@ -4932,7 +5040,7 @@ type MissingRequest struct {
 
 func (x *MissingRequest) Reset() {
 	*x = MissingRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4944,7 +5052,7 @@ func (x *MissingRequest) String() string {
 func (*MissingRequest) ProtoMessage() {}
 
 func (x *MissingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4957,7 +5065,7 @@ func (x *MissingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingRequest.ProtoReflect.Descriptor instead.
 func (*MissingRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *MissingRequest) GetAddress() *Address {
@@ -4985,7 +5093,7 @@ type MissingReply struct {
 
 func (x *MissingReply) Reset() {
 	*x = MissingReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5105,7 @@ func (x *MissingReply) String() string {
 func (*MissingReply) ProtoMessage() {}
 
 func (x *MissingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5118,7 @@ func (x *MissingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingReply.ProtoReflect.Descriptor instead.
 func (*MissingReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MissingReply) GetReason() *Reason {
@@ -5033,7 +5141,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5153,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5058,7 +5166,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Edit) GetStep() string {
@@ -5105,7 +5213,7 @@ type PastRequest struct {
 
 func (x *PastRequest) Reset() {
 	*x = PastRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5117,7 +5225,7 @@ func (x *PastRequest) String() string {
 func (*PastRequest) ProtoMessage() {}
 
 func (x *PastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5130,7 +5238,7 @@ func (x *PastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
 func (*PastRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PastRequest) GetSource() *Target {
@@ -5218,7 +5326,7 @@ type PastReply struct {
 
 func (x *PastReply) Reset() {
 	*x = PastReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5338,7 @@ func (x *PastReply) String() string {
 func (*PastReply) ProtoMessage() {}
 
 func (x *PastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5351,7 @@ func (x *PastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastReply.ProtoReflect.Descriptor instead.
 func (*PastReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PastReply) GetAddress() *Address {
@@ -5319,7 +5427,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5439,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5344,7 +5452,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ImportRequest) GetStart() *Start {
@@ -5414,7 +5522,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5534,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5547,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeleteRequest) GetTarget() *Target {
@@ -5499,7 +5607,7 @@ type DeletePart struct {
 
 func (x *DeletePart) Reset() {
 	*x = DeletePart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5619,7 @@ func (x *DeletePart) String() string {
 func (*DeletePart) ProtoMessage() {}
 
 func (x *DeletePart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5632,7 @@ func (x *DeletePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePart.ProtoReflect.Descriptor instead.
 func (*DeletePart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeletePart) GetPart() isDeletePart_Part {
@@ -5595,7 +5703,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5715,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5728,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteReply) GetRuns() [][]byte {
@@ -5657,7 +5765,7 @@ type BatchRequest struct {
 
 func (x *BatchRequest) Reset() {
 	*x = BatchRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5669,7 +5777,7 @@ func (x *BatchRequest) String() string {
 func (*BatchRequest) ProtoMessage() {}
 
 func (x *BatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5682,7 +5790,7 @@ func (x *BatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
 func (*BatchRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *BatchRequest) GetId() string {
@@ -5774,7 +5882,7 @@ type BatchTarget struct {
 
 func (x *BatchTarget) Reset() {
 	*x = BatchTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5894,7 @@ func (x *BatchTarget) String() string {
 func (*BatchTarget) ProtoMessage() {}
 
 func (x *BatchTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5907,7 @@ func (x *BatchTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchTarget.ProtoReflect.Descriptor instead.
 func (*BatchTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *BatchTarget) GetId() string {
@@ -5836,7 +5944,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5848,7 +5956,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5861,7 +5969,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListBatchesRequest) GetOpen() bool {
@@ -5913,7 +6021,7 @@ type BatchJob struct {
 
 func (x *BatchJob) Reset() {
 	*x = BatchJob{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5925,7 +6033,7 @@ func (x *BatchJob) String() string {
 func (*BatchJob) ProtoMessage() {}
 
 func (x *BatchJob) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5938,7 +6046,7 @@ func (x *BatchJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchJob.ProtoReflect.Descriptor instead.
 func (*BatchJob) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BatchJob) GetId() string {
@@ -6051,7 +6159,7 @@ type BatchProgress struct {
 
 func (x *BatchProgress) Reset() {
 	*x = BatchProgress{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6063,7 +6171,7 @@ func (x *BatchProgress) String() string {
 func (*BatchProgress) ProtoMessage() {}
 
 func (x *BatchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6076,7 +6184,7 @@ func (x *BatchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchProgress.ProtoReflect.Descriptor instead.
 func (*BatchProgress) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *BatchProgress) GetMatched() int64 {
@@ -6128,7 +6236,7 @@ type BatchError struct {
 
 func (x *BatchError) Reset() {
 	*x = BatchError{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6248,7 @@ func (x *BatchError) String() string {
 func (*BatchError) ProtoMessage() {}
 
 func (x *BatchError) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6261,7 @@ func (x *BatchError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
 func (*BatchError) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *BatchError) GetWorkflow() string {
@@ -6203,7 +6311,7 @@ type BatchPage struct {
 
 func (x *BatchPage) Reset() {
 	*x = BatchPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6215,7 +6323,7 @@ func (x *BatchPage) String() string {
 func (*BatchPage) ProtoMessage() {}
 
 func (x *BatchPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6228,7 +6336,7 @@ func (x *BatchPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchPage.ProtoReflect.Descriptor instead.
 func (*BatchPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *BatchPage) GetBatches() []*BatchJob {
@@ -6265,7 +6373,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6277,7 +6385,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6290,7 +6398,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *CallRequest) GetAddress() *Address {
@@ -6352,7 +6460,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6364,7 +6472,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6377,7 +6485,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EntityRequest) GetAddress() *Address {
@@ -6414,7 +6522,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6426,7 +6534,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6439,7 +6547,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Entity) GetAddress() *Address {
@@ -6548,7 +6656,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6668,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6681,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *OperationRecord) GetName() string {
@@ -6638,7 +6746,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6650,7 +6758,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6663,7 +6771,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -6703,7 +6811,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +6823,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +6836,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -6773,7 +6881,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6785,7 +6893,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6798,7 +6906,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -6856,7 +6964,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6868,7 +6976,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6881,7 +6989,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -6981,7 +7089,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6993,7 +7101,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7006,7 +7114,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -7036,7 +7144,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7048,7 +7156,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7061,7 +7169,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -7101,7 +7209,7 @@ type MailboxRequest struct {
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7221,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7234,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -7178,7 +7286,7 @@ type EntityVersion struct {
 
 func (x *EntityVersion) Reset() {
 	*x = EntityVersion{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7190,7 +7298,7 @@ func (x *EntityVersion) String() string {
 func (*EntityVersion) ProtoMessage() {}
 
 func (x *EntityVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7203,7 +7311,7 @@ func (x *EntityVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityVersion.ProtoReflect.Descriptor instead.
 func (*EntityVersion) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *EntityVersion) GetNumber() int64 {
@@ -7234,7 +7342,7 @@ type EditEntityRequest struct {
 
 func (x *EditEntityRequest) Reset() {
 	*x = EditEntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7246,7 +7354,7 @@ func (x *EditEntityRequest) String() string {
 func (*EditEntityRequest) ProtoMessage() {}
 
 func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7259,7 +7367,7 @@ func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityRequest.ProtoReflect.Descriptor instead.
 func (*EditEntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *EditEntityRequest) GetAddress() *Address {
@@ -7300,7 +7408,7 @@ type EditEntityReply struct {
 
 func (x *EditEntityReply) Reset() {
 	*x = EditEntityReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7312,7 +7420,7 @@ func (x *EditEntityReply) String() string {
 func (*EditEntityReply) ProtoMessage() {}
 
 func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7325,7 +7433,7 @@ func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityReply.ProtoReflect.Descriptor instead.
 func (*EditEntityReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EditEntityReply) GetVersion() *EntityVersion {
@@ -7351,7 +7459,7 @@ type TakeItemsRequest struct {
 
 func (x *TakeItemsRequest) Reset() {
 	*x = TakeItemsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7363,7 +7471,7 @@ func (x *TakeItemsRequest) String() string {
 func (*TakeItemsRequest) ProtoMessage() {}
 
 func (x *TakeItemsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7376,7 +7484,7 @@ func (x *TakeItemsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeItemsRequest.ProtoReflect.Descriptor instead.
 func (*TakeItemsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *TakeItemsRequest) GetEntity() *Address {
@@ -7422,7 +7530,7 @@ type ItemsPage struct {
 
 func (x *ItemsPage) Reset() {
 	*x = ItemsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7434,7 +7542,7 @@ func (x *ItemsPage) String() string {
 func (*ItemsPage) ProtoMessage() {}
 
 func (x *ItemsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7447,7 +7555,7 @@ func (x *ItemsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ItemsPage.ProtoReflect.Descriptor instead.
 func (*ItemsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ItemsPage) GetItems() []*Payload {
@@ -7489,7 +7597,7 @@ type SendItemsRequest struct {
 
 func (x *SendItemsRequest) Reset() {
 	*x = SendItemsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7501,7 +7609,7 @@ func (x *SendItemsRequest) String() string {
 func (*SendItemsRequest) ProtoMessage() {}
 
 func (x *SendItemsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7514,7 +7622,7 @@ func (x *SendItemsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendItemsRequest.ProtoReflect.Descriptor instead.
 func (*SendItemsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SendItemsRequest) GetEntity() *Address {
@@ -7570,7 +7678,7 @@ type SendItemsReply struct {
 
 func (x *SendItemsReply) Reset() {
 	*x = SendItemsReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7582,7 +7690,7 @@ func (x *SendItemsReply) String() string {
 func (*SendItemsReply) ProtoMessage() {}
 
 func (x *SendItemsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7595,7 +7703,7 @@ func (x *SendItemsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendItemsReply.ProtoReflect.Descriptor instead.
 func (*SendItemsReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SendItemsReply) GetLast() int64 {
@@ -7617,7 +7725,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7629,7 +7737,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7642,7 +7750,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -7685,7 +7793,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7697,7 +7805,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7710,7 +7818,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -7783,7 +7891,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +7903,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7808,7 +7916,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -7868,7 +7976,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +7988,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +8001,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -8013,7 +8121,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8025,7 +8133,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8038,7 +8146,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -8071,7 +8179,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8083,7 +8191,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8096,7 +8204,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -8151,7 +8259,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8163,7 +8271,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8176,7 +8284,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -8196,7 +8304,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8208,7 +8316,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8221,7 +8329,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -8248,7 +8356,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8260,7 +8368,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8273,7 +8381,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -8325,7 +8433,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8337,7 +8445,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8350,7 +8458,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -8385,7 +8493,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8397,7 +8505,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8410,7 +8518,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -8439,7 +8547,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8451,7 +8559,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8464,7 +8572,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -8491,7 +8599,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8503,7 +8611,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8516,7 +8624,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -8537,7 +8645,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8549,7 +8657,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8562,7 +8670,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TaskState) GetName() string {
@@ -8590,7 +8698,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8602,7 +8710,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8615,7 +8723,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -8649,7 +8757,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8661,7 +8769,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8674,7 +8782,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -8726,7 +8834,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8738,7 +8846,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8751,7 +8859,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -8796,7 +8904,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8808,7 +8916,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8821,7 +8929,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -8869,7 +8977,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8881,7 +8989,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8894,7 +9002,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -8946,7 +9054,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8958,7 +9066,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8971,7 +9079,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -9016,7 +9124,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9028,7 +9136,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9041,7 +9149,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -9074,7 +9182,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9086,7 +9194,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9099,7 +9207,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
 }
 
 // WorkerInfo is a worker of a node.
@@ -9130,7 +9238,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9142,7 +9250,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9155,7 +9263,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -9259,7 +9367,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9271,7 +9379,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9284,7 +9392,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -9303,7 +9411,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9315,7 +9423,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9328,7 +9436,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
 }
 
 // QueueInfo describes a queue.
@@ -9353,7 +9461,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9365,7 +9473,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9378,7 +9486,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -9463,7 +9571,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +9583,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +9596,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -9514,7 +9622,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9526,7 +9634,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9539,7 +9647,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -9565,7 +9673,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9577,7 +9685,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9590,7 +9698,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Limit) GetName() string {
@@ -9671,7 +9779,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9683,7 +9791,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9696,7 +9804,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -9751,7 +9859,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9763,7 +9871,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9776,7 +9884,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -9831,7 +9939,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9843,7 +9951,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9856,7 +9964,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -9878,7 +9986,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9890,7 +9998,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9903,7 +10011,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -9930,7 +10038,7 @@ type TryLimitRequest struct {
 
 func (x *TryLimitRequest) Reset() {
 	*x = TryLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9942,7 +10050,7 @@ func (x *TryLimitRequest) String() string {
 func (*TryLimitRequest) ProtoMessage() {}
 
 func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9955,7 +10063,7 @@ func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryLimitRequest.ProtoReflect.Descriptor instead.
 func (*TryLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *TryLimitRequest) GetLimit() *Limit {
@@ -9982,7 +10090,7 @@ type LimitTrial struct {
 
 func (x *LimitTrial) Reset() {
 	*x = LimitTrial{}
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9994,7 +10102,7 @@ func (x *LimitTrial) String() string {
 func (*LimitTrial) ProtoMessage() {}
 
 func (x *LimitTrial) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10007,7 +10115,7 @@ func (x *LimitTrial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTrial.ProtoReflect.Descriptor instead.
 func (*LimitTrial) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *LimitTrial) GetUses() []*TrialUse {
@@ -10063,7 +10171,7 @@ type TrialUse struct {
 
 func (x *TrialUse) Reset() {
 	*x = TrialUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10075,7 +10183,7 @@ func (x *TrialUse) String() string {
 func (*TrialUse) ProtoMessage() {}
 
 func (x *TrialUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10088,7 +10196,7 @@ func (x *TrialUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialUse.ProtoReflect.Descriptor instead.
 func (*TrialUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *TrialUse) GetKey() string {
@@ -10143,7 +10251,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10155,7 +10263,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10168,7 +10276,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -10187,7 +10295,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[138]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10199,7 +10307,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[138]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10212,7 +10320,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -10242,7 +10350,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10254,7 +10362,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10267,7 +10375,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -10350,7 +10458,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10362,7 +10470,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10375,7 +10483,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -10408,7 +10516,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10420,7 +10528,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10433,7 +10541,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -10523,7 +10631,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[142]
+	mi := &file_perdure_v1_client_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10535,7 +10643,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[142]
+	mi := &file_perdure_v1_client_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10548,7 +10656,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -10568,7 +10676,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[143]
+	mi := &file_perdure_v1_client_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10580,7 +10688,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[143]
+	mi := &file_perdure_v1_client_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10593,7 +10701,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{143}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -10614,7 +10722,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[144]
+	mi := &file_perdure_v1_client_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10626,7 +10734,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[144]
+	mi := &file_perdure_v1_client_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10639,7 +10747,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{144}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -10666,7 +10774,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[145]
+	mi := &file_perdure_v1_client_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10678,7 +10786,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[145]
+	mi := &file_perdure_v1_client_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10691,7 +10799,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{145}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -10714,7 +10822,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[146]
+	mi := &file_perdure_v1_client_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10726,7 +10834,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[146]
+	mi := &file_perdure_v1_client_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10739,7 +10847,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{146}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -10772,7 +10880,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[147]
+	mi := &file_perdure_v1_client_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10784,7 +10892,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[147]
+	mi := &file_perdure_v1_client_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10797,7 +10905,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{147}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{148}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -10820,7 +10928,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[148]
+	mi := &file_perdure_v1_client_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10832,7 +10940,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[148]
+	mi := &file_perdure_v1_client_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10845,7 +10953,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{148}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -10928,7 +11036,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[149]
+	mi := &file_perdure_v1_client_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10940,7 +11048,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[149]
+	mi := &file_perdure_v1_client_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10953,7 +11061,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{149}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -10972,7 +11080,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[150]
+	mi := &file_perdure_v1_client_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10984,7 +11092,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[150]
+	mi := &file_perdure_v1_client_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10997,7 +11105,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{150}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{151}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -11017,7 +11125,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[151]
+	mi := &file_perdure_v1_client_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11029,7 +11137,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[151]
+	mi := &file_perdure_v1_client_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11042,7 +11150,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{151}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -11084,7 +11192,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[152]
+	mi := &file_perdure_v1_client_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11096,7 +11204,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[152]
+	mi := &file_perdure_v1_client_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11109,7 +11217,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{152}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -11136,7 +11244,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[153]
+	mi := &file_perdure_v1_client_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11148,7 +11256,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[153]
+	mi := &file_perdure_v1_client_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11161,7 +11269,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{153}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -11182,7 +11290,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[154]
+	mi := &file_perdure_v1_client_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11194,7 +11302,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[154]
+	mi := &file_perdure_v1_client_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11207,7 +11315,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{154}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -11360,10 +11468,11 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\bR\n" +
 	"unreadable\"\x06\n" +
-	"\x04Done\"A\n" +
+	"\x04Done\"Y\n" +
 	"\rServerRequest\x12\x14\n" +
 	"\x05reach\x18\x01 \x01(\bR\x05reach\x12\x1a\n" +
-	"\breceived\x18\x02 \x03(\tR\breceived\"\xd5\x01\n" +
+	"\breceived\x18\x02 \x03(\tR\breceived\x12\x16\n" +
+	"\x06caller\x18\x03 \x01(\bR\x06caller\"\x85\x02\n" +
 	"\vServerReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -11373,7 +11482,16 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\vmax_message\x18\x06 \x01(\x03R\n" +
 	"maxMessage\x12\x1f\n" +
 	"\vmax_payload\x18\a \x01(\x03R\n" +
-	"maxPayload\"I\n" +
+	"maxPayload\x12.\n" +
+	"\x06caller\x18\b \x01(\v2\x16.perdure.v1.CallerInfoR\x06caller\"\x9a\x01\n" +
+	"\n" +
+	"CallerInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05admin\x18\x02 \x01(\bR\x05admin\x12\x14\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x18\n" +
+	"\aactions\x18\x04 \x03(\tR\aactions\x12\x18\n" +
+	"\atenants\x18\x05 \x03(\tR\atenants\x12\x18\n" +
+	"\aexpires\x18\x06 \x01(\x03R\aexpires\"I\n" +
 	"\x06Target\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\"M\n" +
@@ -12209,7 +12327,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 155)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),               // 0: perdure.v1.MailboxVerb
 	(TakeVerb)(0),                  // 1: perdure.v1.TakeVerb
@@ -12242,151 +12360,152 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*Done)(nil),                   // 28: perdure.v1.Done
 	(*ServerRequest)(nil),          // 29: perdure.v1.ServerRequest
 	(*ServerReply)(nil),            // 30: perdure.v1.ServerReply
-	(*Target)(nil),                 // 31: perdure.v1.Target
-	(*NamedPayload)(nil),           // 32: perdure.v1.NamedPayload
-	(*StartRequest)(nil),           // 33: perdure.v1.StartRequest
-	(*StartReply)(nil),             // 34: perdure.v1.StartReply
-	(*StartManyRequest)(nil),       // 35: perdure.v1.StartManyRequest
-	(*StartedReply)(nil),           // 36: perdure.v1.StartedReply
-	(*StartManyReply)(nil),         // 37: perdure.v1.StartManyReply
-	(*AwaitRequest)(nil),           // 38: perdure.v1.AwaitRequest
-	(*Result)(nil),                 // 39: perdure.v1.Result
-	(*SignalRequest)(nil),          // 40: perdure.v1.SignalRequest
-	(*SettleRequest)(nil),          // 41: perdure.v1.SettleRequest
-	(*OrderRequest)(nil),           // 42: perdure.v1.OrderRequest
-	(*SignalsRequest)(nil),         // 43: perdure.v1.SignalsRequest
-	(*MailboxCall)(nil),            // 44: perdure.v1.MailboxCall
-	(*MailboxReply)(nil),           // 45: perdure.v1.MailboxReply
-	(*UpdateRequest)(nil),          // 46: perdure.v1.UpdateRequest
-	(*QueryRequest)(nil),           // 47: perdure.v1.QueryRequest
-	(*ValueReply)(nil),             // 48: perdure.v1.ValueReply
-	(*StateRequest)(nil),           // 49: perdure.v1.StateRequest
-	(*StateReply)(nil),             // 50: perdure.v1.StateReply
-	(*DescribeRequest)(nil),        // 51: perdure.v1.DescribeRequest
-	(*HistoryRequest)(nil),         // 52: perdure.v1.HistoryRequest
-	(*HistoryPart)(nil),            // 53: perdure.v1.HistoryPart
-	(*LabelCondition)(nil),         // 54: perdure.v1.LabelCondition
-	(*ListRequest)(nil),            // 55: perdure.v1.ListRequest
-	(*ListPage)(nil),               // 56: perdure.v1.ListPage
-	(*CountReply)(nil),             // 57: perdure.v1.CountReply
-	(*TallyRequest)(nil),           // 58: perdure.v1.TallyRequest
-	(*TallyReply)(nil),             // 59: perdure.v1.TallyReply
-	(*TallyGroup)(nil),             // 60: perdure.v1.TallyGroup
-	(*ExplainRequest)(nil),         // 61: perdure.v1.ExplainRequest
-	(*Explanation)(nil),            // 62: perdure.v1.Explanation
-	(*Reference)(nil),              // 63: perdure.v1.Reference
-	(*ExplainedNode)(nil),          // 64: perdure.v1.ExplainedNode
-	(*ExplainedEdge)(nil),          // 65: perdure.v1.ExplainedEdge
-	(*SeriesRequest)(nil),          // 66: perdure.v1.SeriesRequest
-	(*SeriesReply)(nil),            // 67: perdure.v1.SeriesReply
-	(*SeriesOf)(nil),               // 68: perdure.v1.SeriesOf
-	(*SeriesLine)(nil),             // 69: perdure.v1.SeriesLine
-	(*SeriesNode)(nil),             // 70: perdure.v1.SeriesNode
-	(*StrandedRequest)(nil),        // 71: perdure.v1.StrandedRequest
-	(*MissingRequest)(nil),         // 72: perdure.v1.MissingRequest
-	(*MissingReply)(nil),           // 73: perdure.v1.MissingReply
-	(*Edit)(nil),                   // 74: perdure.v1.Edit
-	(*PastRequest)(nil),            // 75: perdure.v1.PastRequest
-	(*PastReply)(nil),              // 76: perdure.v1.PastReply
-	(*ImportRequest)(nil),          // 77: perdure.v1.ImportRequest
-	(*DeleteRequest)(nil),          // 78: perdure.v1.DeleteRequest
-	(*DeletePart)(nil),             // 79: perdure.v1.DeletePart
-	(*DeleteReply)(nil),            // 80: perdure.v1.DeleteReply
-	(*BatchRequest)(nil),           // 81: perdure.v1.BatchRequest
-	(*BatchTarget)(nil),            // 82: perdure.v1.BatchTarget
-	(*ListBatchesRequest)(nil),     // 83: perdure.v1.ListBatchesRequest
-	(*BatchJob)(nil),               // 84: perdure.v1.BatchJob
-	(*BatchProgress)(nil),          // 85: perdure.v1.BatchProgress
-	(*BatchError)(nil),             // 86: perdure.v1.BatchError
-	(*BatchPage)(nil),              // 87: perdure.v1.BatchPage
-	(*CallRequest)(nil),            // 88: perdure.v1.CallRequest
-	(*EntityRequest)(nil),          // 89: perdure.v1.EntityRequest
-	(*Entity)(nil),                 // 90: perdure.v1.Entity
-	(*OperationRecord)(nil),        // 91: perdure.v1.OperationRecord
-	(*Damaged)(nil),                // 92: perdure.v1.Damaged
-	(*MailboxItem)(nil),            // 93: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),             // 94: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),    // 95: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),             // 96: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),          // 97: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),         // 98: perdure.v1.MailboxRequest
-	(*EntityVersion)(nil),          // 99: perdure.v1.EntityVersion
-	(*EditEntityRequest)(nil),      // 100: perdure.v1.EditEntityRequest
-	(*EditEntityReply)(nil),        // 101: perdure.v1.EditEntityReply
-	(*TakeItemsRequest)(nil),       // 102: perdure.v1.TakeItemsRequest
-	(*ItemsPage)(nil),              // 103: perdure.v1.ItemsPage
-	(*SendItemsRequest)(nil),       // 104: perdure.v1.SendItemsRequest
-	(*SendItemsReply)(nil),         // 105: perdure.v1.SendItemsReply
-	(*DeadID)(nil),                 // 106: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),        // 107: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),          // 108: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),               // 109: perdure.v1.DeadTask
-	(*DeadPage)(nil),               // 110: perdure.v1.DeadPage
-	(*DeadGroup)(nil),              // 111: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),             // 112: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),        // 113: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),         // 114: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),           // 115: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),     // 116: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),             // 117: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),      // 118: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),              // 119: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),        // 120: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),        // 121: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),               // 122: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),           // 123: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),      // 124: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),             // 125: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),         // 126: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),     // 127: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),             // 128: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),             // 129: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),      // 130: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),              // 131: perdure.v1.QueueInfo
-	(*QueueList)(nil),              // 132: perdure.v1.QueueList
-	(*LimitsRequest)(nil),          // 133: perdure.v1.LimitsRequest
-	(*Limit)(nil),                  // 134: perdure.v1.Limit
-	(*LimitUse)(nil),               // 135: perdure.v1.LimitUse
-	(*LimitStatus)(nil),            // 136: perdure.v1.LimitStatus
-	(*LimitList)(nil),              // 137: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),        // 138: perdure.v1.SetLimitRequest
-	(*TryLimitRequest)(nil),        // 139: perdure.v1.TryLimitRequest
-	(*LimitTrial)(nil),             // 140: perdure.v1.LimitTrial
-	(*TrialUse)(nil),               // 141: perdure.v1.TrialUse
-	(*DeleteLimitRequest)(nil),     // 142: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),        // 143: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),            // 144: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),        // 145: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),          // 146: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),            // 147: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil),   // 148: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),     // 149: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),    // 150: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),    // 151: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),          // 152: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),            // 153: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),        // 154: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),       // 155: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),         // 156: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),      // 157: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),     // 158: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),         // 159: perdure.v1.DeliverRequest
-	(Status)(0),                    // 160: perdure.v1.Status
-	(*Address)(nil),                // 161: perdure.v1.Address
-	(*Payload)(nil),                // 162: perdure.v1.Payload
-	(ReusePolicy)(0),               // 163: perdure.v1.ReusePolicy
-	(*Label)(nil),                  // 164: perdure.v1.Label
-	(*TaskSpec)(nil),               // 165: perdure.v1.TaskSpec
-	(*Terms)(nil),                  // 166: perdure.v1.Terms
-	(*ErrorDetail)(nil),            // 167: perdure.v1.ErrorDetail
-	(*Outcome)(nil),                // 168: perdure.v1.Outcome
-	(*Failure)(nil),                // 169: perdure.v1.Failure
-	(*Link)(nil),                   // 170: perdure.v1.Link
-	(*HistoryEvent)(nil),           // 171: perdure.v1.HistoryEvent
-	(*Description)(nil),            // 172: perdure.v1.Description
-	(*Reason)(nil),                 // 173: perdure.v1.Reason
-	(*Start)(nil),                  // 174: perdure.v1.Start
-	(*TaskRef)(nil),                // 175: perdure.v1.TaskRef
+	(*CallerInfo)(nil),             // 31: perdure.v1.CallerInfo
+	(*Target)(nil),                 // 32: perdure.v1.Target
+	(*NamedPayload)(nil),           // 33: perdure.v1.NamedPayload
+	(*StartRequest)(nil),           // 34: perdure.v1.StartRequest
+	(*StartReply)(nil),             // 35: perdure.v1.StartReply
+	(*StartManyRequest)(nil),       // 36: perdure.v1.StartManyRequest
+	(*StartedReply)(nil),           // 37: perdure.v1.StartedReply
+	(*StartManyReply)(nil),         // 38: perdure.v1.StartManyReply
+	(*AwaitRequest)(nil),           // 39: perdure.v1.AwaitRequest
+	(*Result)(nil),                 // 40: perdure.v1.Result
+	(*SignalRequest)(nil),          // 41: perdure.v1.SignalRequest
+	(*SettleRequest)(nil),          // 42: perdure.v1.SettleRequest
+	(*OrderRequest)(nil),           // 43: perdure.v1.OrderRequest
+	(*SignalsRequest)(nil),         // 44: perdure.v1.SignalsRequest
+	(*MailboxCall)(nil),            // 45: perdure.v1.MailboxCall
+	(*MailboxReply)(nil),           // 46: perdure.v1.MailboxReply
+	(*UpdateRequest)(nil),          // 47: perdure.v1.UpdateRequest
+	(*QueryRequest)(nil),           // 48: perdure.v1.QueryRequest
+	(*ValueReply)(nil),             // 49: perdure.v1.ValueReply
+	(*StateRequest)(nil),           // 50: perdure.v1.StateRequest
+	(*StateReply)(nil),             // 51: perdure.v1.StateReply
+	(*DescribeRequest)(nil),        // 52: perdure.v1.DescribeRequest
+	(*HistoryRequest)(nil),         // 53: perdure.v1.HistoryRequest
+	(*HistoryPart)(nil),            // 54: perdure.v1.HistoryPart
+	(*LabelCondition)(nil),         // 55: perdure.v1.LabelCondition
+	(*ListRequest)(nil),            // 56: perdure.v1.ListRequest
+	(*ListPage)(nil),               // 57: perdure.v1.ListPage
+	(*CountReply)(nil),             // 58: perdure.v1.CountReply
+	(*TallyRequest)(nil),           // 59: perdure.v1.TallyRequest
+	(*TallyReply)(nil),             // 60: perdure.v1.TallyReply
+	(*TallyGroup)(nil),             // 61: perdure.v1.TallyGroup
+	(*ExplainRequest)(nil),         // 62: perdure.v1.ExplainRequest
+	(*Explanation)(nil),            // 63: perdure.v1.Explanation
+	(*Reference)(nil),              // 64: perdure.v1.Reference
+	(*ExplainedNode)(nil),          // 65: perdure.v1.ExplainedNode
+	(*ExplainedEdge)(nil),          // 66: perdure.v1.ExplainedEdge
+	(*SeriesRequest)(nil),          // 67: perdure.v1.SeriesRequest
+	(*SeriesReply)(nil),            // 68: perdure.v1.SeriesReply
+	(*SeriesOf)(nil),               // 69: perdure.v1.SeriesOf
+	(*SeriesLine)(nil),             // 70: perdure.v1.SeriesLine
+	(*SeriesNode)(nil),             // 71: perdure.v1.SeriesNode
+	(*StrandedRequest)(nil),        // 72: perdure.v1.StrandedRequest
+	(*MissingRequest)(nil),         // 73: perdure.v1.MissingRequest
+	(*MissingReply)(nil),           // 74: perdure.v1.MissingReply
+	(*Edit)(nil),                   // 75: perdure.v1.Edit
+	(*PastRequest)(nil),            // 76: perdure.v1.PastRequest
+	(*PastReply)(nil),              // 77: perdure.v1.PastReply
+	(*ImportRequest)(nil),          // 78: perdure.v1.ImportRequest
+	(*DeleteRequest)(nil),          // 79: perdure.v1.DeleteRequest
+	(*DeletePart)(nil),             // 80: perdure.v1.DeletePart
+	(*DeleteReply)(nil),            // 81: perdure.v1.DeleteReply
+	(*BatchRequest)(nil),           // 82: perdure.v1.BatchRequest
+	(*BatchTarget)(nil),            // 83: perdure.v1.BatchTarget
+	(*ListBatchesRequest)(nil),     // 84: perdure.v1.ListBatchesRequest
+	(*BatchJob)(nil),               // 85: perdure.v1.BatchJob
+	(*BatchProgress)(nil),          // 86: perdure.v1.BatchProgress
+	(*BatchError)(nil),             // 87: perdure.v1.BatchError
+	(*BatchPage)(nil),              // 88: perdure.v1.BatchPage
+	(*CallRequest)(nil),            // 89: perdure.v1.CallRequest
+	(*EntityRequest)(nil),          // 90: perdure.v1.EntityRequest
+	(*Entity)(nil),                 // 91: perdure.v1.Entity
+	(*OperationRecord)(nil),        // 92: perdure.v1.OperationRecord
+	(*Damaged)(nil),                // 93: perdure.v1.Damaged
+	(*MailboxItem)(nil),            // 94: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),             // 95: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),    // 96: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),             // 97: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),          // 98: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),         // 99: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),          // 100: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),      // 101: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),        // 102: perdure.v1.EditEntityReply
+	(*TakeItemsRequest)(nil),       // 103: perdure.v1.TakeItemsRequest
+	(*ItemsPage)(nil),              // 104: perdure.v1.ItemsPage
+	(*SendItemsRequest)(nil),       // 105: perdure.v1.SendItemsRequest
+	(*SendItemsReply)(nil),         // 106: perdure.v1.SendItemsReply
+	(*DeadID)(nil),                 // 107: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),        // 108: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),          // 109: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),               // 110: perdure.v1.DeadTask
+	(*DeadPage)(nil),               // 111: perdure.v1.DeadPage
+	(*DeadGroup)(nil),              // 112: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),             // 113: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),        // 114: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),         // 115: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),           // 116: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),     // 117: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),             // 118: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),      // 119: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),              // 120: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),        // 121: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),        // 122: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),               // 123: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),           // 124: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),      // 125: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),             // 126: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),         // 127: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),     // 128: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),             // 129: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),             // 130: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),      // 131: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),              // 132: perdure.v1.QueueInfo
+	(*QueueList)(nil),              // 133: perdure.v1.QueueList
+	(*LimitsRequest)(nil),          // 134: perdure.v1.LimitsRequest
+	(*Limit)(nil),                  // 135: perdure.v1.Limit
+	(*LimitUse)(nil),               // 136: perdure.v1.LimitUse
+	(*LimitStatus)(nil),            // 137: perdure.v1.LimitStatus
+	(*LimitList)(nil),              // 138: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),        // 139: perdure.v1.SetLimitRequest
+	(*TryLimitRequest)(nil),        // 140: perdure.v1.TryLimitRequest
+	(*LimitTrial)(nil),             // 141: perdure.v1.LimitTrial
+	(*TrialUse)(nil),               // 142: perdure.v1.TrialUse
+	(*DeleteLimitRequest)(nil),     // 143: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),        // 144: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),            // 145: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),        // 146: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),          // 147: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),            // 148: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil),   // 149: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),     // 150: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),    // 151: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),    // 152: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),          // 153: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),            // 154: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),        // 155: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),       // 156: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),         // 157: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),      // 158: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),     // 159: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),         // 160: perdure.v1.DeliverRequest
+	(Status)(0),                    // 161: perdure.v1.Status
+	(*Address)(nil),                // 162: perdure.v1.Address
+	(*Payload)(nil),                // 163: perdure.v1.Payload
+	(ReusePolicy)(0),               // 164: perdure.v1.ReusePolicy
+	(*Label)(nil),                  // 165: perdure.v1.Label
+	(*TaskSpec)(nil),               // 166: perdure.v1.TaskSpec
+	(*Terms)(nil),                  // 167: perdure.v1.Terms
+	(*ErrorDetail)(nil),            // 168: perdure.v1.ErrorDetail
+	(*Outcome)(nil),                // 169: perdure.v1.Outcome
+	(*Failure)(nil),                // 170: perdure.v1.Failure
+	(*Link)(nil),                   // 171: perdure.v1.Link
+	(*HistoryEvent)(nil),           // 172: perdure.v1.HistoryEvent
+	(*Description)(nil),            // 173: perdure.v1.Description
+	(*Reason)(nil),                 // 174: perdure.v1.Reason
+	(*Start)(nil),                  // 175: perdure.v1.Start
+	(*TaskRef)(nil),                // 176: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
 	6,   // 0: perdure.v1.CallBundle.calls:type_name -> perdure.v1.BundledCall
@@ -12398,324 +12517,325 @@ var file_perdure_v1_client_proto_depIdxs = []int32{
 	21,  // 6: perdure.v1.ReplayReportPage.reports:type_name -> perdure.v1.ReplayReportInfo
 	20,  // 7: perdure.v1.ReplayReportInfo.workflows:type_name -> perdure.v1.ReplayWorkflow
 	14,  // 8: perdure.v1.ReplayReportInfo.results:type_name -> perdure.v1.ReplayResult
-	160, // 9: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	161, // 9: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
 	24,  // 10: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	161, // 11: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	160, // 12: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	162, // 11: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	161, // 12: perdure.v1.Change.status:type_name -> perdure.v1.Status
 	27,  // 13: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	161, // 14: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	162, // 15: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	161, // 16: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	162, // 17: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	163, // 18: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	32,  // 19: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	164, // 20: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	165, // 21: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	166, // 22: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	160, // 23: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
-	33,  // 24: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
-	34,  // 25: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	167, // 26: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
-	36,  // 27: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
-	31,  // 28: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	168, // 29: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
-	31,  // 30: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	162, // 31: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
-	31,  // 32: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	162, // 33: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	169, // 34: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
-	31,  // 35: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
-	31,  // 36: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
-	0,   // 37: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	170, // 38: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	162, // 39: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
-	44,  // 40: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
-	31,  // 41: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	162, // 42: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
-	31,  // 43: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	162, // 44: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	162, // 45: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
-	31,  // 46: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	162, // 47: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
-	31,  // 48: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
-	31,  // 49: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	171, // 50: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	160, // 51: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
-	54,  // 52: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	172, // 53: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	55,  // 54: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
-	60,  // 55: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
-	160, // 56: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
-	31,  // 57: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
-	64,  // 58: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
-	65,  // 59: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
-	161, // 60: perdure.v1.Reference.address:type_name -> perdure.v1.Address
-	63,  // 61: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
-	160, // 62: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
-	173, // 63: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
-	69,  // 64: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
-	70,  // 65: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
-	68,  // 66: perdure.v1.SeriesReply.queues:type_name -> perdure.v1.SeriesOf
-	68,  // 67: perdure.v1.SeriesReply.limits:type_name -> perdure.v1.SeriesOf
-	69,  // 68: perdure.v1.SeriesOf.lines:type_name -> perdure.v1.SeriesLine
-	161, // 69: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	165, // 70: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	173, // 71: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	162, // 72: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
-	31,  // 73: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
-	74,  // 74: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	163, // 75: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	161, // 76: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	160, // 77: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	171, // 78: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	171, // 79: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	171, // 80: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	174, // 81: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	168, // 82: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	163, // 83: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	171, // 84: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
-	31,  // 85: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
-	80,  // 86: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	162, // 87: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	160, // 88: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	169, // 89: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	173, // 90: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
-	85,  // 91: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
-	86,  // 92: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
-	84,  // 93: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	161, // 94: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	162, // 95: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	161, // 96: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	161, // 97: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	162, // 98: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	170, // 99: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	91,  // 100: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	170, // 101: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	169, // 102: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	162, // 103: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
-	92,  // 104: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	90,  // 105: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	93,  // 106: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	173, // 107: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	90,  // 108: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	161, // 109: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	161, // 110: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 111: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	161, // 112: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
-	99,  // 113: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	162, // 114: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
-	99,  // 115: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	161, // 116: perdure.v1.TakeItemsRequest.entity:type_name -> perdure.v1.Address
-	1,   // 117: perdure.v1.TakeItemsRequest.verb:type_name -> perdure.v1.TakeVerb
-	162, // 118: perdure.v1.ItemsPage.items:type_name -> perdure.v1.Payload
-	169, // 119: perdure.v1.ItemsPage.failure:type_name -> perdure.v1.Failure
-	161, // 120: perdure.v1.SendItemsRequest.entity:type_name -> perdure.v1.Address
-	162, // 121: perdure.v1.SendItemsRequest.items:type_name -> perdure.v1.Payload
-	169, // 122: perdure.v1.SendItemsRequest.failure:type_name -> perdure.v1.Failure
-	169, // 123: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	106, // 124: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	161, // 125: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	165, // 126: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	162, // 127: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	108, // 128: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	169, // 129: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	161, // 130: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	109, // 131: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	111, // 132: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	106, // 133: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	106, // 134: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	162, // 135: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	161, // 136: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	106, // 137: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	31,  // 138: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	117, // 139: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	162, // 140: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	119, // 141: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	117, // 142: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	122, // 143: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	117, // 144: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	2,   // 145: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	162, // 146: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	125, // 147: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	128, // 148: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	131, // 149: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	3,   // 150: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	175, // 151: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	175, // 152: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	134, // 153: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	135, // 154: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	136, // 155: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	134, // 156: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	134, // 157: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
-	141, // 158: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
-	144, // 159: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	4,   // 160: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	144, // 161: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	146, // 162: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	153, // 163: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	29,  // 164: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	33,  // 165: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	35,  // 166: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	33,  // 167: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	38,  // 168: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	40,  // 169: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	41,  // 170: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	42,  // 171: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	42,  // 172: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	42,  // 173: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	42,  // 174: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	43,  // 175: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	46,  // 176: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	47,  // 177: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	49,  // 178: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	51,  // 179: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	52,  // 180: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	55,  // 181: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	55,  // 182: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	58,  // 183: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
-	61,  // 184: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
-	66,  // 185: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
-	71,  // 186: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	72,  // 187: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	75,  // 188: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	75,  // 189: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	75,  // 190: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	77,  // 191: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	78,  // 192: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	81,  // 193: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
-	82,  // 194: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
-	83,  // 195: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
-	82,  // 196: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
-	88,  // 197: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	89,  // 198: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	95,  // 199: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	97,  // 200: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	98,  // 201: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	100, // 202: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	102, // 203: perdure.v1.ClientService.TakeItems:input_type -> perdure.v1.TakeItemsRequest
-	104, // 204: perdure.v1.ClientService.SendItems:input_type -> perdure.v1.SendItemsRequest
-	107, // 205: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	107, // 206: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	107, // 207: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	113, // 208: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	114, // 209: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	116, // 210: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	113, // 211: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	118, // 212: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	121, // 213: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	124, // 214: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	127, // 215: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	130, // 216: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	133, // 217: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	138, // 218: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	139, // 219: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
-	142, // 220: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	143, // 221: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	143, // 222: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	144, // 223: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	148, // 224: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	149, // 225: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	150, // 226: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	151, // 227: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	152, // 228: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	155, // 229: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	156, // 230: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	157, // 231: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	158, // 232: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	9,   // 233: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
-	12,  // 234: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
-	13,  // 235: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
-	15,  // 236: perdure.v1.ClientService.AddReplayReport:input_type -> perdure.v1.AddReplayReportRequest
-	18,  // 237: perdure.v1.ClientService.ReplayReports:input_type -> perdure.v1.ReplayReportsRequest
-	17,  // 238: perdure.v1.ClientService.ReplayReport:input_type -> perdure.v1.ReplayReportRequest
-	22,  // 239: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	159, // 240: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	25,  // 241: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	5,   // 242: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
-	30,  // 243: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	34,  // 244: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	37,  // 245: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	39,  // 246: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	39,  // 247: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	28,  // 248: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	28,  // 249: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	28,  // 250: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	28,  // 251: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	28,  // 252: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	28,  // 253: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	45,  // 254: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	48,  // 255: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	48,  // 256: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	50,  // 257: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	172, // 258: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	53,  // 259: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	56,  // 260: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	57,  // 261: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	59,  // 262: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
-	62,  // 263: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
-	67,  // 264: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
-	56,  // 265: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	73,  // 266: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	76,  // 267: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	76,  // 268: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	76,  // 269: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	76,  // 270: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	79,  // 271: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	84,  // 272: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	84,  // 273: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	87,  // 274: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	28,  // 275: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	48,  // 276: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	94,  // 277: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	96,  // 278: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	28,  // 279: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	45,  // 280: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	101, // 281: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	103, // 282: perdure.v1.ClientService.TakeItems:output_type -> perdure.v1.ItemsPage
-	105, // 283: perdure.v1.ClientService.SendItems:output_type -> perdure.v1.SendItemsReply
-	110, // 284: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	57,  // 285: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	112, // 286: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	109, // 287: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	115, // 288: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	28,  // 289: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	28,  // 290: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	120, // 291: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	123, // 292: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	126, // 293: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	129, // 294: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	132, // 295: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	137, // 296: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	28,  // 297: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	140, // 298: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
-	28,  // 299: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	147, // 300: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	145, // 301: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	28,  // 302: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	28,  // 303: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	28,  // 304: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	28,  // 305: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	28,  // 306: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	154, // 307: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	156, // 308: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	28,  // 309: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	28,  // 310: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	28,  // 311: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	11,  // 312: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
-	10,  // 313: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
-	28,  // 314: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
-	16,  // 315: perdure.v1.ClientService.AddReplayReport:output_type -> perdure.v1.AddReplayReportReply
-	19,  // 316: perdure.v1.ClientService.ReplayReports:output_type -> perdure.v1.ReplayReportPage
-	21,  // 317: perdure.v1.ClientService.ReplayReport:output_type -> perdure.v1.ReplayReportInfo
-	23,  // 318: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	28,  // 319: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	26,  // 320: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	7,   // 321: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
-	243, // [243:322] is the sub-list for method output_type
-	164, // [164:243] is the sub-list for method input_type
-	164, // [164:164] is the sub-list for extension type_name
-	164, // [164:164] is the sub-list for extension extendee
-	0,   // [0:164] is the sub-list for field type_name
+	31,  // 14: perdure.v1.ServerReply.caller:type_name -> perdure.v1.CallerInfo
+	162, // 15: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	163, // 16: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	162, // 17: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	163, // 18: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	164, // 19: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	33,  // 20: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
+	165, // 21: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	166, // 22: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	167, // 23: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	161, // 24: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	34,  // 25: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
+	35,  // 26: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
+	168, // 27: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	37,  // 28: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
+	32,  // 29: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
+	169, // 30: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	32,  // 31: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
+	163, // 32: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	32,  // 33: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
+	163, // 34: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	170, // 35: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	32,  // 36: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
+	32,  // 37: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
+	0,   // 38: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
+	171, // 39: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	163, // 40: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	45,  // 41: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
+	32,  // 42: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
+	163, // 43: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	32,  // 44: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
+	163, // 45: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	163, // 46: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	32,  // 47: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
+	163, // 48: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	32,  // 49: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
+	32,  // 50: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
+	172, // 51: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	161, // 52: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	55,  // 53: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
+	173, // 54: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	56,  // 55: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
+	61,  // 56: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
+	161, // 57: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	32,  // 58: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
+	65,  // 59: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
+	66,  // 60: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
+	162, // 61: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	64,  // 62: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
+	161, // 63: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	174, // 64: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	70,  // 65: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
+	71,  // 66: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
+	69,  // 67: perdure.v1.SeriesReply.queues:type_name -> perdure.v1.SeriesOf
+	69,  // 68: perdure.v1.SeriesReply.limits:type_name -> perdure.v1.SeriesOf
+	70,  // 69: perdure.v1.SeriesOf.lines:type_name -> perdure.v1.SeriesLine
+	162, // 70: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	166, // 71: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	174, // 72: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	163, // 73: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	32,  // 74: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
+	75,  // 75: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
+	164, // 76: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	162, // 77: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	161, // 78: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	172, // 79: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	172, // 80: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	172, // 81: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	175, // 82: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	169, // 83: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	164, // 84: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	172, // 85: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	32,  // 86: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
+	81,  // 87: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
+	163, // 88: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	161, // 89: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	170, // 90: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	174, // 91: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	86,  // 92: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
+	87,  // 93: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
+	85,  // 94: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
+	162, // 95: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	163, // 96: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	162, // 97: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	162, // 98: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	163, // 99: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	171, // 100: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	92,  // 101: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	171, // 102: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	170, // 103: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	163, // 104: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	93,  // 105: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	91,  // 106: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	94,  // 107: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	174, // 108: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	91,  // 109: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	162, // 110: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	162, // 111: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 112: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	162, // 113: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	100, // 114: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	163, // 115: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	100, // 116: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	162, // 117: perdure.v1.TakeItemsRequest.entity:type_name -> perdure.v1.Address
+	1,   // 118: perdure.v1.TakeItemsRequest.verb:type_name -> perdure.v1.TakeVerb
+	163, // 119: perdure.v1.ItemsPage.items:type_name -> perdure.v1.Payload
+	170, // 120: perdure.v1.ItemsPage.failure:type_name -> perdure.v1.Failure
+	162, // 121: perdure.v1.SendItemsRequest.entity:type_name -> perdure.v1.Address
+	163, // 122: perdure.v1.SendItemsRequest.items:type_name -> perdure.v1.Payload
+	170, // 123: perdure.v1.SendItemsRequest.failure:type_name -> perdure.v1.Failure
+	170, // 124: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	107, // 125: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	162, // 126: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	166, // 127: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	163, // 128: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	109, // 129: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	170, // 130: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	162, // 131: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	110, // 132: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	112, // 133: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	107, // 134: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	107, // 135: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	163, // 136: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	162, // 137: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	107, // 138: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	32,  // 139: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	118, // 140: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	163, // 141: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	120, // 142: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	118, // 143: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	123, // 144: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	118, // 145: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	2,   // 146: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	163, // 147: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	126, // 148: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	129, // 149: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	132, // 150: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	3,   // 151: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	176, // 152: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	176, // 153: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	135, // 154: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	136, // 155: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	137, // 156: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	135, // 157: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	135, // 158: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
+	142, // 159: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
+	145, // 160: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	4,   // 161: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	145, // 162: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	147, // 163: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	154, // 164: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	29,  // 165: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	34,  // 166: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	36,  // 167: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	34,  // 168: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	39,  // 169: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	41,  // 170: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	42,  // 171: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	43,  // 172: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	43,  // 173: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	43,  // 174: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	43,  // 175: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	44,  // 176: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	47,  // 177: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	48,  // 178: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	50,  // 179: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	52,  // 180: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	53,  // 181: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	56,  // 182: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	56,  // 183: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	59,  // 184: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
+	62,  // 185: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
+	67,  // 186: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
+	72,  // 187: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	73,  // 188: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	76,  // 189: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	76,  // 190: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	76,  // 191: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	78,  // 192: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	79,  // 193: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	82,  // 194: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	83,  // 195: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	84,  // 196: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	83,  // 197: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	89,  // 198: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	90,  // 199: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	96,  // 200: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	98,  // 201: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	99,  // 202: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	101, // 203: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	103, // 204: perdure.v1.ClientService.TakeItems:input_type -> perdure.v1.TakeItemsRequest
+	105, // 205: perdure.v1.ClientService.SendItems:input_type -> perdure.v1.SendItemsRequest
+	108, // 206: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	108, // 207: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	108, // 208: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	114, // 209: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	115, // 210: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	117, // 211: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	114, // 212: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	119, // 213: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	122, // 214: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	125, // 215: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	128, // 216: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	131, // 217: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	134, // 218: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	139, // 219: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	140, // 220: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
+	143, // 221: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	144, // 222: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	144, // 223: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	145, // 224: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	149, // 225: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	150, // 226: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	151, // 227: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	152, // 228: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	153, // 229: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	156, // 230: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	157, // 231: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	158, // 232: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	159, // 233: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	9,   // 234: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	12,  // 235: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	13,  // 236: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	15,  // 237: perdure.v1.ClientService.AddReplayReport:input_type -> perdure.v1.AddReplayReportRequest
+	18,  // 238: perdure.v1.ClientService.ReplayReports:input_type -> perdure.v1.ReplayReportsRequest
+	17,  // 239: perdure.v1.ClientService.ReplayReport:input_type -> perdure.v1.ReplayReportRequest
+	22,  // 240: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	160, // 241: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	25,  // 242: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	5,   // 243: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
+	30,  // 244: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	35,  // 245: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	38,  // 246: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	40,  // 247: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	40,  // 248: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	28,  // 249: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	28,  // 250: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	28,  // 251: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	28,  // 252: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	28,  // 253: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	28,  // 254: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	46,  // 255: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	49,  // 256: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	49,  // 257: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	51,  // 258: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	173, // 259: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	54,  // 260: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	57,  // 261: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	58,  // 262: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	60,  // 263: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	63,  // 264: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	68,  // 265: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	57,  // 266: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	74,  // 267: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	77,  // 268: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	77,  // 269: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	77,  // 270: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	77,  // 271: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	80,  // 272: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	85,  // 273: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	85,  // 274: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	88,  // 275: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	28,  // 276: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	49,  // 277: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	95,  // 278: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	97,  // 279: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	28,  // 280: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	46,  // 281: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	102, // 282: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	104, // 283: perdure.v1.ClientService.TakeItems:output_type -> perdure.v1.ItemsPage
+	106, // 284: perdure.v1.ClientService.SendItems:output_type -> perdure.v1.SendItemsReply
+	111, // 285: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	58,  // 286: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	113, // 287: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	110, // 288: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	116, // 289: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	28,  // 290: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	28,  // 291: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	121, // 292: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	124, // 293: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	127, // 294: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	130, // 295: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	133, // 296: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	138, // 297: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	28,  // 298: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	141, // 299: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
+	28,  // 300: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	148, // 301: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	146, // 302: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	28,  // 303: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	28,  // 304: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	28,  // 305: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	28,  // 306: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	28,  // 307: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	155, // 308: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	157, // 309: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	28,  // 310: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	28,  // 311: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	28,  // 312: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	11,  // 313: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	10,  // 314: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	28,  // 315: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	16,  // 316: perdure.v1.ClientService.AddReplayReport:output_type -> perdure.v1.AddReplayReportReply
+	19,  // 317: perdure.v1.ClientService.ReplayReports:output_type -> perdure.v1.ReplayReportPage
+	21,  // 318: perdure.v1.ClientService.ReplayReport:output_type -> perdure.v1.ReplayReportInfo
+	23,  // 319: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	28,  // 320: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	26,  // 321: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	7,   // 322: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
+	244, // [244:323] is the sub-list for method output_type
+	165, // [165:244] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -12728,19 +12848,19 @@ func file_perdure_v1_client_proto_init() {
 	file_perdure_v1_client_proto_msgTypes[1].OneofWrappers = []any{}
 	file_perdure_v1_client_proto_msgTypes[7].OneofWrappers = []any{}
 	file_perdure_v1_client_proto_msgTypes[8].OneofWrappers = []any{}
-	file_perdure_v1_client_proto_msgTypes[74].OneofWrappers = []any{
+	file_perdure_v1_client_proto_msgTypes[75].OneofWrappers = []any{
 		(*DeletePart_Rows)(nil),
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[102].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[103].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   155,
+			NumMessages:   156,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
