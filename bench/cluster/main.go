@@ -1,6 +1,7 @@
 // Command cluster measures several processes on one PostgreSQL database. They run workflows of
 // three steps in a closed loop, with and without direct connections between the processes. The
-// shards are spread over all processes, so most requests are for a shard of another process.
+// shards are spread over all n processes, so only one request in n is for a shard of the process
+// that makes it.
 package main
 
 import (
@@ -108,7 +109,8 @@ func measure(ctx context.Context, args []string) error {
 	return nil
 }
 
-// report prints the sum over the processes, and returns the rate.
+// report prints the rate and the CPU time of all processes together, and the percentiles of the
+// slowest process. It returns the rate in workflows per second.
 func report(n int, link string, all []outcome, d time.Duration) float64 {
 	var sum outcome
 	for _, o := range all {

@@ -1,5 +1,6 @@
 // Command perdurevet finds mistakes in programs that use Perdure: workflow code that behaves
-// differently on replay, durable calls inside steps, state that no journal keeps. See docs/vet.md.
+// differently on replay, durable calls inside steps, variables that are lost because the history
+// does not record them. See docs/vet.md.
 //
 //	perdurevet ./...
 //	go vet -vettool=$(which perdurevet) ./...

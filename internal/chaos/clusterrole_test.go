@@ -20,7 +20,7 @@ import (
 // The processes of the cluster. These environment variables say what a process does.
 const (
 	envRole      = "PERDURE_CHAOS_ROLE"
-	envCode      = "PERDURE_CHAOS_CODE"      // parts of the code, with commas
+	envCode      = "PERDURE_CHAOS_CODE"      // the code that it runs: parts separated by commas
 	envAdvertise = "PERDURE_CHAOS_ADVERTISE" // where other nodes reach this one
 	envPeer      = "PERDURE_CHAOS_PEER"      // where this node listens for other nodes
 	envListen    = "PERDURE_CHAOS_LISTEN"    // where a server listens

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FindSignal returns the signal that an operator means; nil when the code has taken it or never had
-// it.
+// FindSignal returns the unread signal with the id; nil when the code has taken the signal or the
+// run never received it.
 func (x *Execution) FindSignal(id string) *model.Event {
 	for i := range x.signals {
 		if e := &x.signals[i]; model.SignalID(x.Start.Run, e) == id {
@@ -71,8 +71,9 @@ func (x *Execution) notUnread(m *model.Message) string {
 	return fmt.Sprintf("%s has no unread signal %s: its code may have taken it already", m.To, m.ID)
 }
 
-// manageSignal skips or drops a signal. The caller has made sure that no worker can be about to
-// take the signal, because a turn that takes a removed signal would contradict the history.
+// manageSignal drops a signal, or skips it, which moves it behind the other unread signals. The
+// caller has made sure that no worker can be about to take the signal, because a turn that takes a
+// removed signal would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if m.To.ReadsLog() {
 		d.refuse(fault.Invalid, fmt.Sprintf("workers read the signals of %s from its event log, in which they stay: they cannot be skipped or dropped", m.To))
@@ -159,10 +160,10 @@ func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim
 // signal was there. If the history may depend on the signal, a replay must show the signal to the
 // code up to the event that drops it. Otherwise a replay never shows it.
 //
-// This owner knows what the code has been fed since the owner took over the run. If the signal is
-// older than that, the code cannot have noticed it in two cases: the signal arrived during the
-// current pause of the run, or the code has recorded nothing since the signal arrived and waits for
-// no timer.
+// This owner knows which events workers have fed to the code since the owner took over the run. A
+// signal that arrived before that may have reached the code under an earlier owner. Even then the
+// code cannot have noticed the signal in two cases: the signal arrived during the current pause of
+// the run, or the code has recorded nothing since the signal arrived and waits for no timer.
 func (x *Execution) mayBeNoticed(seq int64) bool {
 	switch {
 	case x.fed >= seq:

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// client is ClientService on a backend.
+// client implements the server side of ClientService with a backend.
 type client struct {
 	pb.UnimplementedClientServiceServer
 
@@ -66,7 +66,9 @@ func done(err error) (*pb.Done, error) {
 	return &pb.Done{}, nil
 }
 
-// Server returns the version and the limits of this server, and the tenant of the caller.
+// Server returns the version and the limits of this server, and the tenant of the caller. It also
+// removes the stored answers that the client reports as received. If the request asks for it,
+// Server first checks that the backend can accept messages.
 func (c *client) Server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerReply, error) {
 	if m.GetReach() {
 		if err := c.backend.Reach(ctx); err != nil {
@@ -136,7 +138,7 @@ func (c *client) Resume(ctx context.Context, m *pb.OrderRequest) (*pb.Done, erro
 	return tell(ctx, m, wire.ReadOrderRequest, c.backend.Resume)
 }
 
-// Signals lists or changes signals that the code has not taken.
+// Signals lists, shows, skips or drops signals that the code has not taken.
 func (c *client) Signals(ctx context.Context, m *pb.SignalsRequest) (*pb.MailboxReply, error) {
 	return ask(ctx, m, wire.ReadSignalsRequest, c.backend.Signals, wire.MailboxReply)
 }
@@ -148,7 +150,7 @@ func (c *client) Update(ctx context.Context, m *pb.UpdateRequest) (*pb.ValueRepl
 	})
 }
 
-// Query asks the code of an execution.
+// Query asks the code of an execution a question that changes nothing.
 func (c *client) Query(ctx context.Context, m *pb.QueryRequest) (*pb.ValueReply, error) {
 	return ask(ctx, m, wire.ReadQueryRequest, c.backend.Query, wire.ValueReply)
 }
@@ -181,7 +183,7 @@ func (c *client) Explain(ctx context.Context, m *pb.ExplainRequest) (*pb.Explana
 	return ask(ctx, m, wire.ReadExplainRequest, c.backend.Explain, wire.Explanation)
 }
 
-// Series counts what happened in the last hour.
+// Series returns what happened in the last hour, as numbers per interval.
 func (c *client) Series(ctx context.Context, m *pb.SeriesRequest) (*pb.SeriesReply, error) {
 	return ask(ctx, m, wire.ReadSeriesRequest, c.backend.Series, wire.SeriesReply)
 }

@@ -154,7 +154,7 @@ func (v *Validator) Size(what string, n int) {
 	}
 }
 
-// Reason checks the reason of an order.
+// Reason checks the reason that a caller gives for an order, such as a cancel or a pause request.
 func (v *Validator) Reason(text string) {
 	v.Size("reason", len(text))
 	if !utf8.ValidString(text) {
@@ -203,7 +203,8 @@ func (v *Validator) Offer(what string, names []string) {
 	}
 }
 
-// Terms checks the terms of a start, which set the times of an execution.
+// Terms checks the terms of a start: when the code starts, when the execution must have ended, and
+// how the engine retries a failed run. A start without terms is valid.
 func (v *Validator) Terms(r *api.StartRequest) {
 	t := r.Terms
 	if t == nil {
@@ -222,7 +223,9 @@ func (v *Validator) Terms(r *api.StartRequest) {
 	}
 }
 
-// Task checks whether a start is the start of a task. If it is, Task also checks the spec.
+// Task checks that a start with the spec of a task has the address of that task, that no other
+// start has the address of a task, and that the spec is valid. It also refuses the start of an
+// entity or a service.
 func (v *Validator) Task(r *api.StartRequest) {
 	t := r.Task
 	switch kind, named := strings.CutPrefix(r.Address.Type, model.TaskPrefix); {

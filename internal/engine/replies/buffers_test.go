@@ -118,8 +118,9 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// Both sides may repeat a request. The caller gets every item once, and learns after the last item
-// that the stream has ended.
+// Both sides may repeat a request. If the worker sends an item again, the buffer still has it once.
+// If the caller takes a page again, it gets the same page. The page with the last item says that
+// the stream has ended, and so does every page after it.
 func TestRepetition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -47,8 +47,9 @@ type Config struct {
 	Gap time.Duration
 	// Log gets a line when hints start to fail and one when they work again. Default: none.
 	Log *slog.Logger
-	// The hub calls Changed, if it is set, with nil when it has connected, and with the error when
-	// it could not. It makes one call at a time. Changed must not block.
+	// The hub calls Changed, if it is set, with nil when it has started to listen, and with the
+	// error when it cannot listen or has lost the connection. It makes one call at a time. Changed
+	// must not block.
 	Changed func(err error)
 }
 
@@ -88,8 +89,9 @@ var _ notify.Hub = (*Hub)(nil)
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// Open starts a hub. It returns before the hub has connected. A hub that cannot connect drops hints
-// and tries again. Close ends it.
+// Open starts a hub. It returns before the hub has connected. A hub that cannot connect tries
+// again, keeps a bounded number of hints until it can send them, and drops the others. Close ends
+// the hub.
 func Open(c Config) (*Hub, error) {
 	conn, err := pgx.ParseConfig(c.URL)
 	if err != nil { // the driver's text might quote the URL, which holds a password

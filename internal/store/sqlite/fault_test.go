@@ -37,7 +37,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 	return b
 }
 
-// event returns the next batch: one event, at the position of the batch.
+// event returns the next batch. It has one event, whose position is the number of the batch.
 func (b *bench) event(size int) *store.Batch {
 	w := b.lane.Batch()
 	e := b.run.Event(w.Number)
@@ -191,7 +191,7 @@ func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 		if err != nil {
 			wantClass(t, err, store.Unknown)
 		}
-		_ = b.s.Close() // no part of the batch reaches the disk
+		_ = b.s.Close() // after the crash, Close cannot write anything either
 		b.fs.heal()
 		s := openTest(t, Config{Path: b.path})
 		events := b.events(s)
@@ -435,7 +435,8 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// fenceAll removes the nodes of processes that are gone. The owner of the file lock may do that.
+// fenceAll removes the nodes of processes that are gone. It does not wait for their leases: this
+// process holds the lock of the file, which proves that the other processes are dead.
 func fenceAll(t *testing.T, s *Store) {
 	t.Helper()
 	v, err := s.Members(t.Context())
