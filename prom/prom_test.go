@@ -69,7 +69,7 @@ func value(t *testing.T, g prometheus.Gatherer, family string) float64 {
 	return sum
 }
 
-// await waits until a family has a value.
+// await waits until the value of a family is want.
 func await(t *testing.T, g prometheus.Gatherer, family string, want float64) {
 	t.Helper()
 	for end := time.Now().Add(patience); value(t, g, family) != want; time.Sleep(5 * time.Millisecond) {
@@ -128,8 +128,8 @@ func TestMetricsOfADialedApp(t *testing.T) {
 	}
 }
 
-// A registry that already has the metrics of another app refuses them, and Dial leaves nothing
-// open. A nil registry is a mistake.
+// If a registry already has the metrics of one app, it refuses the metrics of a second app. Dial
+// then fails and leaves nothing open. Dial also refuses a nil registry.
 func TestRefusedRegistry(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")

@@ -1,5 +1,5 @@
 // Package remote_test runs the worker and the client of this directory as separate processes,
-// against perdure dev. CI runs them in the same way.
+// against perdure dev.
 package remote_test
 
 import (

@@ -129,7 +129,7 @@ func (s *Sender[T]) next(to []T) []T {
 	return to
 }
 
-// signal leaves a token in a channel that holds one.
+// signal puts a token into a channel with room for one, unless the channel already has one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

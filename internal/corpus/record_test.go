@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "record the histories that are missing")
 // generation is the generation to which TestRecord writes.
 const generation = "v1"
 
-// fragile says whether a step of the workflow repaired fails.
+// fragile makes a step of the workflow "repaired" fail.
 var fragile atomic.Bool
 
 // recorder drives workflows and writes their histories.
@@ -79,7 +79,7 @@ func (r *recorder) must(err error) {
 	}
 }
 
-// awaitWait waits until an execution says that it waits for something.
+// awaitWait waits until the reason for which an execution waits contains a text.
 func (r *recorder) awaitWait(of perdure.Target, reason string) perdure.Info {
 	r.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {

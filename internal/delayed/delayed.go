@@ -30,7 +30,7 @@ const Retention = 24 * time.Hour
 
 // Call is the input of an execution: the call that it makes.
 type Call struct {
-	// To is the type of the address, with its prefix.
+	// To is the type of the entity or service that is called, with its prefix.
 	To   string `json:"to"`
 	Key  string `json:"key"`
 	Name string `json:"name"`
@@ -38,8 +38,8 @@ type Call struct {
 	Input schedule.Payload `json:"input,omitzero"`
 }
 
-// Encode returns the call as the input of an execution. It is plain JSON, so that every process can
-// run it.
+// Encode returns the call as the input of an execution. The input is plain JSON, so that every
+// process can run the execution.
 func (c *Call) Encode() (model.Payload, error) {
 	data, err := json.Marshal(c)
 	return model.Payload{Data: data}, err

@@ -36,7 +36,7 @@ type Worker struct {
 	log     *slog.Logger
 	streams *streams
 
-	ctx    context.Context //nolint:containedctx // ends when the worker no longer waits for calls
+	ctx    context.Context //nolint:containedctx // ends when Close no longer waits for calls
 	stop   context.CancelFunc
 	joined chan struct{} // closed by Serve
 
@@ -129,7 +129,7 @@ func (w *Worker) execute(o *model.Operations) {
 	defer w.forget(h)
 	returned := false
 	defer func() {
-		// A handler has ended its goroutine.
+		// If h.time still has a running call here, its handler has ended the goroutine.
 		if running, left := h.time.runState(); !returned && running && !left {
 			h.answerInterrupted()
 			r = h.report()
@@ -245,9 +245,9 @@ func (w *Worker) rest() {
 }
 
 // Close waits until the running calls end, or until ctx ends. It gives back calls that have not
-// started, so that another worker runs them, and leaves the session. An error says that Close has
-// abandoned calls: the engine runs them again, and their code may still run here. Streams end
-// immediately, and their callers get an error.
+// started, so that another worker runs them, and leaves the session. If ctx ends first, Close
+// returns an error and abandons the running calls: the engine runs them again, and their code may
+// still run here. Streams end immediately, and their callers get an error.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.draining = true

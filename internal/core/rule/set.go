@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MaxRules bounds the rules of a tenant, because the engine compares each task of the tenant with
-// every rule once. Rules of other tenants do not count, and cost this tenant no time.
+// MaxRules bounds the rules with the same tenant pattern, because the engine compares each task of
+// a matching tenant with every one of them once. Rules whose pattern does not match a tenant cost
+// that tenant no time.
 const MaxRules = 1000
 
 // Set is a set of rules that fit together. It never changes. The nil Set has no rules.
@@ -103,7 +104,7 @@ func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 	return s, problems
 }
 
-// group finds the rules that select the same tenants.
+// group returns the group of a tenant pattern. It adds the group to the set if it is missing.
 func (s *Set) group(tenant pattern) *group {
 	g := s.groups[tenant]
 	if g == nil {
@@ -361,7 +362,7 @@ func (r Resource) Compare(other Resource) int {
 	)
 }
 
-// Breaker returns the breaker of a task and its numbers. A zero id means that it has none.
+// Breaker returns the breaker of a task and its numbers. The id is zero if the task has no breaker.
 func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.Config) {
 	id := BreakerID{Tenant: tenant, Name: spec.Breaker}
 	if spec.Breaker == "" {

@@ -18,8 +18,8 @@ import (
 // another owner may have served requests to them. So the acquisition ends all earlier eras, and the
 // lane looks up ids of these eras in the store.
 
-// eras knows the ids that clients have drawn in the last two eras. The zero value has no era and
-// knows nothing.
+// eras notes which of the ids that clients draw the lane has served in the last two eras. At first,
+// and after end, it has no era and no ids.
 type eras struct {
 	name, before         string // of the current era and of the one before it; empty for none
 	served, servedBefore map[uint64]struct{}
