@@ -192,5 +192,6 @@ func leaveStream(c Client, at model.ItemsTake) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leavePatience)
 	defer cancel()
 	at.Do = model.TakeLeave
-	_, _ = c.host().backend.TakeItems(ctx, at) // without this message, the owner ends the stream later
+	// Without this message, the owner ends the stream later.
+	_, _ = c.host().backend.TakeItems(ctx, at)
 }

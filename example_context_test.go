@@ -193,7 +193,8 @@ func ExampleWorkflowCtx_Log() {
 
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelError,
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // remove attributes that differ in every run
+		// Remove attributes that differ in every run.
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "run_id" {
 				return slog.Attr{}
 			}

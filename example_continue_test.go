@@ -25,7 +25,8 @@ func ExampleWorkflowCtx_ShouldContinueAsNew() {
 			}
 			in.Handled++
 		}
-		return 0, desk.ContinueAsNew(in) // the next run gets the signals that this run did not receive
+		// The next run gets the signals that this run did not receive.
+		return 0, desk.ContinueAsNew(in)
 	})
 
 	ctx := context.Background()

@@ -20,7 +20,8 @@ func ExampleState_Save() {
 		}
 		for ; done < pages; done++ {
 			// … fetch and store a page …
-			if err := page.Save(ctx, done+1); err != nil { // when Save returns, the value is durable
+			// When Save returns, the value is durable.
+			if err := page.Save(ctx, done+1); err != nil {
 				return 0, err
 			}
 			if done == 1 && perdure.Attempt(ctx) == 1 {

@@ -26,7 +26,8 @@ type relay struct {
 const (
 	relayAtOnce = 16               // targets that the relay delivers to at the same time
 	relayWithin = 20 * time.Second // for the delivery of one page
-	relayNotes  = 10 * time.Second // for reading a page, and for recording the verdicts on its messages
+	// For reading a page, and for recording the verdicts on its messages.
+	relayNotes = 10 * time.Second
 	// relayStale is the age at which the relay reads a message again before it delivers it. Another
 	// relay may have delivered the message in the meantime, and the engine may have forgotten that.
 	relayStale = time.Minute

@@ -96,7 +96,8 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 	out := StreamItem{Position: it.Position, Time: it.At.Std(), Kind: StreamKind(it.Kind.String())}
 	out.Value, out.ValueIs = s.app.host.show(ctx, it.Value)
 	r := callReader{s.app.host, ctx}
-	switch it.Kind { // if a value cannot be read, the field stays empty; ValueIs says how it is stored
+	// If a value cannot be read, the field stays empty; ValueIs says how it is stored.
+	switch it.Kind {
 	case model.ItemToken:
 		out.Text, _ = decode[string](r, "streamed", "token", it.Value)
 	case model.ItemProgress:

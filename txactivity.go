@@ -121,7 +121,8 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 		}
 		d, err := h.backend.Describe(ctx, api.Target{Address: from.Address, Run: run})
 		switch from = d.Start.Source; {
-		case fault.Is(err, fault.NotFound): // the run was deleted, or it is in the store that it was exported from
+		// The run was deleted, or it is in the store that it was exported from.
+		case fault.Is(err, fault.NotFound):
 			return append(runs, first), nil
 		case err != nil:
 			return nil, err

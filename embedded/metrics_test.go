@@ -191,7 +191,9 @@ func TestMetricsOfTasks(t *testing.T) {
 				return "", perdure.Snooze(time.Millisecond)
 			}
 		case to == "slow":
-			<-over // return after the context has ended: a report just before that would be a failure, not a time-out
+			// Return after the context has ended: a report just before that would be a failure, not
+			// a time-out.
+			<-over
 			<-ctx.Done()
 			return "", ctx.Err()
 		case to == "held":

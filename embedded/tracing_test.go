@@ -263,7 +263,8 @@ func TestTraceOfASchedule(t *testing.T) {
 		}
 		return n
 	}
-	for n := 1; n <= 2; n++ { // one after the other, because the schedule skips a fire time while an execution is open
+	// One after the other, because the schedule skips a fire time while an execution is open.
+	for n := 1; n <= 2; n++ {
 		if err := nightly.Trigger(app.With(t.Context())); err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,8 @@ func TestOffloadRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%x came back as %x, %v", data, got, err)
 		}
-		row := append([]byte{0xa1, 0x41}, append(sealed, 0xff)...) // a reference can be anywhere in a row
+		// A reference can be anywhere in a row.
+		row := append([]byte{0xa1, 0x41}, append(sealed, 0xff)...)
 		if keys := payload.References(row); len(keys) != 1 || !strings.HasPrefix(keys[0], "c0ffee/") {
 			t.Fatalf("the reference is not found: %v", keys)
 		}

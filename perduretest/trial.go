@@ -93,7 +93,8 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 			mu.Unlock()
 		}
 
-		w.remains.Wait() // wait for bodies that outlive their process, because they may have effects
+		// Wait for bodies that outlive their process, because they may have effects.
+		w.remains.Wait()
 		r.conclude(w)
 		if s.Check != nil && err == nil {
 			if err := s.Check(); err != nil {

@@ -239,7 +239,8 @@ func (p *program) assign() {
 			f.role = roleMachine
 		case f.outer == nil:
 		case f.outer.role.isReplayed() && hasContext(f.sig):
-			f.role = roleStep // workflow code has no context to pass, so the SDK calls this literal, as a step
+			// Workflow code has no context to pass, so the SDK calls this literal, as a step.
+			f.role = roleStep
 		default:
 			f.role = f.outer.role
 		}

@@ -1315,7 +1315,7 @@ type GraphNode struct {
 	// Status The status of an execution
 	Status *string `json:"status,omitempty"`
 
-	// Unknown Why no more is known about it
+	// Unknown Why nothing else is known about it
 	Unknown *string `json:"unknown,omitempty"`
 }
 

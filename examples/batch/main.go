@@ -50,7 +50,8 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 		})
 	}
 
-	all, err := perdure.All(ctx, counts...) // in the order of docs; the first error cancels the others
+	// In the order of docs; the first error cancels the others.
+	all, err := perdure.All(ctx, counts...)
 	if err != nil {
 		return report{}, err
 	}

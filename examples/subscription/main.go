@@ -95,7 +95,8 @@ func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 		return now, err
 	}
 
-	if err := ctx.WaitUpdates(); err != nil { // lets the handlers of open updates answer before this run ends
+	// Lets the handlers of open updates answer before this run ends.
+	if err := ctx.WaitUpdates(); err != nil {
 		return account{}, err
 	}
 	s.Period++

@@ -9,7 +9,8 @@ import (
 
 func TestTour(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // in virtual time, the wait for the warehouse costs nothing
+	// In virtual time, the wait for the warehouse costs nothing.
+	synctest.Test(t, func(t *testing.T) {
 		if err := run(t.Context(), "memory:"); err != nil {
 			t.Error(err)
 		}

@@ -14,13 +14,15 @@ func TestTransfer(t *testing.T) {
 	dir := t.TempDir()
 	// The engine refuses a database server that can lose commits.
 	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)
+
 	for _, c := range []struct{ name, engine, driver, accounts string }{
 		{"sqlite", "file:" + filepath.Join(dir, "engine.db"), "sqlite3", "file:" + filepath.Join(dir, "accounts.db")},
 		{"postgres", url, "pgx", url},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for life, placed := range []bool{false, true} { // the second run finds that everything is done
+			// The second run finds that everything is done.
+			for life, placed := range []bool{false, true} {
 				var out printed.Text
 				if err := run(t.Context(), c.engine, c.driver, c.accounts, out.Say); err != nil {
 					t.Fatal(err)

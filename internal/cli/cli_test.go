@@ -110,6 +110,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, through := range map[string]string{"store": "", "server": "yes"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

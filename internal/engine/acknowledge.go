@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	ackBatch = 256         // if there are this many acknowledged answers, the clerk removes them without waiting for more
+	// If there are this many acknowledged answers, the clerk removes them without waiting for more.
+	ackBatch = 256
 	ackMost  = 10_000      // further answers stay until the sweep
 	ackLast  = time.Second // how long a process that ends tries to remove the remaining answers
 	ackEvery = clerkPoll   // how long acknowledged answers wait until the clerk removes them

@@ -517,7 +517,8 @@ func (b *board) strike(s *TaskSession) {
 	if b.ids[s.offer.Name] == s { // a worker of this name may have joined again
 		delete(b.ids, s.offer.Name)
 	}
-	b.moved = true // claims that the worker left behind have no worker now, and a deadline starts for them
+	// Claims that the worker left behind have no worker now, and a deadline starts for them.
+	b.moved = true
 }
 
 // FreeSlot says that a worker has a free slot again, because its report of the claim is in flight

@@ -33,8 +33,9 @@ type clerk struct {
 
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
-	acked   []store.RequestKey // requests whose callers have received their answers, see acknowledge
-	tidied  time.Time          // when the clerk last removed such answers; only the lookout uses it
+	// Requests whose callers have received their answers, see acknowledge.
+	acked   []store.RequestKey
+	tidied  time.Time // when the clerk last removed such answers; only the lookout uses it
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
 	puts    puts
@@ -176,7 +177,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	}
 	asked.Linked = tried.link
 	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
-	refused := key // where the owner stores a refusal: it has no room, or the id belongs to another request
+	// Where the owner stores a refusal: it has no room, or the id belongs to another request.
+	refused := key
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
 	c := newCall()

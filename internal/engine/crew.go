@@ -14,7 +14,8 @@ import (
 
 // lent is the state of a worker of this process for its work for other nodes.
 type lent struct {
-	room    atomic.Pointer[slots] // slots in the current incarnation; nil if the worker takes any number of runs or calls
+	// Slots in the current incarnation; nil if the worker takes any number of runs or calls.
+	room    atomic.Pointer[slots]
 	leaving atomic.Bool
 }
 

@@ -39,7 +39,8 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 	found := map[model.Address][]model.Reason{}
 	for s, addresses := range byLane {
 		c := newCall()
-		told := map[model.Address][]model.Reason{} // only the lane may use told until the call is finished
+		// Only the lane may use told until the call is finished.
+		told := map[model.Address][]model.Reason{}
 		err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
 			for _, a := range addresses {
 				if reasons, ok := l.Explain(a); ok {

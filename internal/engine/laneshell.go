@@ -37,8 +37,9 @@ type laneShell struct {
 	// trouble is the error of the last commit, if the store took nothing. Callers that give up
 	// waiting get it.
 	trouble atomic.Pointer[error]
-	landed  bool                   // the loop has committed a batch itself, so there is more to do
-	era     atomic.Pointer[string] // the era in which clients draw ids; nil before the lane has begun
+	landed  bool // the loop has committed a batch itself, so there is more to do
+	// The era in which clients draw ids; nil before the lane has begun.
+	era atomic.Pointer[string]
 	// unstored counts what was not stored when the lane ended. Other goroutines may read it when
 	// run has returned.
 	unstored lane.Unstored

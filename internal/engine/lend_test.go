@@ -27,10 +27,11 @@ type lossy struct {
 	rnd         *rand.Rand
 	lose, twice float64
 	drop        func(store.PeerMail) bool
-	hold        func(store.PeerMail) bool // messages that the store holds back until the sender sends another one
-	held        []store.PeerMail
-	posted      int
-	calls       atomic.Int64
+	// Messages that the store holds back until the sender sends another one.
+	hold   func(store.PeerMail) bool
+	held   []store.PeerMail
+	posted int
+	calls  atomic.Int64
 }
 
 func (s *lossy) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
@@ -470,7 +471,8 @@ func TestIdleNodesSayNothing(t *testing.T) {
 		newHand(a, 100, successOf)
 		newHand(b, 100, successOf)
 		settle()
-		execute(t, a, 50, model.TaskSpec{}) // nodes with equal workers and free slots send no messages either
+		// Nodes with equal workers and free slots send no messages either.
+		execute(t, a, 50, model.TaskSpec{})
 		time.Sleep(time.Hour)
 		if n := w.st.calls.Load(); n != 0 {
 			t.Errorf("%d calls for messages", n)

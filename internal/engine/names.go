@@ -191,7 +191,8 @@ func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 
 // entrance says whether a worker may get work. Its name must be in the store before that.
 type entrance struct {
-	admitting sync.Mutex // held while the worker joins the lanes, so that a leave comes after the join
+	// Held while the worker joins the lanes, so that a leave comes after the join.
+	admitting sync.Mutex
 	admitted  atomic.Bool
 	withdrawn atomic.Bool
 }

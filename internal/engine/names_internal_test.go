@@ -11,7 +11,8 @@ import (
 // many they are. If a name may have been written, the engine removes it.
 func TestNamesOfWorkersThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	n := New(Config{Store: memory.New(memory.Options{})}).names // writes nothing, because no engine runs
+	// Writes nothing, because no engine runs.
+	n := New(Config{Store: memory.New(memory.Options{})}).names
 	admitted := 0
 	n.add("stays", func() { admitted++ })
 	for i := range 1000 {

@@ -157,7 +157,8 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 		t.Fatal(err)
 	}
 
-	serve := func(m *member) { // only a node that serves a workflow gets runs, including runs of tasks
+	// Only a node that serves a workflow gets runs, including runs of tasks.
+	serve := func(m *member) {
 		s := &stepper{steps: 1, ran: map[string]int{}}
 		s.session = m.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 	}

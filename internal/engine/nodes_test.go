@@ -672,7 +672,8 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			}
 		}
 
-		if n := c.countBegun(); n > 4+2 { // each node has a slot, and may start one more task before it knows
+		// Each node has a slot, and may start one more task before it knows.
+		if n := c.countBegun(); n > 4+2 {
 			t.Errorf("%d calls, and four failures open it", n)
 		}
 		before := c.countBegun()

@@ -526,7 +526,8 @@ func (s *TaskSession) Slots(n int) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 		if turned {
-			inc.announce() // other nodes learn that the worker starts no tasks, or starts tasks again
+			// Other nodes learn that the worker starts no tasks, or starts tasks again.
+			inc.announce()
 		}
 	}
 }

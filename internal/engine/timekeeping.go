@@ -36,7 +36,8 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 // shortest round trip.
 const (
 	earlyReadings = 4
-	narrow        = 5 * time.Millisecond // after a reading with a round trip this short, the node needs no other
+	// After a reading with a round trip this short, the node needs no other.
+	narrow = 5 * time.Millisecond
 )
 
 // readEarly reads the store's clock before the node uses it. The clock adopts the first reading at

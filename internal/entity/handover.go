@@ -37,9 +37,10 @@ type handover struct {
 	results []model.OperationResult
 	sent    int           // messages of the calls so far
 	was     model.Payload // the encoded state at the start of the hand-over
-	plain   model.Payload // the encoded state after the last successful call; meaningless unless exists
-	exists  bool
-	state   any // plain, decoded for the next call; nil if it must be decoded first
+	// The encoded state after the last successful call; meaningless unless exists.
+	plain  model.Payload
+	exists bool
+	state  any // plain, decoded for the next call; nil if it must be decoded first
 }
 
 // run executes the calls.
@@ -49,7 +50,8 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		if h.ctx.Err() == nil { // otherwise the worker closes, and another worker may be able to read the state
+		// Otherwise the worker closes, and another worker may be able to read the state.
+		if h.ctx.Err() == nil {
 			h.results = allUnmade(h.o, f)
 		}
 		return

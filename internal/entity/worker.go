@@ -40,11 +40,12 @@ type Worker struct {
 	stop   context.CancelFunc
 	joined chan struct{} // closed by Serve
 
-	mu       sync.Mutex
-	session  api.EntitySession
-	line     []*model.Operations // hand-overs that wait for a slot
-	busy     int                 // slots that are in use
-	runaway  int                 // hand-overs that lost their slot and whose code has not returned, see leave
+	mu      sync.Mutex
+	session api.EntitySession
+	line    []*model.Operations // hand-overs that wait for a slot
+	busy    int                 // slots that are in use
+	// Hand-overs that lost their slot and whose code has not returned, see leave.
+	runaway  int
 	draining bool
 	idle     chan struct{} // closed when no slot is in use; nil unless the worker drains
 	// running has the hand-overs whose calls run, by generation.

@@ -47,8 +47,8 @@ var share = []mutant{
 	{
 		name:  "waiting tasks are not notified that there is no probe",
 		file:  "internal/engine/gate/message.go",
-		old:   "	c.view.Receive(now, n)\n	g.wakeCircuit(c) //",
-		new:   "	if !c.view.Receive(now, n) {\n		return\n	}\n	g.wakeCircuit(c) //",
+		old:   "	c.view.Receive(now, n)\n	// Even if",
+		new:   "	if !c.view.Receive(now, n) {\n		return\n	}\n	// Even if",
 		tests: [][]string{shared, {"./internal/engine/gate", "-run", "TestNoProbeIsAnAnswer$"}},
 	},
 	{

@@ -48,7 +48,7 @@ type graphNode struct {
 	Run     string    `json:"run,omitempty"`
 	Status  string    `json:"status,omitempty" doc:"The status of an execution"`
 	Reasons []reason  `json:"reasons" doc:"Why it makes no progress, the main reason first"`
-	Unknown string    `json:"unknown,omitempty" doc:"Why no more is known about it"`
+	Unknown string    `json:"unknown,omitempty" doc:"Why nothing else is known about it"`
 }
 
 // graphEdge says that one node waits for another.

@@ -2429,7 +2429,7 @@ export interface components {
             run?: string;
             /** @description The status of an execution */
             status?: string;
-            /** @description Why no more is known about it */
+            /** @description Why nothing else is known about it */
             unknown?: string;
         };
         Guarded: {

@@ -322,7 +322,8 @@ func TestUnknownCursors(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 
-	for _, c := range []string{mine, others} { // a cursor of another tenant, and one of another life
+	// A cursor of another tenant, and one of another life.
+	for _, c := range []string{mine, others} {
 		d.want(d.watch("a", c), "gap")
 	}
 	// far behind, far ahead, negative
@@ -487,7 +488,8 @@ func TestManyWatchers(t *testing.T) {
 	}()
 	end := changes("a", "end")
 	end[0].Seq = each
-	for tick := time.Tick(time.Millisecond); ; { // a watcher that is behind misses the first changes
+	// A watcher that is behind misses the first changes.
+	for tick := time.Tick(time.Millisecond); ; {
 		d.Publish(end)
 		select {
 		case <-all:

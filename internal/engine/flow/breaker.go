@@ -63,8 +63,9 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	if stored {
 		var err error
 		if x, err = breaker.Decode(row.Body); err != nil {
-			// The new state must replace the row even if no report changes it. Otherwise the views would
-			// keep the last state that they know, and an open view would ask for a probe again and again.
+			// The new state must replace the row even if no report changes it. Otherwise the views
+			// would keep the last state that they know, and an open view would ask for a probe
+			// again and again.
 			f.log.Error("the state of a circuit breaker cannot be read; the breaker starts closed", "breaker", id.Name, "error", err)
 			x, changed = breaker.NewInPlaceOf(row.Version, config, now), true
 		}

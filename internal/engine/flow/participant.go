@@ -252,7 +252,8 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 	}
 	defer leave()
 
-	for _, s := range obsolete() { // now that this goroutine has the turn, the settings may be different
+	// Now that this goroutine has the turn, the settings may be different.
+	for _, s := range obsolete() {
 		_, err := f.store.DeleteSetting(ctx, s.SettingKey, s.Version)
 		if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
 			// Another node has changed the setting. Without the refresh this node would never see

@@ -220,6 +220,7 @@ func (g *Gate) updateView(now model.Time, id rule.BreakerID, probe breaker.Permi
 	n := g.sharedBreaker(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
 	c.view.Receive(now, n)
-	g.wakeCircuit(c) // even if the answer is a refusal: waiting groups learn until when they have to wait
+	// Even if the answer is a refusal: waiting groups learn until when they have to wait.
+	g.wakeCircuit(c)
 	g.publish(now, c, false)
 }

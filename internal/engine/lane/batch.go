@@ -71,9 +71,11 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends the wait of a caller
 	call    Call
-	moot    bool // the lane has dropped a turn of the worker, so the worker loses the run even if the store refuses the batch
-	hint    Hint
-	turn    *model.Turn
+	// The lane has dropped a turn of the worker, so the worker loses the run even if the store
+	// refuses the batch.
+	moot bool
+	hint Hint
+	turn *model.Turn
 	// The id of a step, or a request id: for effReply the request that is answered, for effAnswer
 	// and effAwait the request whose remembered answer is no longer needed.
 	step    string

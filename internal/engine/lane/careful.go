@@ -315,7 +315,9 @@ func (l *Lane) applyChunks(now model.Time) {
 			return
 		}
 		r.chunks = nil
-		l.MailWaits() // the lane reads the messages again that came after the refused batches and that it dropped
+		// The lane reads the messages again that came after the refused batches and that it
+		// dropped.
+		l.MailWaits()
 
 		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 			if e.isEntity() {

@@ -58,7 +58,8 @@ func (b *building) mark(e *entry, row store.MarkRow) {
 // reportChanges adds the changes of a batch that is durable to the output.
 func (l *Lane) reportChanges(b *building, res store.Committed) {
 	n := changer{to: &l.out.Changes, batch: &b.batch}
-	for _, x := range res.Existing { // these runs existed before, so the store has not written their starts
+	// These runs existed before, so the store has not written their starts.
+	for _, x := range res.Existing {
 		n.skip(b.batch.Starts[x.Index].Start.Run)
 	}
 

@@ -355,7 +355,8 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 		l.confirm(e)
 	}
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
-	l.record(e, in, &core.Decision{}) // so that the stop is sent even if the store refuses the batch
+	// So that the stop is sent even if the store refuses the batch.
+	l.record(e, in, &core.Decision{})
 }
 
 // Progress hands in a value that says how far the worker of a claim is. The lane stores the last

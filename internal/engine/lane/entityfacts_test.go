@@ -85,7 +85,8 @@ func TestFactsOfCalls(t *testing.T) {
 	r.settle()
 	r.wantEntityFacts("add 1 after 3s, handed over after 0s", "1 made in 3s", "fail 3 after 3s, handed over after 0s", "1 made in 3s")
 	r.pass(time.Second)
-	r.serve(2) // the first hand-over ran on a state that the store refused, so the lane drops its result
+	// The first hand-over ran on a state that the store refused, so the lane drops its result.
+	r.serve(2)
 	r.flush()
 	r.landUnheard()
 

@@ -143,7 +143,8 @@ type shard struct {
 	until    model.Time // when the lane stops waiting for running steps
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // another lane owns it now
-	crashed  bool       // the last owner died; one of the calls that it was running may be the cause
+	// The last owner died; one of the calls that it was running may be the cause.
+	crashed bool
 	// calls that ran alone although no dead owner had marked them, see suspect
 	lone   int
 	listed bool // the lane has listed its runnable runs
@@ -152,7 +153,8 @@ type shard struct {
 	foreign    bool // another process owned it last
 	handed     bool // see store.AcquiredShard
 
-	alone    bool       // the store refused a batch that frees it: the next such batch does nothing else
+	// The store refused a batch that frees it: the next such batch does nothing else.
+	alone    bool
 	refusals int        // of such batches
 	again    model.Time // when the lane sends the next such batch
 }

@@ -74,16 +74,17 @@ func (r *reading) endHistory() {
 
 // holding says which worker holds the run of an address, and what the worker knows.
 type holding struct {
-	worker   WorkerID    // 0 when no worker holds the run
-	run      model.RunID // the run that the worker holds, even while the lane reads the state again
-	gen      uint64      // generation: each hand-over has its own
-	busy     bool        // the worker may be running a step, or may be about to run one
-	withheld bool        // the lane sends the worker no events, because the run must leave the worker
-	told     int64       // position of the last event that the worker got
-	news     int64       // position of the last event that the worker has to answer with a turn
-	retrying []string    // steps that the worker has to repeat, until it reports on them
-	weight   int         // bytes of room that the run takes
-	seat     seat        // the slot of the worker, while it is busy with the run
+	worker WorkerID    // 0 when no worker holds the run
+	run    model.RunID // the run that the worker holds, even while the lane reads the state again
+	gen    uint64      // generation: each hand-over has its own
+	busy   bool        // the worker may be running a step, or may be about to run one
+	// The lane sends the worker no events, because the run must leave the worker.
+	withheld bool
+	told     int64    // position of the last event that the worker got
+	news     int64    // position of the last event that the worker has to answer with a turn
+	retrying []string // steps that the worker has to repeat, until it reports on them
+	weight   int      // bytes of room that the run takes
+	seat     seat     // the slot of the worker, while it is busy with the run
 }
 
 // free reports whether no worker holds the run.
@@ -153,7 +154,8 @@ type eviction struct {
 	wanted  bool          // another worker must get the run afterwards
 	run     model.RunID   // the run that the worker loses
 	missed  []model.Event // events of the run since then
-	seat    seat          // the slot that the run takes until the worker learns that it loses the run
+	// The slot that the run takes until the worker learns that it loses the run.
+	seat seat
 }
 
 // begin notes that a worker loses the run when the batch is committed.

@@ -85,10 +85,12 @@ type messageInput struct {
 	origin source
 	lookup lookup
 
-	deadTask *deadTaskRead // the dead task that the message is about; nil before the lane has read it
-	fate     *core.Fate    // what became of the claim of a report; nil if the lane has not asked the store
-	drops    *core.Item    // the call that the message drops, see manage.go
-	erased   erasure       // of a removal by force: what the lane has read of the entity
+	// The dead task that the message is about; nil before the lane has read it.
+	deadTask *deadTaskRead
+	// What became of the claim of a report; nil if the lane has not asked the store.
+	fate   *core.Fate
+	drops  *core.Item // the call that the message drops, see manage.go
+	erased erasure    // of a removal by force: what the lane has read of the entity
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once

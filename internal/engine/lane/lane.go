@@ -58,7 +58,8 @@ type Lane struct {
 	watchers  watchers
 	questions questions
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
-	forgotten map[uint64]seat // by generation: hand-overs that the lane has given up and that workers still have
+	// By generation: hand-overs that the lane has given up and that workers still have.
+	forgotten map[uint64]seat
 	resting   resting
 	solo      solo
 

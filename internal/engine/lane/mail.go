@@ -127,7 +127,8 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 	for i := range r.Inbox {
 		row := &r.Inbox[i]
 		switch sh := l.shards[row.Shard]; {
-		case sh == nil || sh.tenure > ld.tenure: // the lane has lost or acquired the shard since the read began
+		// The lane has lost or acquired the shard since the read began.
+		case sh == nil || sh.tenure > ld.tenure:
 		case row.Damaged != nil:
 			l.setAsideRequest(row)
 		default:

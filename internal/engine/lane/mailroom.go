@@ -241,7 +241,8 @@ type aside struct {
 	pairs    []*pair                  // channels whose next message cannot be read
 	requests []store.InboxRow         // requests that cannot be read
 	told     map[model.RunID]struct{} // requests of newer builds that the lane has reported
-	alone    bool                     // the store refused a batch with several rows, so they go one by one
+	// The store refused a batch with several rows, so they go one by one.
+	alone bool
 	// when the next attempt is due after a refusal; zero if there was no refusal
 	until model.Time
 }

@@ -13,9 +13,10 @@ type snapshot struct {
 	input input
 
 	x    *core.Execution
-	task core.Task    // the task that the input is about
-	has  bool         // there is such a task
-	lock model.Entity // the holder of the lock of an entity, and since when; other fields are not set
+	task core.Task // the task that the input is about
+	has  bool      // there is such a task
+	// The holder of the lock of an entity, and since when; other fields are not set.
+	lock model.Entity
 }
 
 // take copies the state of an address before an input is applied.

@@ -32,7 +32,8 @@ func (b *building) send(from *shard, m *model.Message) {
 // them, in order. It writes each message that it cannot deliver now.
 func (l *Lane) passOn(now model.Time) {
 	if l.passing {
-		return // another input has caused this one, and the outer call of passOn delivers its messages
+		// Another input has caused this one, and the outer call of passOn delivers its messages.
+		return
 	}
 	l.passing = true
 	defer func() { l.passing = false }()

@@ -10,7 +10,8 @@ const (
 	stageResend          // send the same batch again at the given time
 	stageRefence         // move the fence at the given time
 	stageRefencing       // waiting for the fence
-	stageVerifying       // waiting to learn which addresses of starts in a landed batch already had a run
+	// Waiting to learn which addresses of starts in a landed batch already had a run.
+	stageVerifying
 )
 
 // recovery is how the lane handles a failed commit.

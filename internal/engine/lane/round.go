@@ -66,7 +66,8 @@ func (l *Lane) Wake() model.Time {
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
-	if !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads) { // a full or crowded lane must wait for a result first
+	// A full or crowded lane must wait for a result first.
+	if !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads) {
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 

@@ -21,11 +21,13 @@ type waiter struct {
 	token any
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain of runs
-	reply string      // the id of the request whose answer it waits for; empty if it waits for the end
-	drawn bool        // no other caller knows that id
-	early bool        // its own start or update is not committed, so the end of an earlier run is not for it
-	begun bool        // its own start is committed
-	until model.Time  // when the lane forgets another node; zero for a caller of this process
+	// The id of the request whose answer it waits for; empty if it waits for the end.
+	reply string
+	drawn bool // no other caller knows that id
+	// Its own start or update is not committed, so the end of an earlier run is not for it.
+	early bool
+	begun bool       // its own start is committed
+	until model.Time // when the lane forgets another node; zero for a caller of this process
 }
 
 // tell gives the waiter an answer. A node gets a hint instead, and looks at the store.

@@ -9,8 +9,9 @@ import (
 const (
 	// watchFor is how long the lane informs another node of changes. The node renews its interest
 	// before that.
-	watchFor        = 2 * time.Minute
-	fewestListeners = 64 // with fewer addresses than this, the lane does not look for nodes to forget
+	watchFor = 2 * time.Minute
+	// With fewer addresses than this, the lane does not look for nodes to forget.
+	fewestListeners = 64
 )
 
 // watcher is a caller or a node that the lane informs of commits that change an address. A node is

@@ -18,8 +18,7 @@ import (
 // Every timer of our shards up to the horizon is in the window or has fired. For a kind that is
 // behind, this is true only up to the position of the kind (line.from). A refill asks for timers up
 // to a later bound. The window compares a timer that is committed while a refill is in flight with
-// that requested bound. So the window either keeps the timer now or reads it later, and never
-// misses it.
+// that bound. So it either keeps the timer now or reads it later.
 type window struct {
 	limit   int
 	heap    timerHeap
@@ -313,8 +312,7 @@ func (w *window) ripen(now model.Time) {
 	}
 }
 
-// next takes a due timer, from each line in turn. ok is false if the timer was stopped after it
-// became due.
+// next takes a due timer, from each line in turn. ok is false if the timer was stopped meanwhile.
 func (w *window) next() (t store.Timer, ok bool) {
 	n := w.order[0]
 	w.order = w.order[1:]

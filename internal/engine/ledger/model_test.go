@@ -68,11 +68,12 @@ type world struct {
 	limbo   []*gate.Task // claims that no node has found yet
 	clean   map[limit.Place]bool
 	numbers map[string]limit.Numbers
-	most    map[string]int // how many tasks may hold a limit, by the most generous of the rules so far
-	began   map[string][]model.Time
-	rules   *rule.Set
-	epochs  limit.Place
-	made    int
+	// How many tasks may hold a limit, by the most generous of the rules so far.
+	most   map[string]int
+	began  map[string][]model.Time
+	rules  *rule.Set
+	epochs limit.Place
+	made   int
 }
 
 func (w *world) setRules(draw func(name string) limit.Numbers) {

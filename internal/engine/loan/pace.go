@@ -7,8 +7,9 @@ type Pace struct {
 	KnockAgain time.Duration // between two knocks at a silent node about waiting tasks
 	PendAgain  time.Duration // between two knocks at a node with entries to fetch
 	// AnswerWait is how long a poll waits for claims that are being committed.
-	AnswerWait  time.Duration
-	ForgetAfter time.Duration // of silence, before this node forgets another node that holds nothing
+	AnswerWait time.Duration
+	// Of silence, before this node forgets another node that holds nothing.
+	ForgetAfter time.Duration
 	// SureAfter is how long a claim may be in flight to a node that does not list it.
 	SureAfter   time.Duration
 	TellMoved   time.Duration // how long the owner still sends a claim after its run has moved

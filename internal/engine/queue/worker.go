@@ -17,11 +17,12 @@ const InlineWorker WorkerID = -1
 
 // worker is a worker that has joined.
 type worker struct {
-	id     WorkerID
-	class  *class
-	slots  int
-	tasks  []*task // tasks that are proposed to the worker or that it has claimed, without the reported ones
-	served uint64  // when the worker was last served
+	id    WorkerID
+	class *class
+	slots int
+	// Tasks that are proposed to the worker or that it has claimed, without the reported ones.
+	tasks  []*task
+	served uint64 // when the worker was last served
 	at     int32
 
 	lent   bool // the slots belong to another node, see Lend

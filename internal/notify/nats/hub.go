@@ -106,6 +106,7 @@ func (h *Hub) options() []nats.Option {
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(h.closed) }),
 	}
+
 	if h.cfg.Credentials != "" {
 		options = append(options, nats.UserCredentials(h.cfg.Credentials))
 	}
