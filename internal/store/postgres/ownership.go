@@ -240,6 +240,11 @@ func patient(err error) error {
 // It is one round trip. Every statement sees what was committed before the statement began. The
 // update begins after the rows are locked, so it sees every node that could have taken one of them
 // before. The positions are read after the last commit of the previous owner.
+//
+// The messages are read before the cursors of their receivers. Meanwhile a receiver may advance its
+// cursor, and a sweep may delete the messages up to there. In the other order, Acquire would see
+// neither. Then the next message would get a position that the receiver has passed, and the
+// receiver would ignore it.
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	const (
 		lockNode   = `select 1 from {schema}.nodes where node = $1 and epoch = $2 for update`
@@ -271,7 +276,7 @@ where p.from_shard = any ($1)`
 	err := s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		want := shardArgs(shards)
 		var batch pgx.Batch
-		for _, sql := range []string{lockNode, lockShards, take, received, consumed, waiting} {
+		for _, sql := range []string{lockNode, lockShards, take, received, waiting, consumed} {
 			switch sql {
 			case lockNode:
 				batch.Queue(s.sql(sql), nodeArg(node), epoch)
