@@ -53,7 +53,7 @@ type Flow struct {
 	log                    *slog.Logger
 	saves, loads, searches *episode.Source
 	node                   Node // nil if this Flow only reads
-	timeout                time.Duration
+	timeout, leaveTimeout  time.Duration
 
 	// turn holds one token. A goroutine must take it to read or change settings, because it waits
 	// for the store.
@@ -85,6 +85,8 @@ type Config struct {
 	Node    Node // nil for a Flow that only reads
 	// Timeout is how long to wait for an answer of the store.
 	Timeout time.Duration
+	// LeaveTimeout is how long a node that stops may take to return its permits. Default 2 s.
+	LeaveTimeout time.Duration
 }
 
 // New returns a Flow. The Flow has no settings before Load.
@@ -93,8 +95,8 @@ func New(cfg Config) *Flow {
 		cfg.Trouble = episode.New(cfg.Log, "the store cannot be used", "the store can be used again")
 	}
 	f := &Flow{
-		store: cfg.Store, log: cfg.Log, node: cfg.Node, timeout: cfg.Timeout, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
-		asks: map[rule.BreakerID][]breaker.ToOwner{},
+		store: cfg.Store, log: cfg.Log, node: cfg.Node, timeout: cfg.Timeout, leaveTimeout: cmp.Or(cfg.LeaveTimeout, 2*time.Second),
+		turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{}, asks: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 	f.saves = cfg.Trouble.Source("doing", "store limits and breakers")
 	f.loads = cfg.Trouble.Source("doing", "read settings")

@@ -279,7 +279,7 @@ func (s *Participant) Leave(ctx context.Context) {
 	if !f.store.Info().Shared {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.leaveTimeout)
 	defer cancel()
 	now := f.node.Now()
 	s.board.Look(func(k *BoardGate, _ *queue.Board) { k.Book.Leave(now) })

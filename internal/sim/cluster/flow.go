@@ -24,7 +24,11 @@ import (
 // way there or back, or land late, and nodes die between two writes.
 
 func newFlow(p *Proc) *flow.Flow {
-	return flow.New(flow.Config{Store: &connection{Store: p.Cluster.Disk.Mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p}, Timeout: time.Hour})
+	return flow.New(flow.Config{
+		Store: &connection{Store: p.Cluster.Disk.Mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p},
+		// These limits count real time, in which a busy machine may stop a simulation for seconds.
+		Timeout: time.Hour, LeaveTimeout: time.Hour,
+	})
 }
 
 // readSettings reads the settings and then registers the process.
