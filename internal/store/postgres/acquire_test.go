@@ -32,7 +32,8 @@ func TestAcquireDuringASweep(t *testing.T) {
 	acquire := func() ([]store.AcquiredShard, error) {
 		return f.Store.Acquire(t.Context(), n.Info.ID, n.Epoch, []model.ShardID{from})
 	}
-	if _, err := acquire(); err != nil { // prepares the statements, which would wait for the lock too
+	// The first call prepares the statements, which would wait for the lock too.
+	if _, err := acquire(); err != nil {
 		t.Fatal(err)
 	}
 
