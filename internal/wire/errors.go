@@ -16,8 +16,9 @@ import (
 // waiting for.
 const TimeoutHeader = "perdure-timeout"
 
-// A server sends EraHeader with an answer if the client should draw its next request ids in another
-// era. (The server can tell from the era whether it must look an id up in the store.)
+// EraHeader is a header that a server sends with an answer if the client should draw its next
+// request ids in another era. (The server can tell from the era whether it must look an id up in
+// the store.)
 const EraHeader = "perdure-era"
 
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not

@@ -22,7 +22,7 @@ type WantedTasks struct {
 	Kind   string `cbor:"3,keyasint"`
 }
 
-// An owner sends a Knock to a node that should poll it.
+// Knock is what an owner sends to a node that should poll the owner.
 type Knock struct {
 	// Wants are the kinds of tasks that wait at the owner for a worker. Poll asks for a poll even
 	// if the node has no free slots. The owner sets it if there are entries to fetch, or if it
@@ -31,7 +31,7 @@ type Knock struct {
 	Poll  bool          `cbor:"2,keyasint,omitempty"`
 }
 
-// A node sends a Poll to an owner.
+// Poll is what a node sends to an owner.
 type Poll struct {
 	// Seq counts the polls of the node. The owner ignores an older poll that arrives later.
 	Seq uint64 `cbor:"1,keyasint"`
