@@ -56,9 +56,9 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 // context of the call ends with the cause ErrInterrupted, and the call fails with that error. If
 // the code does not return within a second, the worker abandons it. The state does not change, the
 // engine sends no messages of the call, and the next call of the key runs. Interrupt does not
-// affect views. With an empty id it interrupts the call that runs. Interrupt returns the calls that
-// the worker has received, one of which runs, or ErrNotFound if there are none. It does not wait
-// for them to end.
+// affect views. With an empty id it interrupts the call that runs. Interrupt returns all calls that
+// the worker has received, including the call that runs. It returns ErrNotFound if there are none.
+// It does not wait until the calls have ended.
 func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)

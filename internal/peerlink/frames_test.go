@@ -59,8 +59,8 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// A caller learns immediately that its connection is lost, even if the connection takes no more
-// bytes.
+// A caller learns immediately that its connection is lost, even if the connection has stopped
+// accepting bytes.
 func TestLossOfAStuckConnection(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		var on atomic.Bool

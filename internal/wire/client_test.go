@@ -241,7 +241,7 @@ func loose(kind reflect.Type) bool {
 }
 
 // A text from the code of a user or from an older build may not be valid UTF-8. The server must be
-// able to send it all the same.
+// able to send it anyway.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "\xff\xfe"
