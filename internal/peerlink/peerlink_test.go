@@ -27,6 +27,7 @@ type node struct {
 	end  *Endpoint
 	net  *Net
 	logs *safeBuffer
+	stop func() // ends the node; the end of the test calls it too
 
 	answer func(r *Request) // nil answers with the body
 	full   chan struct{}    // if set, requests wait for room until it is closed
@@ -124,13 +125,14 @@ func open(t *testing.T, l *lan.LAN, number byte, change func(*Member)) *node {
 		n.net.Run(ctx)
 	}()
 
-	t.Cleanup(func() {
+	n.stop = sync.OnceFunc(func() {
 		cancel()
 		<-done
 		if err := n.end.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(n.stop)
 	return n
 }
 
@@ -347,8 +349,11 @@ func TestRefusals(t *testing.T) {
 		synctest.Wait()
 		a.mustCall(b, "before")
 
+		// Strangers come one after another. The log of b has one line per interval, so it names a
+		// stranger for certain only while no other one dials.
 		stranger := func(number byte, listed bool, change func(*Member), to Peer) string {
 			s := open(t, l, number, change)
+			defer s.stop()
 			if listed {
 				b.net.SetPeers([]Peer{a.peer(), b.peer(), s.peer()})
 			}

@@ -5,8 +5,10 @@ package lan
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // LAN is a network. The zero value has no hosts.
@@ -57,7 +59,8 @@ func (l *LAN) Dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, errRefused
 	}
 
-	near, far := net.Pipe()
+	a, b := net.Pipe()
+	near, far := end{a}, end{b}
 	l.mu.Lock()
 	l.open = append(l.open, near)
 	l.mu.Unlock()
@@ -72,6 +75,17 @@ func (l *LAN) Dial(ctx context.Context, address string) (net.Conn, error) {
 		return bend(near), nil
 	}
 	return near, nil
+}
+
+// end is one side of a connection. Like a real one, it takes a deadline although the other side has
+// hung up; the next read then says so.
+type end struct{ net.Conn }
+
+func (e end) SetDeadline(t time.Time) error {
+	if err := e.Conn.SetDeadline(t); !errors.Is(err, io.ErrClosedPipe) {
+		return err
+	}
+	return nil
 }
 
 // host is a listener, and its own address.
