@@ -53,6 +53,8 @@ func batches(w *world) {
 		}
 		return err == nil
 	})
+	at.ID = r.ID
+	w.until("the canceled batch has ended", func() bool { b, err := w.local.Batch(ctx, at); return err != nil || b.Status.Closed() })
 	for i := range 3 {
 		w.must(w.far.Terminate(ctx, api.CancelRequest{Target: target("idle", fmt.Sprint(i))}))
 		ok[api.DeleteReply](w)(w.far.Delete(ctx, api.DeleteRequest{Target: target("idle", fmt.Sprint(i))}))
