@@ -120,9 +120,10 @@ func victim(url string) int {
 	} else if err := drive(ctx, app, l, n); err != nil {
 		fmt.Println("drive:", err)
 		return 1
+	} else if fmt.Println("driven"); os.Getenv(envProbe) != "" {
+		<-terminate // the probe goes on
 	}
 
-	fmt.Println("driven")
 	if err := app.Close(); err != nil {
 		fmt.Println("close:", err)
 		return 1
@@ -270,12 +271,18 @@ func (p *process) follow(out io.Reader) {
 // awaitLine waits for a line with this prefix and returns the rest of the line.
 func (p *process) awaitLine(line string, within time.Duration) string {
 	p.t.Helper()
+	return p.await("\n"+line, within)
+}
+
+// await waits until the process has printed a text, and returns the rest of the line.
+func (p *process) await(text string, within time.Duration) string {
+	p.t.Helper()
 	limit := time.After(within)
 	for {
 		p.mu.Lock()
-		news, text := p.news, "\n"+p.log.String()
+		news, all := p.news, "\n"+p.log.String()
 		p.mu.Unlock()
-		if _, rest, ok := strings.Cut(text, "\n"+line); ok {
+		if _, rest, ok := strings.Cut(all, text); ok {
 			if rest, _, ok = strings.Cut(rest, "\n"); ok {
 				return strings.TrimSpace(rest)
 			}
@@ -283,7 +290,7 @@ func (p *process) awaitLine(line string, within time.Duration) string {
 		select {
 		case <-news:
 		case <-limit:
-			p.t.Fatalf("the process did not say %q within %s:\n%s\n%s", line, within, openExecutions(p.t, p.url), p.text())
+			p.t.Fatalf("the process did not say %q within %s:\n%s\n%s", strings.TrimSpace(text), within, openExecutions(p.t, p.url), p.text())
 		}
 	}
 }
@@ -385,11 +392,13 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	first.signal(syscall.SIGCONT)
 	// The first process finds out that it was fenced, starts over, and finds that everything is
 	// done.
+	for _, text := range []string{"probe after waking 1:", "the node lost its lease", "driven"} {
+		first.await(text, 3*time.Minute)
+	}
+	first.signal(syscall.SIGTERM)
 	first.finish(3 * time.Minute)
 
-	if text := first.text(); !strings.Contains(text, "probe after waking 1:") || !strings.Contains(text, "the node lost its lease") {
-		t.Errorf("the process was not asked after it had woken, or has not noticed:\n%s", text)
-	} else if regexp.MustCompile(`probe after waking \d+: ` + stageOne).MatchString(text) {
+	if text := first.text(); regexp.MustCompile(`probe after waking \d+: ` + stageOne).MatchString(text) {
 		t.Errorf("the process answered from memory after it had been stopped past its lease:\n%s", text)
 	}
 

@@ -45,6 +45,12 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// In a transaction, each look at the activity of the server would see what the first one saw.
+	watch, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close(t.Context())
 	var d store.RunDetails
 	done := make(chan error, 1)
 	go func() {
@@ -53,12 +59,15 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the read to wait for the timers", func() bool {
+		if len(done) > 0 {
+			t.Fatalf("the read did not wait for the timers: %v", <-done)
+		}
 		var n int
 		const look = `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%timers%'`
-		if err := tx.QueryRow(t.Context(), look).Scan(&n); err != nil {
+		if err := watch.QueryRow(t.Context(), look).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		return n == 1
+		return n > 0
 	})
 
 	lane.Write(func(b *store.Batch) {
