@@ -237,6 +237,27 @@ func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 	}
 }
 
+// stopEarlier stops workers that still execute an earlier claim of a task whose next claim a lane
+// is about to hand over. The next claim is durable, so the earlier one has ended.
+func (b *board) stopEarlier(calls []lane.TaskCall) {
+	if b.gate.Book == nil {
+		return // runs do not move, so the lane has stopped all workers
+	}
+	var earlier []flow.WorkerClaim
+	for i := range calls {
+		if calls[i].Kind == lane.TaskExecute {
+			b.mu.Lock()
+			earlier = append(earlier, b.gate.Earlier(calls[i].Ref)...)
+			b.mu.Unlock()
+		}
+	}
+	for _, c := range earlier {
+		if s := b.inc.eng.taskWorkers.get(c.Worker); s != nil {
+			s.stop(c.Ref, false)
+		}
+	}
+}
+
 // Quarantine implements lane.Board.
 func (b *board) Quarantine(now model.Time, a model.Address) {
 	if b.gate.Book == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/flow"
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store/memory"
@@ -276,5 +277,48 @@ func BenchmarkBoard(b *testing.B) {
 		}
 		board.Hold(1, it, 1, id, name)
 		board.Remove(1, it.Ref, queue.Succeeded)
+	}
+}
+
+// stopLog is a worker that records which claims it must stop.
+type stopLog struct {
+	noWorker
+	stopped []model.ClaimRef
+}
+
+func (l *stopLog) Stop(ref model.ClaimRef, _ model.StopReason) { l.stopped = append(l.stopped, ref) }
+
+// A run moves to another node, which ends the claim of a worker of this node. When the run has come
+// back, that worker stops before a worker gets the next claim.
+func TestEarlierClaimStopsFirst(t *testing.T) {
+	t.Parallel()
+	eng := New(Config{Store: sharedStore{memory.New(memory.Options{})}})
+	b := newBoard(&incarnation{eng: eng, epoch: 1})
+	set, err := rule.NewSet([]rule.Limit{{Name: "all", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.reconfigure(1, flow.Settings{Rules: set})
+	w := &stopLog{}
+	s := eng.taskSession(w, model.TaskOffer{Tenants: []string{model.DefaultTenant}, Name: "w"}, model.NodeID{})
+
+	it := queue.Item{Spec: &model.TaskSpec{Kind: "work", Queue: "q"}, Input: &model.Payload{}, Scheduled: 1, Visible: 1}
+	it.Ref = model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: "k"}, Run: model.RunID{1}, ID: model.TaskStep}
+	first, next := model.ClaimRef{TaskRef: it.Ref, Claim: 1}, model.ClaimRef{TaskRef: it.Ref, Claim: 3}
+	s.execute([]model.Claim{{Ref: first}})
+	b.Hold(1, it, first.Claim, s.id, "")
+	b.Forget(1, it.Ref) // the run moves away
+	if ok, why, _ := b.gate.Take(1, &it); !ok {
+		t.Fatalf("the next attempt may not start: %s", why)
+	}
+
+	for _, ref := range []model.ClaimRef{first, next, next} {
+		b.stopEarlier([]lane.TaskCall{{Kind: lane.TaskExecute, Ref: ref}})
+		if ref == first && len(w.stopped) > 0 {
+			t.Error("the claim that a lane hands over again stops itself")
+		}
+	}
+	if len(w.stopped) != 1 || w.stopped[0] != first || s.hasClaim(first) {
+		t.Errorf("the worker had to stop %v", w.stopped)
 	}
 }

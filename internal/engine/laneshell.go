@@ -177,6 +177,7 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 	}
 	s.eng.entityWorkers.call(out.Operate)
 	s.eng.entityWorkers.interrupt(out.Interrupts)
+	s.inc.board.stopEarlier(out.TaskCalls)
 	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
 
 	for i := range out.Answers {

@@ -153,6 +153,27 @@ func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 	return true
 }
 
+// Earlier returns the earlier claims of a task that workers on this node's board still execute. The
+// caller must stop these workers before another worker gets a later claim of the task. A lane stops
+// the workers of claims that it ends itself. But if the run has moved to another node and back, the
+// other node may have ended the claim, and no lane of this node has stopped its worker.
+func (k *BoardGate) Earlier(later model.ClaimRef) []WorkerClaim {
+	var list []WorkerClaim
+	for _, o := range k.resumed[later.TaskRef] {
+		c := WorkerClaim{o.worker, model.ClaimRef{TaskRef: later.TaskRef, Claim: o.claim}}
+		if executes, _ := k.at(c.Worker, c.Ref); executes && o.claim < later.Claim {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// WorkerClaim is a claim and the worker that executes it.
+type WorkerClaim struct {
+	Worker queue.WorkerID
+	Ref    model.ClaimRef
+}
+
 // busyWith reports whether a worker executes a claim or has an unsettled report of it.
 func (k *BoardGate) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 	executes, report := k.at(id, claim)

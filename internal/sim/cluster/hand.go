@@ -124,6 +124,9 @@ func (p *Proc) Hire() {
 func (p *Proc) callTasks(sh *shell, calls []lane.TaskCall) {
 	for i := range calls {
 		c := &calls[i]
+		if c.Kind == lane.TaskExecute {
+			p.stopEarlier(sh.inc.board, c.Ref)
+		}
 		if g := sh.inc.board.guests[c.Worker]; g != nil {
 			sh.checkTaskCall(c, false)
 			g.call(c)
@@ -150,6 +153,21 @@ func (p *Proc) callTasks(sh *shell, calls []lane.TaskCall) {
 			h.stop(c.Ref, c.Canceled)
 		case lane.TaskSettled:
 			h.takeSettled(c.Ref, c.Err)
+		}
+	}
+}
+
+// stopEarlier stops the workers of this node that still execute an earlier claim of a task, as the
+// engine does before a lane hands over the next claim.
+func (p *Proc) stopEarlier(b *board, later model.ClaimRef) {
+	if b.keeper == nil {
+		return
+	}
+	for _, c := range b.keeper.g.Earlier(later) {
+		for _, h := range p.Hands {
+			if h.id == c.Worker {
+				h.stop(c.Ref, false)
+			}
 		}
 	}
 }

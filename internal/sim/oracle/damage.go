@@ -133,6 +133,11 @@ func (s *Oracle) IsSettingDamaged(x *store.Setting) (bad, fresh bool) {
 	return bad, fresh
 }
 
+// WasSettingDamaged reports whether a version of a setting cannot be read, without a new decision.
+func (s *Oracle) WasSettingDamaged(x *store.Setting) bool {
+	return s.damage.settings[settingVersion{x.SettingKey, x.Version}]
+}
+
 // ExcusesCorrupt reports whether a user may get an error for a request because a row is damaged,
 // and records that.
 func (s *Oracle) ExcusesCorrupt(o *Op, err error) bool {
