@@ -80,7 +80,7 @@ func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 }
 
 // BreakerRule says when a circuit breaker opens and how it closes again. A zero field means its
-// default.
+// default, which is in parentheses in the comments.
 type BreakerRule struct {
 	// Name is the name of a breaker, as activities give it with the option Breaker. A rule named
 	// "activity:mail" gives the activity mail a breaker, even if it has no Breaker option. A * at

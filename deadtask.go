@@ -103,7 +103,7 @@ type DeadTask struct {
 	InputIs string
 }
 
-// FailedAttempt is an attempt of a task that failed.
+// FailedAttempt is a failed attempt of a task.
 type FailedAttempt struct {
 	Number int
 	At     time.Time

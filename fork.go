@@ -8,7 +8,7 @@ import (
 
 // Fork starts another execution of the workflow, under another key, with the history of a run up to
 // a chosen place. The engine does not execute the steps in that part again; the code continues
-// after them. The source does not change, whether it is open or closed. Steps of the fork have
+// after them. The source run does not change, whether it is open or closed. Steps of the fork have
 // idempotency keys of their own.
 //
 //	app.Executions().Fork(ctx, order, perdure.RawKey("what-if"), perdure.BeforeStep("charge"))
@@ -48,9 +48,10 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 	return refOfReply(x.app.host.backend.Reset(ctx, o.request))
 }
 
-// PastOption says how much history a fork, reset or import keeps: BeforeStep or AfterPosition.
-// SetResult, Key, Reuse and RequestID are options too. Without BeforeStep and AfterPosition, the
-// new run keeps the whole history or, with SetResult, the part before the edited result.
+// PastOption is an option of Fork, Retry, Reset and Import: BeforeStep, AfterPosition, SetResult,
+// Key, Reuse or RequestID. BeforeStep and AfterPosition say how much history the new run keeps.
+// Without them, a fork or a reset keeps the whole history or, with SetResult, the part before the
+// edited result. Import always stores the whole history and uses only Key, Reuse and RequestID.
 type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.

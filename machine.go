@@ -41,8 +41,9 @@ func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding
 	return Binding{w.definition(machineCode[I, O](w.name, newM), true, callerPosition())}
 }
 
-// Events are the defaults of a Machine: it fails when an activity fails and when it is cancelled,
-// and ignores all other events. Embed it and write OnStart.
+// Events has the default methods of a Machine. A machine that embeds it fails when an activity
+// fails, ends as cancelled when a caller cancels it, and ignores all other events. Embed Events and
+// write OnStart.
 type Events struct{}
 
 // OnActivityCompleted does nothing.

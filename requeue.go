@@ -16,8 +16,9 @@ import (
 // that asks for the new task gets its result. To continue the workflow itself, use
 // [Executions.Retry].
 //
-// Requeue creates one new task, no matter how often it is called. Later calls return that task. The
-// new task has the idempotency key of the old one unless WithInput changes its input.
+// Without RequeueAgain, Requeue creates one new task, no matter how often it is called. Later calls
+// return that task. The new task has the idempotency key of the old one unless WithInput changes
+// its input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -44,7 +45,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 }
 
 // UndoRequeue cancels the requeued task and restores the dead task. If a worker has already started
-// the requeued task, UndoRequeue returns ErrConflict. In that case, cancel the task.
+// the requeued task, UndoRequeue returns ErrConflict. In that case, cancel the requeued task.
 func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	defer publish(&err)
 	key, err := api.ParseDeadID(d.app.host.tenant, id)

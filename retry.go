@@ -15,7 +15,8 @@ import (
 // RetryPolicy says when another attempt follows a failed one. It is an option of an activity, of
 // one call, of a workflow and of one start. The policy of a call or a start replaces the policy of
 // its activity or workflow. The zero value never gives up: it pauses 1 s, doubles the pause each
-// time, and pauses at most 1 min.
+// time, and pauses at most 1 min. The comments of the fields have the default of a zero field in
+// parentheses.
 //
 //	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {

@@ -78,7 +78,8 @@ func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	return spec.Next(after, n)
 }
 
-// command tells the schedule to do something. Its error is public.
+// command sends a command to the schedule and waits for the answer. Callers can return its error to
+// users unchanged.
 func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -117,9 +118,9 @@ type Overlap int
 // Policies of Overlap.
 const (
 	OverlapSkip   Overlap = iota // starts nothing; the default
-	OverlapQueue                 // one fire time waits for the end; further ones are skipped
+	OverlapQueue                 // one fire time waits until that execution ends; further ones are skipped
 	OverlapAllow                 // starts the next execution anyway
-	OverlapCancel                // cancels the open execution, then starts the newest fire time
+	OverlapCancel                // cancels the open execution, then starts that of the newest fire time
 )
 
 var overlaps = map[Overlap]schedule.Overlap{

@@ -27,8 +27,8 @@ import (
 // applies the changes that follow, misses nothing. Two more kinds of that class say which changes
 // the feed does not have:
 //
-//   - "missed": changes were missed, because the loop was too slow, the cursor too old, or because
-//     executions have moved between processes. Read the list again.
+//   - "missed": the watch has missed changes, because the loop was too slow, the cursor was too
+//     old, or executions have moved between processes. Read the list again.
 //   - "partial": other processes own some executions, and the feed does not have their changes. A
 //     change of the kind "complete" follows when the feed has all changes again.
 //

@@ -41,7 +41,8 @@ func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
 }
 
 // KeyedBy returns a copy of the workflow that derives the key of an execution from the input.
-// Without it, the key is the hash of the input.
+// Without KeyedBy, the key is the hash of the input. A Key among the options of a start takes
+// precedence over both.
 func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	c := *w
 	c.key = key

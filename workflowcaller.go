@@ -223,7 +223,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 	return f.Payload(), nil
 }
 
-// poll reads the state of another execution as a step, so that a replay gets the same.
+// poll reads the state of another execution as a step, so that a replay gets the same state.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 	h := ctx.host()
 	started := ref.Run == "" && ctx.x.HasChild(ref.address(ctx.host()))

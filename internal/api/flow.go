@@ -138,7 +138,7 @@ type LimitUse struct {
 type Breaker struct {
 	Name                 string
 	Failures             int
-	Ratio                float64 // of 1
+	Ratio                float64 // from 0 to 1
 	Calls                int
 	Window, Reset        time.Duration
 	Probes, Successes    int
