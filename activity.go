@@ -58,8 +58,8 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 }
 
 // StepKeyedBy returns a copy of the activity that identifies each step by key(in). Without
-// StepKeyedBy, a step is identified by its input and by how many earlier steps of this activity in
-// the workflow had an equal input.
+// StepKeyedBy, a step is identified by its input and by how many earlier steps of this activity, in
+// the same coroutine, had an equal input.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key

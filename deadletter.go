@@ -29,8 +29,9 @@ type DeadLetter struct {
 }
 
 // DeadLetters returns the messages that the engine refused after their senders had stopped waiting.
-// They come from the outboxes of this app and from the engine's own database. They stay until an
-// operator deletes their rows.
+// They come from the outboxes of this app and from the engine's own database. In an outbox they
+// stay until an operator deletes their rows. The engine removes the ones in its own database after
+// 30 days.
 func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		for _, r := range a.relays {

@@ -19,13 +19,14 @@ import (
 // on this machine. A zero field means the default in its comment.
 type Dialer struct {
 	// Token is the key with which this program authenticates. Leave it empty for a server that
-	// needs no key, such as perdure dev. Dial refuses to send the token in plain text to another
-	// machine.
+	// needs no key, such as perdure dev. Unless PlainText is set, Dial refuses to send the token in
+	// plain text to another machine.
 	Token string
 	// TLS has the TLS settings of the connection. Nil trusts the roots of the system.
 	TLS *tls.Config
-	// PlainText turns off TLS, even for servers on other machines. Other machines in the network
-	// can then read everything, so use it only in networks that you trust.
+	// PlainText turns off TLS, even for servers on other machines. Without TLS, other machines in
+	// the network can read everything, including the token. So use PlainText only in networks that
+	// you trust.
 	PlainText bool
 	// Tenant chooses the tenant. Only an admin key may choose; every other key belongs to one
 	// tenant.

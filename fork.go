@@ -22,11 +22,12 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 }
 
 // Retry continues an execution that failed, was cancelled or was terminated. It starts a new run of
-// the key, which keeps the history before the last step, child or entity call that failed, and
-// makes that call again. A repeated step has the same idempotency key. If no call failed, the new
-// run keeps the whole history, so that a corrected build can continue it. From then on, Result
-// returns the outcome of the new run. Retry returns ErrConflict while the execution is open and
-// when it has completed.
+// the key. If the execution has received a cancel request, the new run keeps the history before
+// that request. Otherwise it keeps the history before the last step, child or entity call that
+// failed, and makes that call again. A repeated step has the same idempotency key. If no call
+// failed, the new run keeps the whole history, so that a corrected build can continue it. From then
+// on, Result returns the outcome of the new run. Retry returns ErrConflict while the execution is
+// open and when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -50,8 +51,9 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 
 // PastOption is an option of Fork, Retry, Reset and Import: BeforeStep, AfterPosition, SetResult,
 // Key, Reuse or RequestID. BeforeStep and AfterPosition say how much history the new run keeps.
-// Without them, a fork or a reset keeps the whole history or, with SetResult, the part before the
-// edited result. Import always stores the whole history and uses only Key, Reuse and RequestID.
+// Without them, a fork keeps the whole history or, with SetResult, the part up to the edited
+// result. Reset needs one of the two. Import always stores the whole history and uses only Key,
+// Reuse and RequestID.
 type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.

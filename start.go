@@ -98,8 +98,9 @@ func StartAt(t time.Time) interface {
 	return startAt(t)
 }
 
-// ExecutionTimeout ends an execution d after its start. It covers all runs: continued runs,
-// attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
+// ExecutionTimeout ends an execution d after its start or, with StartDelay or StartAt, d after the
+// time at which its code may start. It covers all runs: continued runs, attempts that a RetryPolicy
+// adds, and the pauses between them. The default is no limit.
 //
 // The execution ends as failed. errors.Is matches its error with ErrTimeout, and the Type of the
 // error is "timeout.execution". The code does not run again, so no clean-up runs. The engine

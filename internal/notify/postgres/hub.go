@@ -126,7 +126,7 @@ func Open(c Config) (*Hub, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	log := episode.New(c.Log, "hints between nodes fail; other nodes are noticed by polling", "hints between nodes work again")
+	log := episode.New(c.Log, "hints between nodes fail; nodes find new messages by polling", "hints between nodes work again")
 	h.sending, h.listening = log.Source("direction", "send"), log.Source("direction", "receive")
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.wg.Go(h.listen)
