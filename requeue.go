@@ -100,7 +100,7 @@ type RequeueMany struct {
 // RequeueOption says how a dead task is requeued: WithInput, RequeueAgain or RequestID.
 type RequeueOption interface{ applyRequeue(*requeueOptions) }
 
-// WithInput requeues a dead task with another input. The new task then has another idempotency key,
+// WithInput requeues a dead task with another input. Such a task has another idempotency key,
 // because it makes another request to the outside world.
 func WithInput[I any](in I) RequeueOption {
 	return requeueOption(func(o *requeueOptions) {

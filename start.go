@@ -31,7 +31,7 @@ type startOptions struct {
 	err       error
 }
 
-// refuse keeps the first mistake in the options. The start then fails with it.
+// refuse records a mistake in the options. The start fails with the first mistake.
 func (o *startOptions) refuse(format string, args ...any) {
 	if o.err == nil {
 		o.err = Permanent(fault.New(fault.Invalid, format, args...))

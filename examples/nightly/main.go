@@ -5,8 +5,8 @@
 //	go run ./examples/nightly [store URL]
 //
 // The program backfills the reports of the last three nights, triggers one report, and waits until
-// the clean-up has fired three times. Kill it at any time (kill -9) and run it again: it makes no
-// report and no clean-up twice, except that each run of the program triggers a report.
+// the clean-up has fired three times. Kill it at any time (kill -9) and run it again: it repeats no
+// backfilled report and no clean-up. Each run of the program triggers another report.
 package main
 
 import (
