@@ -11,8 +11,10 @@ import (
 // Errors of waits in workflow code, and of calls, tasks and executions that were cancelled or took
 // too long.
 var (
-	ErrCanceled = replay.ErrCanceled // the execution, the task or the future was cancelled
-	ErrTimeout  = replay.ErrTimeout  // a time limit is over: of the scope, the attempt, the call or the execution
+	// the execution, the task or the future was cancelled
+	ErrCanceled = replay.ErrCanceled
+	// a time limit is over: of the scope, the attempt, the call or the execution
+	ErrTimeout = replay.ErrTimeout
 )
 
 // Errors of the engine, for errors.Is. The text of each error says what failed, and on what.

@@ -10,11 +10,11 @@ import (
 )
 
 // Requeue schedules a dead task again, as a task of its own. The new task has the options of the
-// old one; its attempts and timeouts start again. A submitted task gets a new run of its key, and
-// Result returns the outcome of that run from then on. If the dead task was a step of a workflow,
-// the new task is independent of the workflow, which has already handled the failure. Only a caller
-// that asks for the new task gets its result. To continue the workflow itself, use
-// [Executions.Retry].
+// old one, except its Delay; its attempts and timeouts start again. A submitted task gets a new run
+// of its key, and Result returns the outcome of that run from then on. If the dead task was a step
+// of a workflow, the new task is independent of the workflow, which has already handled the
+// failure. Only a caller that asks for the new task gets its result. To continue the workflow
+// itself, use [Executions.Retry].
 //
 // Without RequeueAgain, Requeue creates one new task, no matter how often it is called. Later calls
 // return that task. The new task has the idempotency key of the old one unless WithInput changes

@@ -32,8 +32,9 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 }
 
 // Trigger fires now, even if the schedule is paused. Trigger follows Overlap: with OverlapSkip it
-// returns ErrConflict while an execution of the schedule is open. When Trigger returns, the start
-// of the execution is durable. The execution itself starts a moment later.
+// returns ErrConflict while an execution of the schedule is open, and with OverlapQueue while
+// another fire time already waits. When Trigger returns, the start of the execution is durable. The
+// execution itself starts a moment later.
 func (s *Schedule) Trigger(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
 	return err
@@ -118,9 +119,9 @@ type Overlap int
 // Policies of Overlap.
 const (
 	OverlapSkip   Overlap = iota // starts nothing; the default
-	OverlapQueue                 // one fire time waits until that execution ends; further ones are skipped
+	OverlapQueue                 // lets one fire time wait, and skips further ones
 	OverlapAllow                 // starts the next execution anyway
-	OverlapCancel                // cancels the open execution, then starts that of the newest fire time
+	OverlapCancel                // cancels the open execution, then fires the newest time
 )
 
 var overlaps = map[Overlap]schedule.Overlap{
