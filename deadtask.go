@@ -111,7 +111,7 @@ type FailedAttempt struct {
 	Err    error
 }
 
-// DeadGroup is a number of dead tasks of one activity that failed in the same way.
+// DeadGroup describes the dead tasks of one activity that failed in the same way.
 type DeadGroup struct {
 	Activity    string
 	Fingerprint string // for DeadQuery

@@ -24,9 +24,9 @@ func HeartbeatTimeout(d time.Duration) TaskOption {
 	return taskOption{"HeartbeatTimeout", func(s *taskSettings) { s.silence = d }}
 }
 
-// ScheduleToStart fails a task if no worker starts it within d after the time from which it may
-// start. The limit applies to each attempt. Such a task gets no further attempt. The default is no
-// limit.
+// ScheduleToStart fails a task if no worker starts it within d, counted from the moment at which it
+// may start. The limit applies to each attempt. Such a task gets no further attempt. The default is
+// no limit.
 func ScheduleToStart(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToStart", func(s *taskSettings) { s.toStart = d }}
 }
