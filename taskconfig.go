@@ -24,8 +24,9 @@ type TaskConfig struct {
 	// that arrive at the same moment may still take all slots. Without HighLoad, only a full
 	// process stops claiming tasks.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. If only
-	// HighMemory is set, LowMemory is eight ninths of it. Without GOMEMLIMIT, both have no effect.
+	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect as HighLoad and
+	// LowLoad; 0.9 and 0.8. If only HighMemory is set, LowMemory is eight ninths of it. Without
+	// GOMEMLIMIT, both have no effect.
 	HighMemory, LowMemory float64
 	// DrainTimeout is how long Close waits for running tasks. After that time their contexts end,
 	// and the process gives the tasks back without using up an attempt. The default is the
