@@ -47,7 +47,7 @@ func (l *Lookout) Run(ctx context.Context, every time.Duration, expects func() b
 		case <-ctx.Done():
 			return
 		case <-l.begun:
-			if asleep { // an awake lookout keeps the time of its next look
+			if asleep { // if it is awake, the lookout keeps the time of its next look
 				tick.Reset(every)
 				asleep = false
 			}
