@@ -28,18 +28,18 @@ type Dialer struct {
 	// the network can read everything, including the token. So use PlainText only in networks that
 	// you trust.
 	PlainText bool
-	// Tenant chooses the tenant. Only an admin key may choose; every other key belongs to one
-	// tenant.
+	// Tenant chooses the tenant. Only an admin key, or a token for several tenants, may choose;
+	// every other key belongs to one tenant.
 	Tenant string
 	// Patience is how long Dial and calls without a deadline try to reach a server; 1 min.
 	Patience time.Duration
 	// Logger receives messages for operators: broken connections, lost sessions. They contain no
 	// payloads. Nil logs nothing.
 	Logger *slog.Logger
-	// Metrics is where this process registers its metrics until it closes, such as
-	// prom.Metrics(prometheus.DefaultRegisterer). They describe this process: its activities, its
-	// tasks and its connection. The server has the other metrics. Nil counts nothing. See
-	// docs/observability.md.
+	// Metrics is where the app registers its metrics until it closes, such as
+	// prom.Metrics(prometheus.DefaultRegisterer). These metrics describe this process: its
+	// activities, its tasks and its connection. The server has the other metrics. Nil counts
+	// nothing. See docs/observability.md.
 	Metrics Metrics
 	// Tracer creates spans for starts, messages and executed code, such as
 	// otel.GetTracerProvider(). The server passes their context on to other programs. Nil creates
@@ -78,9 +78,9 @@ type Dialer struct {
 }
 
 // Dial connects to a server. The app calls executions and entities there. With definitions, the app
-// is also a worker: the server gives it work for these definitions. An app of Dial can do
-// everything that an app of embedded.Open can do. To move a program from a store of its own to a
-// server, change only the line that opens the app.
+// is also a worker: the server gives it work for these definitions. An app of Dial can do what an
+// app of embedded.Open can do, with a few exceptions. To move a program from a store of its own to
+// a server, change only the line that opens the app. docs/remote-workers.md lists the exceptions.
 //
 // The URL names one or more servers of a cluster:
 //
@@ -89,8 +89,7 @@ type Dialer struct {
 //	unix:/run/app.sock           a socket of this machine
 //
 // Dial fails if no server answers within Dialer.Patience. After Dial has succeeded, the app
-// reconnects whenever the connection breaks: calls wait, and running steps continue. See
-// docs/remote-workers.md.
+// reconnects whenever the connection breaks: calls wait, and running steps continue.
 func Dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
 	return Dialer{}.Dial(ctx, url, defs...)
 }

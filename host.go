@@ -114,7 +114,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 
 	if len(d.Outcome.Output.Data) > 0 {
 		// The caller may keep the result longer than the execution exists. The stored form may
-		// refer to a blob that is removed with the execution, so open it.
+		// refer to a blob that a sweep removes after the execution is gone. So open the stored form
+		// here.
 		out, err := h.open(ctx, brief, "output of workflow", ref.Workflow, d.Outcome.Output)
 		if err != nil {
 			return state{}, err

@@ -26,8 +26,8 @@ type Machine interface {
 	OnCancel(reason string) Actions
 }
 
-// NewMachine defines an event-driven workflow. The engine calls newM once per execution, and again
-// on every replay; it must return a new value each time. Callers start, signal and await a machine
+// NewMachine defines an event-driven workflow. The engine calls newM once per run, and again on
+// every replay. newM must return a new value each time. Callers start, signal and await a machine
 // like any other workflow.
 func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...WorkflowOption) *Workflow[I, O] {
 	w := &Workflow[I, O]{name: name, fn: machineCode[I, O](name, newM), bound: true, at: callerPosition()}

@@ -54,12 +54,13 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 }
 
 // Interrupt ends the running operation of an entity. The context of the call ends with the cause
-// ErrInterrupted, and the call fails with that error. If the code does not return within a second,
-// the worker abandons it. The state does not change, the engine sends no messages of the call, and
-// the next call of the key runs. Interrupt does not affect views. With an id, Interrupt ends only
-// the call with that ID. With an empty id it ends the call that runs, and returns all calls that
-// the worker has received, including the call that runs. It returns ErrNotFound if there are none.
-// It does not wait until the calls have ended.
+// ErrInterrupted. If the code returns the error of its context, the call fails with ErrInterrupted.
+// If the code does not return within a second, the worker abandons it, and the call fails in the
+// same way. The state does not change, the engine sends no messages of the call, and the next call
+// of the key runs. If the code succeeds nevertheless, the call succeeds. Interrupt does not affect
+// views. With an id, Interrupt ends only the call with that ID. With an empty id it ends the call
+// that runs, and returns all calls that the worker has received, including the call that runs. It
+// returns ErrNotFound if there are none. It does not wait until the calls have ended.
 func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)

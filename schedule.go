@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Schedule starts a Job at the times of a Cadence, exactly once across all processes. It is
+// Schedule starts a Job at each time of a Cadence, exactly once across all processes. It is
 // durable: it fires as long as a process that serves it runs. Open applies the definition: it
 // creates a schedule that does not exist, changes one that differs from the definition, and leaves
 // an equal one alone.

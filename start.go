@@ -39,7 +39,7 @@ func (o *startOptions) refuse(format string, args ...any) {
 }
 
 // Reuse says what a start does if the execution of its key is closed. If the execution is open, a
-// start always attaches to it. The default is ReturnExisting.
+// start attaches to it, or returns ErrConflict if its input differs. The default is ReturnExisting.
 type Reuse int
 
 // Policies of Reuse.

@@ -127,8 +127,9 @@ type Change struct {
 	Class string
 	// Kind is what has happened: started, progressed, waiting, paused, resumed, cancel_requested,
 	// blocked, removed; for tasks also scheduled, claimed, returned, retrying, dead, requeued and
-	// requeue_undone; for entities and settings created and changed; for workers joined, changed
-	// and left. The end of an execution has the word of its status. docs/watching.md explains them.
+	// requeue_undone; for entities created and changed; for settings changed; for workers joined,
+	// changed and left. The end of an execution has the word of its status. docs/watching.md
+	// explains them.
 	Kind string
 	// Ref is the execution or the task. If a task belongs to a workflow, Ref is the execution of
 	// the workflow, and Step is the step of the task.

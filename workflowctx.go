@@ -89,15 +89,15 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 // Handlers must not call WaitUpdates, because two of them would wait for each other.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
-// OnFailure adds a compensation. When the workflow fails or is cancelled, its compensations run in
+// OnFailure adds a compensation. When the run fails or is cancelled, its compensations run in
 // reverse order. Their steps are durable.
 func (ctx WorkflowCtx) OnFailure(undo func(WorkflowCtx) error) {
 	ctx.x.Cleanup(true, func(x replay.Ctx) error { return undo(WorkflowCtx{x}) })
 }
 
-// Defer runs fn when the execution ends. Several functions run in reverse order. Their steps are
-// durable. A Go defer statement also runs whenever the execution leaves memory, so do not use it
-// for anything that has an effect.
+// Defer runs fn when the run ends: when it completes, fails, is cancelled or continues as new.
+// Several functions run in reverse order. Their steps are durable. A Go defer statement also runs
+// whenever the execution leaves memory, so do not use it for anything that has an effect.
 func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
 	ctx.x.Cleanup(false, func(x replay.Ctx) error { return fn(WorkflowCtx{x}) })
 }
