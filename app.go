@@ -88,7 +88,7 @@ func (a *App) endSingletons() {
 // closeWorkers accepts no new work and waits for running work. It closes the entity worker last,
 // because running steps and tasks may wait for entities.
 func (a *App) closeWorkers() error {
-	var tasks sync.WaitGroup // closes the tasks at the same time as the workflow steps
+	var tasks sync.WaitGroup // waits for closeTasks, which runs while a.worker closes
 	var left, closed error
 	tasks.Go(func() { left = a.closeTasks() })
 	if a.worker != nil {
