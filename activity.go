@@ -57,17 +57,17 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 	return Binding{a.definition(fn, nil, true, callerPosition())}
 }
 
-// StepKeyedBy returns a copy of the activity that identifies each step by key(in). Without it, a
-// step is identified by its input and by how many steps with an equal input the workflow has made
-// before.
+// StepKeyedBy returns a copy of the activity that identifies each step by key(in). Without
+// StepKeyedBy, a step is identified by its input and by how many earlier steps of this activity, in
+// the same coroutine, had an equal input.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key
 	return &c
 }
 
-// KeyedBy returns a copy of the activity that derives the key of a submitted task from the input,
-// so that two submissions with the same input are one task.
+// KeyedBy returns a copy of the activity that derives the key of a submitted task from the input.
+// Two submissions whose inputs give the same key are one task.
 func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
 	c := *a
 	c.taskKey = key
@@ -109,8 +109,9 @@ func (a *Activity[I, O]) Execution(key Key) Execution[O] {
 // ActivityOption configures an activity definition.
 type ActivityOption interface{ applyActivity(*stepOptions) }
 
-// AttemptTimeout limits one attempt: after d its context ends and the attempt has failed. The time
-// of a task's attempt starts when a worker claims the task. The default is no limit.
+// AttemptTimeout limits one attempt: after d, the context of the attempt ends and the attempt
+// fails. The time of a task's attempt starts when a worker claims the task. The default is no
+// limit.
 func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
 
 type timeoutOption time.Duration
@@ -247,6 +248,6 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 	return nil
 }
 
-// txQueued is why a transactional activity has no queue.
+// txQueued is the error text for a transactional activity that has a queue.
 const txQueued = "it is transactional and has a queue: its transaction happens exactly once only in the process of its workflow, so remove the queue, " +
 	"or let a workflow in the other process call it"

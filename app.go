@@ -52,9 +52,9 @@ func (a *App) Wait(ctx context.Context) error {
 	return a.Close()
 }
 
-// Close stops taking new work, waits for running steps (embedded.Config.DrainTimeout) and tasks
-// (TaskConfig.DrainTimeout), and releases everything. Open executions continue when a process opens
-// the store again.
+// Close stops taking new work, waits for running steps and tasks, and releases everything. It waits
+// for steps at most for the DrainTimeout of embedded.Config or Dialer, and for tasks at most for
+// TaskConfig.DrainTimeout. Open executions continue when a process opens the store again.
 //
 // Close does not wait for a store that accepts no commits, for example because its disk is full. It
 // tries a few more times within a second, and then returns an ErrUnavailable that says what is not
@@ -88,7 +88,7 @@ func (a *App) endSingletons() {
 // closeWorkers accepts no new work and waits for running work. It closes the entity worker last,
 // because running steps and tasks may wait for entities.
 func (a *App) closeWorkers() error {
-	var tasks sync.WaitGroup // tasks end while the steps of workflows end
+	var tasks sync.WaitGroup // waits for closeTasks, which runs while a.worker closes
 	var left, closed error
 	tasks.Go(func() { left = a.closeTasks() })
 	if a.worker != nil {
@@ -156,8 +156,9 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 // minSweepAge is how old a blob must be at least before a sweep may remove it.
 const minSweepAge = time.Hour
 
-// findReferences finds everything that refers to blobs. It reads the databases of the user before
-// the store. So it cannot miss a value that moves from such a database to the store while it reads.
+// findReferences calls found with every stored value that refers to a blob. It reads the databases
+// of the user before the store. So it cannot miss a value that moves from such a database to the
+// store during the search.
 func (a *App) findReferences(ctx context.Context, found func(value []byte) error) error {
 	mark := payload.ReferenceMark()
 	for _, r := range a.relays {

@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// attachment is how package embedded joins an App with an engine. It is not part of the public API:
-// internal/attach has it as attach.Config.
+// attachment has the settings with which package embedded joins an App with an engine. It is not
+// part of the public API: internal/attach exports it as attach.Config.
 type attachment = seam.Config[Definition, TaskConfig]
 
 func init() {
@@ -142,7 +142,7 @@ func (a *App) serve(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// join asks the engine for executions of the workflows.
+// join registers this app with the engine as a worker for its workflows.
 func (a *App) join(ctx context.Context, r *registry) error {
 	cfg := &a.cfg
 	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}

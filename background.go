@@ -53,11 +53,12 @@ func (a *App) inbox() (api.Inbox, bool) { return a.cfg.Backend.Inbox() }
 
 // hinter wakes the owners of shards after transactions of this process have put messages into the
 // engine's inbox. A transaction does not report its commit, so the app sends several hints with
-// growing pauses. The owners find a later commit by themselves, because they read the inbox every
-// two seconds.
+// growing pauses. If the transaction commits after the last hint, the owners find its messages
+// without a hint, because they read the inbox every two seconds.
 type hinter struct{ shards chan model.ShardID }
 
-// hint asks for hints to one shard. It drops the hint when too many are queued.
+// hint asks run to send hints to the owner of one shard. It drops the request when too many are
+// queued.
 func (h *hinter) hint(s model.ShardID) {
 	select {
 	case h.shards <- s:
@@ -68,7 +69,7 @@ func (h *hinter) hint(s model.ShardID) {
 func (h *hinter) run(ctx context.Context, m api.Mailer) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	waiting := map[model.ShardID]int{} // the number of hints so far
+	waiting := map[model.ShardID]int{} // how many hints each shard has got so far
 	for {
 		select {
 		case <-ctx.Done():

@@ -16,8 +16,8 @@ type Breakers struct{ app *App }
 // Breakers operates the circuit breakers of the store.
 func (a *App) Breakers() Breakers { return Breakers{a} }
 
-// List returns the circuit breakers that tasks have used or that an operator has changed, sorted by
-// name.
+// List returns the circuit breakers that have a stored state, and the ones that tasks of this node
+// have used, sorted by name. The node is this process or, for an app of Dial, the server.
 func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 	found, err := b.app.cfg.Backend.Breakers(ctx, b.app.host.tenant)
 	if err != nil {
@@ -80,7 +80,7 @@ func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 }
 
 // BreakerRule says when a circuit breaker opens and how it closes again. A zero field means its
-// default.
+// default, which is in parentheses in the comments.
 type BreakerRule struct {
 	// Name is the name of a breaker, as activities give it with the option Breaker. A rule named
 	// "activity:mail" gives the activity mail a breaker, even if it has no Breaker option. A * at

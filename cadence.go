@@ -13,8 +13,9 @@ type Cadence struct {
 
 // Cron fires by a cron line in an IANA zone, such as Europe/Berlin; an empty zone is UTC. A line
 // has five fields (minute, hour, day of month, month, day of week), or six with seconds in front,
-// or is a name such as @daily. A time that a clock change skips fires once, right after the gap; a
-// time that a clock change repeats fires once. Open reports mistakes.
+// or is a name such as @daily. If a clock change skips times of the line, the schedule fires once
+// for all of them, right after the gap. A time that a clock change repeats fires only the first
+// time. Open reports mistakes in the line or the zone.
 func Cron(line, zone string) Cadence { return Cadence{cron: line, zone: zone} }
 
 // Every fires at the multiples of an interval since 1970 (UTC): Every(time.Hour) fires at the full

@@ -12,11 +12,12 @@ import (
 )
 
 // DeadLetter is a message that the engine refused after its transaction or its entity operation had
-// committed: a start, signal, settlement, cancel request or call. For example, a start has another
-// input than the execution of its key, or a signal goes to an execution that is closed or does not
-// exist. A call becomes a dead letter if the build lacks the operation or cannot read the state of
-// the entity. So does a stored message that cannot be read. The engine does not try a dead letter
-// again. A task that failed permanently is a DeadTask instead.
+// committed: a start, signal, settlement, cancel request or call. For example, a start has an input
+// that differs from the input of the execution with its key, or a signal goes to an execution that
+// is closed or does not exist. A call becomes a dead letter if the process that serves the entity
+// lacks the operation or cannot read the state of the entity. A stored message that cannot be read
+// becomes a dead letter too. The engine does not try a dead letter again. A task that failed
+// permanently is a DeadTask instead.
 type DeadLetter struct {
 	ID string
 	// Kind is start, signal, settle, cancel or call, or unreadable if the stored message is
@@ -28,8 +29,9 @@ type DeadLetter struct {
 }
 
 // DeadLetters returns the messages that the engine refused after their senders had stopped waiting.
-// They come from the outboxes of this app and from the engine's own database. They stay until an
-// operator deletes their rows.
+// They come from the outboxes of this app and from the engine's own database. In an outbox they
+// stay until an operator deletes their rows. The engine removes the ones in its own database after
+// 30 days.
 func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		for _, r := range a.relays {

@@ -69,10 +69,11 @@ func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, e
 	}
 }
 
-// DeadTask is a task that failed permanently: it has no attempts left, or its error was permanent.
-// The caller that waited for it has received the error. The engine keeps a dead task, with its
-// input and the errors of its attempts, for 90 days (embedded.Config.KeepDead) or until an operator
-// purges it. An operator can requeue it. A message that the engine refused is a DeadLetter instead.
+// DeadTask is a task that failed permanently, for example because it has no attempts left or
+// because its error was permanent. The caller that waited for it has received the error. The engine
+// keeps a dead task, with its input and the errors of its attempts, for 90 days
+// (embedded.Config.KeepDead) or until an operator purges it. An operator can requeue it. A message
+// that the engine refused is a DeadLetter instead.
 type DeadTask struct {
 	ID       string // for Describe, Requeue and UndoRequeue
 	Activity string
@@ -87,8 +88,8 @@ type DeadTask struct {
 	// Fingerprint is a digest of the error without its numbers, ids and quoted parts. Tasks that
 	// failed in the same way have the same fingerprint.
 	Fingerprint string
-	// Requeued counts how often the task was requeued. As is the last requeued task, and RequeuedAt
-	// is when that was. UndoRequeue sets both to zero.
+	// Requeued counts how often the task was requeued. As is the last task that a requeue created,
+	// and RequeuedAt is when the requeue created it. UndoRequeue sets both to zero.
 	Requeued   int
 	As         Ref
 	RequeuedAt time.Time
@@ -103,7 +104,7 @@ type DeadTask struct {
 	InputIs string
 }
 
-// FailedAttempt is an attempt of a task that failed.
+// FailedAttempt is a failed attempt of a task.
 type FailedAttempt struct {
 	Number int
 	At     time.Time
@@ -111,7 +112,7 @@ type FailedAttempt struct {
 	Err    error
 }
 
-// DeadGroup is a number of dead tasks of one activity that failed in the same way.
+// DeadGroup describes the dead tasks of one activity that failed in the same way.
 type DeadGroup struct {
 	Activity    string
 	Fingerprint string // for DeadQuery

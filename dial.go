@@ -19,26 +19,27 @@ import (
 // on this machine. A zero field means the default in its comment.
 type Dialer struct {
 	// Token is the key with which this program authenticates. Leave it empty for a server that
-	// needs no key, such as perdure dev. Dial refuses to send the token in plain text to another
-	// machine.
+	// needs no key, such as perdure dev. Unless PlainText is set, Dial refuses to send the token in
+	// plain text to another machine.
 	Token string
 	// TLS has the TLS settings of the connection. Nil trusts the roots of the system.
 	TLS *tls.Config
-	// PlainText turns off TLS, even for servers on other machines. Other machines in the network
-	// can then read everything, so use it only in networks that you trust.
+	// PlainText turns off TLS, even for servers on other machines. Without TLS, other machines in
+	// the network can read everything, including the token. So use PlainText only in networks that
+	// you trust.
 	PlainText bool
-	// Tenant chooses the tenant. Only an admin key may choose; every other key belongs to one
-	// tenant.
+	// Tenant chooses the tenant. Only an admin key, or a token for several tenants, may choose;
+	// every other key belongs to one tenant.
 	Tenant string
 	// Patience is how long Dial and calls without a deadline try to reach a server; 1 min.
 	Patience time.Duration
 	// Logger receives messages for operators: broken connections, lost sessions. They contain no
 	// payloads. Nil logs nothing.
 	Logger *slog.Logger
-	// Metrics is where this process registers its metrics until it closes, such as
-	// prom.Metrics(prometheus.DefaultRegisterer). They describe this process: its activities, its
-	// tasks and its connection. The server has the other metrics. Nil counts nothing. See
-	// docs/observability.md.
+	// Metrics is where the app registers its metrics until it closes, such as
+	// prom.Metrics(prometheus.DefaultRegisterer). These metrics describe this process: its
+	// activities, its tasks and its connection. The server has the other metrics. Nil counts
+	// nothing. See docs/observability.md.
 	Metrics Metrics
 	// Tracer creates spans for starts, messages and executed code, such as
 	// otel.GetTracerProvider(). The server passes their context on to other programs. Nil creates
@@ -46,9 +47,10 @@ type Dialer struct {
 	Tracer trace.TracerProvider
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions this process keeps in memory, and works on, at the same
-	// time; 10,000. Further executions go to another process, or wait with the reason no_slot. An
-	// execution that waits for a timer, a message, a child or a queued task does not count.
+	// MaxLoaded is how many executions this process works on at the same time, and how many it
+	// keeps in memory; 10,000. Further executions go to another process, or wait with the reason
+	// no_slot. The process does not work on an execution that waits for a timer, a message, a child
+	// or a queued task. If too many executions are in memory, waiting ones leave it.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
@@ -76,9 +78,9 @@ type Dialer struct {
 }
 
 // Dial connects to a server. The app calls executions and entities there. With definitions, the app
-// is also a worker: the server gives it work for these definitions. An app of Dial can do
-// everything that an app of embedded.Open can do. To move a program from a store of its own to a
-// server, change only the line that opens the app.
+// is also a worker: the server gives it work for these definitions. An app of Dial can do what an
+// app of embedded.Open can do, with a few exceptions. To move a program from a store of its own to
+// a server, change only the line that opens the app. docs/remote-workers.md lists the exceptions.
 //
 // The URL names one or more servers of a cluster:
 //
@@ -87,8 +89,7 @@ type Dialer struct {
 //	unix:/run/app.sock           a socket of this machine
 //
 // Dial fails if no server answers within Dialer.Patience. After Dial has succeeded, the app
-// reconnects whenever the connection breaks: calls wait, and running steps continue. See
-// docs/remote-workers.md.
+// reconnects whenever the connection breaks: calls wait, and running steps continue.
 func Dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
 	return Dialer{}.Dial(ctx, url, defs...)
 }

@@ -22,8 +22,8 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// hasOwnForm reports whether a type encodes and decodes itself. A type that does only one of the
-// two is a mistake.
+// hasOwnForm reports whether a type encodes and decodes itself. It returns an error for a type that
+// does only one of the two.
 func hasOwnForm(t reflect.Type) (bool, error) {
 	p := reflect.PointerTo(t)
 	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)

@@ -20,8 +20,8 @@ type Entities struct{ app *App }
 // Entities operates the entities of the store.
 func (a *App) Entities() Entities { return Entities{a} }
 
-// List returns the entities of a type whose keys begin with prefix, sorted by key. An empty type
-// lists all types.
+// List returns the entities of one type whose keys begin with prefix, sorted by key. entity is the
+// name of the type. If it is empty, List returns the entities of all types, sorted by type and key.
 func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
 	return e.app.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
 }
@@ -31,7 +31,7 @@ type EntityFilter struct {
 	Type, Prefix string // name of the entity, and the beginning of its key
 	Locked       bool   // only entities that a workflow has locked
 	// Waiting selects only entities for which stored calls wait, including entities without a
-	// state. They come in no particular order.
+	// state. Find returns them in no particular order.
 	Waiting bool
 	// Expired selects only entities whose state has expired but is not removed yet. Without
 	// Expired, Find leaves these entities out.
@@ -44,8 +44,9 @@ type EntityFilter struct {
 	MinVersion, MaxVersion int64
 }
 
-// Find returns the entities that a filter selects, sorted by type and key. It reads them in pages,
-// so it may leave out an entity that changes during the loop.
+// Find returns the entities that a filter selects, sorted by type and key unless the filter has
+// Waiting. Find reads the entities in pages, so it may leave out an entity that changes during the
+// loop.
 func (e Entities) Find(ctx context.Context, f EntityFilter) iter.Seq2[EntityInfo, error] {
 	r := api.EntityListRequest{
 		KeyPrefix: f.Prefix, Locked: f.Locked, Waiting: f.Waiting, Expired: f.Expired, MinVersion: f.MinVersion, MaxVersion: f.MaxVersion,
@@ -91,9 +92,9 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 }
 
 // Edit replaces the state of an entity with a JSON value and returns the new version. It does so
-// only if version is still the current one. Take version from EntityInfo.Version; "0" is an entity
-// without a state. The process that owns the entity applies the edit like an operation, in one
-// commit, but runs no code of the entity.
+// only if version is still the current one. Take version from EntityInfo.Version; "0" means that
+// the entity has neither a state nor a lock. The process that owns the entity applies the edit like
+// an operation, in one commit, but runs no code of the entity.
 //
 // Edit returns ErrConflict and changes nothing if the version has changed, if an operation of the
 // entity runs, or if a workflow holds its lock.
@@ -171,8 +172,8 @@ type EntityInfo struct {
 	StateIs string
 	// StateVersion is the version of the type of the state; see the option StateVersion.
 	StateVersion int
-	// LockedBy is the run that holds the lock since LockedAt; zero when the entity is not locked.
-	// Epoch is the fencing token of the lock.
+	// LockedBy is the run that holds the lock, and LockedAt is when it got the lock. Both are zero
+	// when the entity is not locked. Epoch is the fencing token of the lock.
 	LockedBy Ref
 	LockedAt time.Time
 	Epoch    int64

@@ -61,8 +61,8 @@ func (e *Entity[S]) define(r *registry) {
 	r.entity(d)
 }
 
-// stateCode reads and writes the state of an entity. An encoded state includes its version, so that
-// a migrated state differs from the stored one.
+// stateCode returns the functions that read and write the state of an entity. An encoded state
+// includes its version, so that a migrated state differs from the stored one.
 func stateCode[S any](name string, o *entityOptions) func(*host) *entity.State {
 	return func(h *host) *entity.State {
 		return &entity.State{

@@ -25,7 +25,7 @@ func MaxIdle(d time.Duration) EntityOption {
 // TTL is how long the engine keeps the state of a key after its creation; forever by default. When
 // this time is over, the engine removes the state, and the next operation gets the zero value. The
 // engine never removes a state while an operation runs or a workflow holds the lock: it waits until
-// they end.
+// the operation has ended and the lock is free.
 func TTL(d time.Duration) EntityOption { return entityOption(func(o *entityOptions) { o.ttl = &d }) }
 
 // IdleTTL is how long the engine keeps the state of a key after the last operation that succeeded;

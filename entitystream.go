@@ -91,8 +91,8 @@ func encodeItem[T any](ctx context.Context, h *host, name string, item T) (model
 // Read calls the view and yields its items as they arrive, in order, each once. The items are not
 // stored. They reflect the state at the time of the call. The last pair may have an error: the
 // error of the code, or an ErrUnavailable if the stream is lost. A stream is lost if the entity
-// moves to another process or the process of the code ends. The caller can then read again from the
-// beginning. A loop that ends without an error has received every item.
+// moves to another process or the process of the code ends. After such an error, the caller can
+// read again from the beginning. A loop that ends without an error has received every item.
 //
 // When the caller leaves the loop or its context ends, the context of the code ends. A caller that
 // takes ten minutes or more for one item gets an ErrTimeout.
@@ -161,8 +161,8 @@ func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, er
 	}
 }
 
-// keepStream reports from time to time that the caller still reads, and how many items it has
-// taken. stop ends these reports.
+// keepStream reports to the owner of the entity, every ten seconds, that the caller still reads,
+// and how many items the caller has taken. stop ends these reports.
 func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	at.Do = model.TakeKeep
@@ -192,6 +192,6 @@ func leaveStream(c Client, at model.ItemsTake) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leavePatience)
 	defer cancel()
 	at.Do = model.TakeLeave
-	// Without this message, the owner ends the stream later.
+	// leaveStream ignores an error: without this message, the owner ends the stream later.
 	_, _ = c.host().backend.TakeItems(ctx, at)
 }

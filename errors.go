@@ -8,10 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Errors of waits in workflow code.
+// Errors of waits in workflow code, and of calls, tasks and executions that were cancelled or took
+// too long.
 var (
-	ErrCanceled = replay.ErrCanceled // the execution, or the future, was cancelled
-	ErrTimeout  = replay.ErrTimeout  // the scope's time is over
+	// the execution, the task or the future was cancelled
+	ErrCanceled = replay.ErrCanceled
+	// a time limit is over: of the scope, the attempt, the call or the execution
+	ErrTimeout = replay.ErrTimeout
 )
 
 // Errors of the engine, for errors.Is. The text of each error says what failed, and on what.
@@ -83,8 +86,8 @@ func (e *RemoteError) Stack() string {
 	return e.failure.Stack
 }
 
-// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped, ErrInterrupted and the others by the
-// kind of the error.
+// Is compares the kind of the error with ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped,
+// ErrInterrupted and the other sentinel errors of this package.
 func (e *RemoteError) Is(target error) bool {
 	switch target { //nolint:errorlint // sentinels
 	case ErrDropped:

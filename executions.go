@@ -60,9 +60,9 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 }
 
 // Stranded returns open executions and tasks that cannot continue by themselves, with the reason.
-// There are two cases: the code does not match their history, or no live process has what they
-// need: their code, the version that they are pinned to, or a worker for their queue. Call Stranded
-// after a deploy.
+// There are two cases: they are blocked, for example because the code does not match their history,
+// or no live process has what they need: their code, the version that they are pinned to, or a
+// worker for their queue. Call Stranded after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		page, err := x.app.host.backend.Stranded(ctx, x.app.host.tenant, cursor)
@@ -97,8 +97,8 @@ func (x Executions) Describe(ctx context.Context, t Target) (info Info, err erro
 // listed, not to runs that start later. If the list itself fails, Batch yields a zero Info with the
 // error, and ends. With a nil do, Batch changes nothing and yields the selected executions.
 //
-// Batch does not store its progress. If ctx or the loop ends it early, run it again. If do sends
-// something that must not reach an execution twice, give it a RequestID.
+// Batch does not store its progress. If ctx ends or the caller leaves the loop early, call Batch
+// again. If do sends something that must not reach an execution twice, give it a RequestID.
 func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e Info) error) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		req, err := x.app.listRequest(query)
@@ -154,8 +154,8 @@ func (x Executions) Delete(ctx context.Context, t Target) error {
 
 // ForceDelete removes an execution that nothing else can end: its rows cannot be read, or the store
 // refuses its commits. It first writes the rows to export, unchanged, as JSON lines
-// (docs/operating.md has the format). The locks of the execution and its key become free. If the
-// execution can still be terminated, ForceDelete terminates it first.
+// (docs/operating.md has the format). Next, it terminates the execution if that is still possible.
+// Then it removes the rows. The locks of the execution and its key become free.
 //
 // ForceDelete flushes an export that has a method Flush() error, such as a bufio.Writer, before it
 // removes anything.
@@ -195,8 +195,8 @@ type Info struct {
 	Closed  time.Time // zero while open
 	Err     error     // why it ended, unless it completed
 	Labels  map[string]string
-	// Attempt is the number of the run among its attempts, from 1. A RetryPolicy starts another run
-	// with the same input after a run has failed.
+	// Attempt is 1 for a run that no RetryPolicy has started. After a run has failed, a RetryPolicy
+	// starts another run with the same input, and that run has the next number.
 	Attempt int
 	// Begins is when the code may start (StartDelay, StartAt), and Expires when the execution times
 	// out (ExecutionTimeout). They are zero without these options.

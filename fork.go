@@ -8,7 +8,7 @@ import (
 
 // Fork starts another execution of the workflow, under another key, with the history of a run up to
 // a chosen place. The engine does not execute the steps in that part again; the code continues
-// after them. The source does not change, whether it is open or closed. Steps of the fork have
+// after them. The source run does not change, whether it is open or closed. Steps of the fork have
 // idempotency keys of their own.
 //
 //	app.Executions().Fork(ctx, order, perdure.RawKey("what-if"), perdure.BeforeStep("charge"))
@@ -22,11 +22,12 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 }
 
 // Retry continues an execution that failed, was cancelled or was terminated. It starts a new run of
-// the key, which keeps the history before the last step, child or entity call that failed, and
-// makes that call again. A repeated step has the same idempotency key. If no call failed, the new
-// run keeps the whole history, so that a corrected build can continue it. From then on, Result
-// returns the outcome of the new run. Retry returns ErrConflict while the execution is open and
-// when it has completed.
+// the key. If the execution has received a cancel request, the new run keeps the history before
+// that request. Otherwise it keeps the history before the last step, child or entity call that
+// failed, and makes that call again. A repeated step has the same idempotency key. If no call
+// failed, the new run keeps the whole history, so that a corrected build can continue it. From then
+// on, Result returns the outcome of the new run. Retry returns ErrConflict while the execution is
+// open and when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -48,9 +49,11 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 	return refOfReply(x.app.host.backend.Reset(ctx, o.request))
 }
 
-// PastOption says how much history a fork, reset or import keeps: BeforeStep or AfterPosition.
-// SetResult, Key, Reuse and RequestID are options too. Without BeforeStep and AfterPosition, the
-// new run keeps the whole history or, with SetResult, the part before the edited result.
+// PastOption is an option of Fork, Retry, Reset and Import: BeforeStep, AfterPosition, SetResult,
+// Key, Reuse or RequestID. BeforeStep and AfterPosition say how much history the new run keeps.
+// Without them, a fork keeps the whole history or, with SetResult, the part up to the edited
+// result. Reset needs one of the two. Import always stores the whole history and uses only Key,
+// Reuse and RequestID.
 type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.

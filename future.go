@@ -20,15 +20,16 @@ func (f *Future[T]) future() *replay.Future {
 // Waitable is a *Future of any type.
 type Waitable interface{ future() *replay.Future }
 
-// payloadFuture decodes a value that was sent. A value of the wrong type is an error.
+// payloadFuture returns a future whose Get decodes a value that was sent. For a value of the wrong
+// type, Get returns an error.
 func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
 		return decode[T](ctx, kind, name, f.Payload())
 	}}
 }
 
-// stepFuture decodes the recorded outcome of a step. An outcome of the wrong type blocks the
-// execution.
+// stepFuture returns a future whose Get decodes the recorded outcome of a step. An outcome of the
+// wrong type blocks the execution.
 func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
 		return decodeRecorded[T](ctx, kind, name, f.Payload()), nil
@@ -64,7 +65,7 @@ func Go[T any](ctx WorkflowCtx, fn func(WorkflowCtx) (T, error)) *Future[T] {
 		value: func(_ WorkflowCtx, f *replay.Future) (T, error) {
 			v, ok := f.Value().(T)
 			if !ok {
-				var zero T // a nil interface
+				var zero T // T is an interface type, and fn returned nil
 				return zero, nil
 			}
 			return v, nil

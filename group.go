@@ -18,9 +18,9 @@ import (
 //		gateway *gateway.Client
 //	}
 //
-// Open fails and names the field if a handle is nil. It also fails if an activity is only declared,
-// unless the program also passes its Bind. A workflow that is only declared may have its code in
-// another process.
+// Open fails and names the field if a handle is nil. It also fails if an activity without a queue
+// is only declared, unless the program also passes its Bind. A workflow that is only declared may
+// have its code in another process.
 func GroupOf[S any](group *S) Definition {
 	return structGroup{value: reflect.ValueOf(group), at: callerPosition()}
 }

@@ -61,8 +61,8 @@ func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
 }
 
 // Import stores a run that Export wrote, under its own key or the key in opts. An open run
-// continues here with the idempotency keys that it had, so do not let it continue in the other
-// store too. A closed run is stored with its outcome.
+// continues in this store with the idempotency keys that it had, so do not let it continue in the
+// store that it comes from. A closed run is stored with its outcome.
 func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := h.app.pastOf(ctx, nil, opts)

@@ -42,7 +42,7 @@ func (h *host) forReplay() *host {
 	return &dry
 }
 
-// BatchClient returns the calls that batch jobs make.
+// BatchClient returns the client that batch jobs call.
 func (h *host) BatchClient() api.Client { return h.backend }
 
 // schedules returns the schedules of the app's tenant.
@@ -114,7 +114,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 
 	if len(d.Outcome.Output.Data) > 0 {
 		// The caller may keep the result longer than the execution exists. The stored form may
-		// refer to a blob that is removed with the execution, so open it.
+		// refer to a blob that a sweep removes after the execution is gone. So open the stored form
+		// here.
 		out, err := h.open(ctx, brief, "output of workflow", ref.Workflow, d.Outcome.Output)
 		if err != nil {
 			return state{}, err
@@ -125,7 +126,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 }
 
 // stateOf reads a state value of an execution. If there is no such execution, the error is
-// permanent. The caller may keep the value, as in state.
+// permanent. Like state, stateOf opens the stored form, because the caller may keep the value
+// longer than the execution exists.
 func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
 	t, err := ref.api(h)
 	if err != nil {
@@ -142,7 +144,8 @@ func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload
 	return p, err == nil, err
 }
 
-// entity reads the state of an entity. The caller may keep the value, as in state.
+// entity reads the state of an entity. Like state, it opens the stored form, because the caller may
+// keep the value longer than the entity exists.
 func (h *host) entity(ctx context.Context, a model.Address) (model.Payload, bool, error) {
 	info, err := h.backend.Entity(ctx, a)
 	if fault.Is(err, fault.Invalid) {

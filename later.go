@@ -17,10 +17,10 @@ import (
 // been sent. Result reports what happened: it returns ErrCanceled if the operation will never run,
 // and nil if the call is in the mailbox or has run.
 //
-// A Key names the call: a second SendLater under the same key is the same call, and LaterCall(key)
-// finds it. A RequestID does the same for one entity and operation. Without a Key and a RequestID,
-// every SendLater is a new call. From a workflow SendLater is a step, and the engine makes the call
-// even if the workflow ends before the call is sent.
+// A Key names the call: a second SendLater with the same key stores no second call, and
+// LaterCall(key) refers to the call. A RequestID does the same for one entity and operation.
+// Without a Key and a RequestID, every SendLater is a new call. In a workflow, SendLater is a step,
+// and the engine makes the call even if the workflow ends before the call is sent.
 //
 // If the mailbox of the entity is full, the call waits and tries again. If the engine refuses the
 // call for another reason, the execution fails with that reason.

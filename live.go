@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// keepFrom is the size of an encoded result above which decoding the result costs more than keeping
-// the value.
+// keepFrom is the size of an encoded result, in bytes, from which on decoding the result costs more
+// than keeping the value.
 const keepFrom = 256
 
 // keep lets a step return the value that its body has just returned, so that the SDK need not

@@ -72,7 +72,8 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 // Fence returns the fencing token of an entity that the workflow had locked when it called the
 // activity or Do. Each later lock of the entity has a higher token. Pass the token to the system
 // that the activity writes to, and let that system refuse a token that is lower than one it has
-// seen. An activity that continues after its lock has ended then changes nothing.
+// seen. After the next holder of the lock has written there, the system refuses the writes of an
+// activity that continues although its lock has ended.
 //
 //	token, locked := perdure.Fence(ctx, Accounts.Ref(key))
 //	// update ledger set … , fence = $1 where key = $2 and fence <= $1
@@ -105,7 +106,8 @@ type Locks struct{ app *App }
 // Locks operates the locks of entities.
 func (a *App) Locks() Locks { return Locks{a} }
 
-// List returns the locked entities of a type, sorted by key. An empty type lists all types.
+// List returns the locked entities of one type, sorted by key. entity is the name of the type. If
+// it is empty, List returns the locked entities of all types, sorted by type and key.
 func (l Locks) List(ctx context.Context, entity string) iter.Seq2[EntityInfo, error] {
 	return l.app.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
 }

@@ -84,8 +84,8 @@ type heldUnder struct {
 	token int64
 }
 
-// tokenOf waits until a run has its lock. The engine may replay an earlier run, whose code then
-// reports its token once more. tokenOf ignores that.
+// tokenOf waits until a run has its lock. The engine may replay an earlier run, whose code reports
+// its token once more. tokenOf ignores that second report.
 func (b *branch) tokenOf(run string) int64 {
 	for {
 		if h := <-b.tokens; h.run == run {
@@ -211,7 +211,7 @@ func TestLockTimesOut(t *testing.T) {
 			if !errors.Is(err, perdure.ErrTimeout) {
 				return "", fmt.Errorf("the error is %w", err)
 			}
-			// The account free was locked first, and the time-out has freed it.
+			// The account "free" was locked first. After the time-out it is no longer locked.
 			left, err := b.deposit.Call(ctx, "free", cents{1})
 			return fmt.Sprint(left), err
 		})

@@ -44,9 +44,9 @@ type taskLog struct {
 
 func newTaskLog(t *pool.Task) *taskLog { return &taskLog{task: t} }
 
-// attributes writes the attributes of a record that have no column of their own. It leaves out the
-// time of the record. A user attribute named "level" stays: it differs in its type from the
-// record's level.
+// attributes has the options with which slog writes the attributes of a record. They leave out the
+// level of the record, because TaskItem has a field for it. An attribute of the user that is named
+// "level" stays: its value is not a slog.Level.
 var attributes = slog.HandlerOptions{
 	Level: slog.LevelDebug,
 	ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -95,7 +95,7 @@ func (l *taskLog) also(with func(slog.Handler) slog.Handler) *taskLog {
 	return &taskLog{l.task, append(slices.Clip(l.with), with)}
 }
 
-// cutLine shortens a line to what the engine keeps.
+// cutLine shortens a line to the length that the engine keeps.
 func cutLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= model.MaxLogLine {

@@ -26,8 +26,8 @@ type Machine interface {
 	OnCancel(reason string) Actions
 }
 
-// NewMachine defines an event-driven workflow. The engine calls newM once per execution, and again
-// on every replay; it must return a new value each time. Callers start, signal and await a machine
+// NewMachine defines an event-driven workflow. The engine calls newM once per run, and again on
+// every replay. newM must return a new value each time. Callers start, signal and await a machine
 // like any other workflow.
 func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...WorkflowOption) *Workflow[I, O] {
 	w := &Workflow[I, O]{name: name, fn: machineCode[I, O](name, newM), bound: true, at: callerPosition()}
@@ -41,8 +41,9 @@ func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding
 	return Binding{w.definition(machineCode[I, O](w.name, newM), true, callerPosition())}
 }
 
-// Events are the defaults of a Machine: it fails when an activity fails and when it is cancelled,
-// and ignores all other events. Embed it and write OnStart.
+// Events has the default methods of a Machine. A machine that embeds it fails when an activity
+// fails, ends as cancelled when a caller cancels it, and ignores all other events. Embed Events and
+// write OnStart.
 type Events struct{}
 
 // OnActivityCompleted does nothing.

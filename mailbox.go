@@ -39,8 +39,9 @@ func (m Mailboxes) Describe(ctx context.Context, ref EntityRef, id string) (Mail
 	return m.mailboxCall(ctx, ref, model.MailboxShow, id)
 }
 
-// Skip moves a call behind the others that wait for the entity and returns it with its new ID.
-// Later calls of the same sender then run before it. Skip returns ErrConflict for a call that runs.
+// Skip moves a call behind the others that wait for the entity and returns it with its new ID. So
+// later calls of the same sender run before the skipped call. Skip returns ErrConflict for a call
+// that runs.
 func (m Mailboxes) Skip(ctx context.Context, ref EntityRef, id string) (MailboxCall, error) {
 	return m.mailboxCall(ctx, ref, model.MailboxSkip, id)
 }
@@ -52,13 +53,14 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 	return err
 }
 
-// Interrupt ends the running operation of an entity, or the running RPCs of a service and key. The
-// context of the call ends with the cause ErrInterrupted, and the call fails with that error. If
-// the code does not return within a second, the worker abandons it. The state does not change, the
-// engine sends no messages of the call, and the next call of the key runs. Interrupt does not
-// affect views. With an empty id it interrupts the call that runs. Interrupt returns all calls that
-// the worker has received, including the call that runs. It returns ErrNotFound if there are none.
-// It does not wait until the calls have ended.
+// Interrupt ends the running operation of an entity. The context of the call ends with the cause
+// ErrInterrupted. If the code returns the error of its context, the call fails with ErrInterrupted.
+// If the code does not return within a second, the worker abandons it, and the call fails in the
+// same way. The state does not change, the engine sends no messages of the call, and the next call
+// of the key runs. If the code succeeds nevertheless, the call succeeds. Interrupt does not affect
+// views. With an id, Interrupt ends only the call with that ID. With an empty id it ends the call
+// that runs, and returns all calls that the worker has received, including the call that runs. It
+// returns ErrNotFound if there are none. It does not wait until the calls have ended.
 func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)
@@ -83,7 +85,7 @@ var ErrDropped = errors.New("an operator dropped the call")
 
 // MailboxCall is a call or a lock request that waits for an entity.
 type MailboxCall struct {
-	// ID names the call for Describe, Skip and Drop.
+	// ID names the call for Describe, Skip, Drop and Interrupt.
 	ID       string
 	Position int // from 1, in the order in which the calls run
 	// Operation is empty for a lock request.
@@ -94,8 +96,8 @@ type MailboxCall struct {
 	From      Ref
 	RequestID string
 	OneWay    bool // its caller does not wait for the reply
-	Stored    bool // false if the call and its caller wait in the memory of the owner
-	Running   bool // the code has received it, so it can be neither skipped nor dropped
+	Stored    bool // false if only the memory of the owner has the call
+	Running   bool // a worker has received it, so it can be neither skipped nor dropped
 	// Input is JSON, or nil when this app cannot decode it. InputIs says how it is stored. Only
 	// Describe fills them.
 	Input   []byte

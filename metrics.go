@@ -13,7 +13,8 @@ type Metrics interface {
 	Register(m *telemetry.Meter) (remove func(), err error)
 }
 
-// startMetrics returns the meter of an app, or nil when there is no place for its metrics.
+// startMetrics registers the metrics of an app with to and returns their meter. Without to, the
+// meter is nil and counts nothing.
 func startMetrics(to Metrics) (m *telemetry.Meter, remove func(), err error) {
 	if to == nil {
 		return nil, func() {}, nil

@@ -85,8 +85,8 @@ func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOpti
 }
 
 // Send asks for the operation and does not wait for the reply. It returns when the call is stored,
-// so the call is not lost. If the build lacks the operation, the call becomes a dead letter
-// (App.DeadLetters).
+// so the call is not lost. If the process that serves the entity lacks the operation, the call
+// becomes a dead letter (App.DeadLetters).
 func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
 	return invokeLater(s, invocation{&o.to, key, opts}, in)
 }
@@ -126,7 +126,8 @@ func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, err
 	return result(ctx.c.Context(), ctx.h, "output of "+k.call, ctx.c.Name, out)
 }
 
-// callTarget is what is called, without the key.
+// callTarget names the operation, view or RPC that a call runs. The key of the call is not part of
+// it.
 type callTarget struct {
 	kind  *calleeKind
 	of    string // name of the entity or service

@@ -57,8 +57,8 @@ type reader interface {
 	open(kind, name string, p model.Payload) (model.Payload, error)
 }
 
-// decode reads a stored value. It ignores fields that today's type does not have, so that a type
-// may grow and shrink.
+// decode reads a stored value. It ignores fields that the type of this build does not have, so that
+// later builds may add and remove fields.
 func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err error) {
 	if p.Encoding != model.JSON {
 		if p, err = r.open(kind, name, p); err != nil {
@@ -86,8 +86,8 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 }
 
 // readEncoded reads a value in the encoding that its payload names. The value escapes to the heap
-// in readEncoded and readJSON. They are separate functions so that it stays on the stack in their
-// callers.
+// in readEncoded and readJSON. They are separate functions so that the value stays on the stack in
+// their callers.
 func readEncoded[T any](h *host, p model.Payload) (v T, err error) {
 	err = h.codec.Unmarshal(p, &v)
 	return v, err
@@ -173,8 +173,8 @@ func misfit[T any](kind, name string, err error) error {
 }
 
 // decodeRecorded decodes the recorded outcome of a step. If the value does not fit the type of this
-// build, the code does not fit the history. As after any other mismatch, the execution is then
-// blocked until a build whose type fits continues it.
+// build, the code does not fit the history. In that case decodeRecorded blocks the execution, as
+// after any other mismatch, until a build whose type fits continues it.
 func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {

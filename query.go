@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Query is the typed name of a question that the code of an execution answers from its variables.
-// It also works after the execution has ended.
+// Query is the typed name of a question that the code of an execution answers from its variables. A
+// query also works after the execution has ended.
 type Query[I, O any] struct{ name string }
 
 // NewQuery names a query.

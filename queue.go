@@ -13,8 +13,9 @@ type Queues struct{ app *App }
 // Queues operates the queues of the store.
 func (a *App) Queues() Queues { return Queues{a} }
 
-// List returns the queues that this process serves, the queues in which tasks of this process wait,
-// and the queues that are paused.
+// List returns the queues that workers of this node serve, the queues in which tasks of runs of
+// this node wait, and the queues that are paused. The node is this process or, for an app of Dial,
+// the server.
 func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 	found, err := q.app.cfg.Backend.Queues(ctx, q.app.host.tenant)
 	list := make([]QueueInfo, len(found))
@@ -36,8 +37,8 @@ func (q Queues) Resume(ctx context.Context, name string) error {
 	return public(q.app.cfg.Backend.ResumeQueue(ctx, q.app.host.tenant, name))
 }
 
-// QueueInfo is the state of a queue. The numbers count only this process: its own workers, and the
-// tasks of runs that it owns, even if another process executes them.
+// QueueInfo is the state of a queue. The numbers count only one node, as in Queues.List: its own
+// workers, and the tasks of runs that it owns, even if workers of another node execute these tasks.
 type QueueInfo struct {
 	Name    string
 	Paused  bool

@@ -28,8 +28,9 @@ const (
 	relayWithin = 20 * time.Second // for the delivery of one page
 	// For reading a page, and for recording the verdicts on its messages.
 	relayNotes = 10 * time.Second
-	// relayStale is the age at which the relay reads a message again before it delivers it. Another
-	// relay may have delivered the message in the meantime, and the engine may have forgotten that.
+	// relayStale is how long after reading a message the relay may still deliver it. After that,
+	// the relay reads the message again first, because another relay may have delivered the
+	// message, and the engine may have forgotten that.
 	relayStale = time.Minute
 	relayPause = 30 * time.Second // the longest pause while the database is away
 )

@@ -10,14 +10,15 @@ import (
 )
 
 // Requeue schedules a dead task again, as a task of its own. The new task has the options of the
-// old one; its attempts and timeouts start again. A submitted task gets a new run of its key, and
-// Result returns the outcome of that run from then on. If the dead task was a step of a workflow,
-// the new task is independent of the workflow, which has already handled the failure. Only a caller
-// that asks for the new task gets its result. To continue the workflow itself, use
-// [Executions.Retry].
+// old one, except its Delay; its attempts and timeouts start again. A submitted task gets a new run
+// of its key, and Result returns the outcome of that run from then on. If the dead task was a step
+// of a workflow, the new task is independent of the workflow, which has already handled the
+// failure. Only a caller that asks for the new task gets its result. To continue the workflow
+// itself, use [Executions.Retry].
 //
-// Requeue creates one new task, no matter how often it is called. Later calls return that task. The
-// new task has the idempotency key of the old one unless WithInput changes its input.
+// Without RequeueAgain, Requeue creates one new task, no matter how often it is called. Later calls
+// return that task. The new task has the idempotency key of the old one unless WithInput changes
+// its input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -44,7 +45,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 }
 
 // UndoRequeue cancels the requeued task and restores the dead task. If a worker has already started
-// the requeued task, UndoRequeue returns ErrConflict. In that case, cancel the task.
+// the requeued task, UndoRequeue returns ErrConflict. In that case, cancel the requeued task.
 func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	defer publish(&err)
 	key, err := api.ParseDeadID(d.app.host.tenant, id)
@@ -99,7 +100,7 @@ type RequeueMany struct {
 // RequeueOption says how a dead task is requeued: WithInput, RequeueAgain or RequestID.
 type RequeueOption interface{ applyRequeue(*requeueOptions) }
 
-// WithInput requeues a dead task with another input. The new task then has another idempotency key,
+// WithInput requeues a dead task with another input. Such a task has another idempotency key,
 // because it makes another request to the outside world.
 func WithInput[I any](in I) RequeueOption {
 	return requeueOption(func(o *requeueOptions) {

@@ -15,7 +15,8 @@ import (
 // RetryPolicy says when another attempt follows a failed one. It is an option of an activity, of
 // one call, of a workflow and of one start. The policy of a call or a start replaces the policy of
 // its activity or workflow. The zero value never gives up: it pauses 1 s, doubles the pause each
-// time, and pauses at most 1 min.
+// time, and pauses at most 1 min. The comments of the fields have the default of a zero field in
+// parentheses.
 //
 //	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {
@@ -58,9 +59,9 @@ func Constant(n int, d time.Duration) RetryPolicy {
 // Permanent marks an error after which no policy makes another attempt.
 func Permanent(err error) error { return replay.Permanent(err) }
 
-// RetryAfter makes the next attempt, if there is one, wait for d instead of the pause of the
-// policy. A negative d means 0. A d of more than a hundred years fails the step or task with
-// ErrInvalid.
+// RetryAfter makes the next attempt, if there is one, wait for d. For an inline step, d replaces
+// the pause of the policy. For a task, and for a run of a workflow, the longer of the two applies.
+// A negative d means 0. A d of more than a hundred years fails the step or task with ErrInvalid.
 func RetryAfter(err error, d time.Duration) error {
 	if err != nil && d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))

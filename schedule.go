@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Schedule starts a Job at the times of a Cadence, exactly once across all processes. It is
+// Schedule starts a Job at each time of a Cadence, exactly once across all processes. It is
 // durable: it fires as long as a process that serves it runs. Open applies the definition: it
 // creates a schedule that does not exist, changes one that differs from the definition, and leaves
 // an equal one alone.
@@ -32,8 +32,9 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 }
 
 // Trigger fires now, even if the schedule is paused. Trigger follows Overlap: with OverlapSkip it
-// returns ErrConflict while an execution of the schedule is open. When Trigger returns, the start
-// of the execution is durable. The execution itself starts a moment later.
+// returns ErrConflict while an execution of the schedule is open, and with OverlapQueue while
+// another fire time already waits. When Trigger returns, the start of the execution is durable. The
+// execution itself starts a moment later.
 func (s *Schedule) Trigger(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
 	return err
@@ -78,7 +79,8 @@ func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	return spec.Next(after, n)
 }
 
-// command tells the schedule to do something. Its error is public.
+// command sends a command to the schedule and waits for the answer. Callers can return its error to
+// users unchanged.
 func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -117,9 +119,9 @@ type Overlap int
 // Policies of Overlap.
 const (
 	OverlapSkip   Overlap = iota // starts nothing; the default
-	OverlapQueue                 // one fire time waits for the end; further ones are skipped
+	OverlapQueue                 // lets one fire time wait, and skips further ones
 	OverlapAllow                 // starts the next execution anyway
-	OverlapCancel                // cancels the open execution, then starts the newest fire time
+	OverlapCancel                // cancels the open execution, then fires the newest time
 )
 
 var overlaps = map[Overlap]schedule.Overlap{

@@ -67,7 +67,7 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 }
 
 // insistOn repeats do while the store is away, so that a process that starts together with its
-// database waits for it.
+// database waits for the database.
 func (a *App) insistOn(ctx context.Context, do func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := do()

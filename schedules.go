@@ -56,9 +56,10 @@ type ScheduleInfo struct {
 	Fired      int64 // executions that it started for any reason
 	Triggered  int64 // executions that Trigger started
 	Backfilled int64 // executions that Backfill started
-	Skipped    int64 // fire times left out because an execution was open
-	// Missed counts fire times left out because the schedule was paused or no process was running,
-	// up to 10,000 at a time.
+	Skipped    int64 // fire times left out because of an open execution or a newer fire time
+	// Missed counts fire times left out because the schedule was paused, because no process was
+	// running, or because more than 100 were due together (OverlapAllow). It counts up to 10,000 at
+	// a time.
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string

@@ -33,8 +33,8 @@ func payloadTrouble(log *slog.Logger) *episode.Log {
 	return episode.New(log, "payloads cannot be read or written now; the app tries again", "payloads can be read and written again")
 }
 
-// insist calls f until it succeeds or fails permanently, until p is used up, or until the context
-// ends.
+// insist calls f until f succeeds or fails permanently, until it has made p attempts, or until ctx
+// ends. If p is patient, the number of attempts has no limit.
 func (h *host) insist(ctx context.Context, p patience, what string, f func() (model.Payload, error)) (model.Payload, error) {
 	var trouble *episode.Source
 	pause := firstPause
@@ -137,9 +137,9 @@ func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err
 	return err
 }
 
-// sealWith returns the stored form of a value. A function of the codec makes that form. sealWith
-// checks the size before and after, because sealing can make a value shorter (compression) or
-// longer (encryption).
+// sealWith returns the stored form of a value, which the function seal makes. sealWith checks the
+// size before and after, because sealing can make a value shorter (compression) or longer
+// (encryption).
 func (h *host) sealWith(
 	ctx context.Context, pt patience, of parcel, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
 ) (model.Payload, error) {
@@ -182,7 +182,7 @@ func (h *host) open(ctx context.Context, pt patience, kind, name string, p model
 	return out, nil
 }
 
-// nameError says whose payload an error is about.
+// nameError adds to an error which payload it is about, such as "signal paid".
 func nameError(err error, kind, name string) error {
 	return fault.New(fault.KindOf(err), "%s %s: %w", kind, name, err)
 }

@@ -6,8 +6,9 @@ import (
 )
 
 // Service is the name of a stateless handler whose calls have keys. All calls of one key run in one
-// process at a time, and at most Concurrency of them overlap. The engine does not store a call
-// unless its RPC is Persisted.
+// process at a time, and at most Concurrency of them overlap. The engine does not store a call of
+// ordinary code unless its RPC is Persisted. It stores every call of a workflow, an entity or a
+// transaction.
 type Service struct{ callee }
 
 // NewService names a service. NewRPC defines its RPCs. Pass the service to Open where its code
@@ -73,7 +74,7 @@ func (persistedOption) applyRPC(t *callTarget) { t.brief = false }
 // Persisted makes the engine store every call of an RPC before the call runs, and remember its
 // answer. Such a call survives a crash and runs at least once. A repetition with the same RequestID
 // is the same call. This costs a commit before the call and one after it. Without Persisted, the
-// engine keeps a call in memory only, and the call runs at most once.
+// engine keeps a call of ordinary code in memory only, and the call runs at most once.
 func Persisted() RPCOption { return persistedOption{} }
 
 // method returns the definition of an RPC for its service.

@@ -12,9 +12,9 @@ import (
 // between the runs of the code. Use Void if the code needs no position.
 //
 // The process that runs the code renews a lease. If that process dies, another process starts the
-// code when the lease has expired. It starts the code immediately if it is on the same machine and
-// can prove that the old process is gone. If the process closes its app, another process starts the
-// code as soon as the code has returned.
+// code when the lease has expired. A process on the same machine starts the code immediately if it
+// can prove that the old process is gone. If the process that runs the code closes its app, another
+// process starts the code as soon as the code has returned.
 type Singleton[P any] struct {
 	name string
 	run  func(context.Context, *Position[P]) error

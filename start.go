@@ -31,7 +31,7 @@ type startOptions struct {
 	err       error
 }
 
-// refuse keeps the first mistake in the options. The start then fails with it.
+// refuse records a mistake in the options. The start fails with the first mistake.
 func (o *startOptions) refuse(format string, args ...any) {
 	if o.err == nil {
 		o.err = Permanent(fault.New(fault.Invalid, format, args...))
@@ -39,7 +39,7 @@ func (o *startOptions) refuse(format string, args ...any) {
 }
 
 // Reuse says what a start does if the execution of its key is closed. If the execution is open, a
-// start always attaches to it. The default is ReturnExisting.
+// start attaches to it, or returns ErrConflict if its input differs. The default is ReturnExisting.
 type Reuse int
 
 // Policies of Reuse.
@@ -98,8 +98,9 @@ func StartAt(t time.Time) interface {
 	return startAt(t)
 }
 
-// ExecutionTimeout ends an execution d after its start. It covers all runs: continued runs,
-// attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
+// ExecutionTimeout ends an execution d after its start or, with StartDelay or StartAt, d after the
+// time at which its code may start. It covers all runs: continued runs, attempts that a RetryPolicy
+// adds, and the pauses between them. The default is no limit.
 //
 // The execution ends as failed. errors.Is matches its error with ErrTimeout, and the Type of the
 // error is "timeout.execution". The code does not run again, so no clean-up runs. The engine

@@ -20,15 +20,15 @@ type Started[O any] struct {
 // StartMany starts an execution for every input, in one call and few commits: thousands cost little
 // more than one. The results have the order of the inputs, each with its own error.
 //
-// Every start stands alone. A refused start does not stop the others, and the starts do not share a
-// transaction. If the call fails as a whole, because ctx ends or the store is away, some executions
-// may have started. In that case, repeat the call: a start attaches to an execution that already
-// has its key.
+// The starts are independent: a refused start does not stop the others, and the starts do not share
+// a transaction. If ctx ends, the store is away or a connection breaks, an execution may have
+// started although its start has an error. In that case, repeat the call: a start attaches to an
+// execution that already has its key.
 //
 // The key of each execution is what KeyedBy derives from its input, or the hash of its input. With
-// RequestID("r"), the inputs have the ids r, r-1, r-2 and so on. All other options apply to every
-// start. A call accepts at most 100,000 inputs with 64 MiB together. A larger call returns
-// ErrExhausted and starts nothing.
+// RequestID("r"), the starts have the request ids r, r-1, r-2 and so on, in the order of the
+// inputs. All other options apply to every start. A call accepts at most 100,000 inputs with 64 MiB
+// together. A larger call returns ErrExhausted and starts nothing.
 func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]Started[O], error) {
 	if err := w.manyAtOnce(opts); err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
 	return v, ok && err == nil, public(err)
 }
 
-// Remove undoes Save. When Remove returns, the removal is durable.
+// Remove deletes the value that Save set. When Remove returns, the removal is durable.
 func (s *State[T]) Remove(ctx context.Context) error {
 	t, _, err := s.taskFor(ctx)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 type CallOption interface{ applyCall(*stepOptions) }
 
 // StepKey identifies a step explicitly. Without a StepKey, a step of Do is identified by its name
-// and by how often the code has used that name before. So give a StepKey to each Do in a loop.
+// and by how often the same coroutine has used that name before. So give a StepKey to each Do in a
+// loop.
 func StepKey(k string) CallOption { return stepKey(k) }
 
 type stepKey string

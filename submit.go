@@ -41,8 +41,8 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 
 // SubmitMany submits a task for every input, in one call: thousands cost little more than one. The
 // executions have the order of the inputs. For a refused submission, the execution is zero, and the
-// error says which input was refused and why. All other tasks exist. A call accepts at most 100,000
-// inputs with 64 MiB together.
+// error says which input was refused and why, for the first ten of them. All other tasks exist. A
+// call accepts at most 100,000 inputs with 64 MiB together.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
 	b, err := a.submission(c.host(), opts, true)
 	switch {

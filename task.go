@@ -17,15 +17,16 @@ type TaskOption interface {
 }
 
 // HeartbeatTimeout fails an attempt if the engine receives no heartbeat from its worker for d.
-// Workers send heartbeats by themselves, every third of d. So this detects a process that is gone,
-// but not an activity that hangs; AttemptTimeout detects that. d is at least 100 ms. The default is
-// no limit.
+// Workers send heartbeats by themselves, every third of d. So HeartbeatTimeout detects a process
+// that is gone, but not an activity that hangs. AttemptTimeout ends an attempt that hangs. d is at
+// least 100 ms. The default is no limit.
 func HeartbeatTimeout(d time.Duration) TaskOption {
 	return taskOption{"HeartbeatTimeout", func(s *taskSettings) { s.silence = d }}
 }
 
-// ScheduleToStart fails a task if it, or its next attempt, may start but no worker starts it within
-// d. Such a task gets no further attempt. The default is no limit.
+// ScheduleToStart fails a task if no worker starts it within d, counted from the moment at which it
+// may start. The limit applies to each attempt. Such a task gets no further attempt. The default is
+// no limit.
 func ScheduleToStart(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToStart", func(s *taskSettings) { s.toStart = d }}
 }

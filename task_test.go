@@ -208,7 +208,8 @@ func TestSubmit(t *testing.T) {
 		t.Errorf("offer %q (-want +got):\n%s", d.offer.Name, diff)
 	}
 
-	// Without a key, each submission is a new task. With a request id or KeyedBy it is not.
+	// Without a key, each submission is a new task. With a request id or KeyedBy, a repeated
+	// submission is the same task.
 	a, _ := render.Submit(c, picture{ID: 1})
 	b, _ := render.Submit(c, picture{ID: 1})
 	if a == b || a.Ref.Key == "" {

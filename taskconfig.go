@@ -16,20 +16,21 @@ type TaskConfig struct {
 	// a round trip for tasks that take milliseconds. Longer tasks would wait here while other
 	// processes are free.
 	Prefetch int
-	// Queues are served in addition to DefaultQueue and the queues that activities name. List here
-	// the queues that only calls and submissions name.
+	// Queues are the queues that the process serves in addition to DefaultQueue and the queues that
+	// activities name. List here the queues that only calls and submissions name.
 	Queues []string
 	// HighLoad and LowLoad are shares of Slots and Prefetch together, from 0 to 1. When the load
 	// reaches HighLoad, the process stops claiming tasks until the load is down to LowLoad. Tasks
 	// that arrive at the same moment may still take all slots. Without HighLoad, only a full
 	// process stops claiming tasks.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. If only
-	// HighMemory is set, LowMemory is eight ninths of it. Without GOMEMLIMIT, both have no effect.
+	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect as HighLoad and
+	// LowLoad; 0.9 and 0.8. If only HighMemory is set, LowMemory is eight ninths of it. Without
+	// GOMEMLIMIT, both have no effect.
 	HighMemory, LowMemory float64
 	// DrainTimeout is how long Close waits for running tasks. After that time their contexts end,
-	// and the process gives the tasks back without using up an attempt. The default is
-	// embedded.Config.DrainTimeout.
+	// and the process gives the tasks back without using up an attempt. The default is the
+	// DrainTimeout of embedded.Config or Dialer.
 	DrainTimeout time.Duration
 }
 

@@ -87,7 +87,7 @@ func TestProgressOutlivesAttempts(t *testing.T) {
 	}, copying)
 }
 
-// The policy of a submission or a call replaces the activity's own.
+// The policy of a submission or a call replaces the policy of the activity.
 func TestPolicyOfASubmission(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32

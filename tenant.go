@@ -10,8 +10,9 @@ import (
 // Tenant reads and changes the allowance of the tenant that an app works in.
 type Tenant struct{ app *App }
 
-// Tenant returns the tenant of the app. For an app of Dial, it is the tenant of the app's key,
-// otherwise "default".
+// Tenant returns the tenant of the app. For an app of Dial, it is the tenant of the app's key, or
+// the tenant that an app with an admin key has chosen (Dialer.Tenant). For all other apps it is
+// "default".
 func (a *App) Tenant() Tenant { return Tenant{a} }
 
 // Name returns the name of the tenant.

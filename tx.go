@@ -39,8 +39,8 @@ func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 }
 
 // InSchema keeps the tables of Perdure in a schema of this database (in SQLite: an attached
-// database). Without it, Perdure uses table names without a schema, and the database decides where
-// they are.
+// database). Without InSchema, Perdure uses table names without a schema, and the database decides
+// in which schema the tables are.
 func (s TxSource[T]) InSchema(name string) TxSource[T] {
 	if s.db == nil {
 		return s

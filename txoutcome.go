@@ -111,9 +111,10 @@ func mayBeRetried(s model.Status) bool {
 	return s == model.Failed || s == model.Canceled || s == model.Terminated
 }
 
-// isExpired reports whether the sweep may remove the outcomes of a run: the run has been closed for
-// the retention time and cannot be retried. The age of an outcome does not matter, because an old
-// outcome may still wait for a process to journal it.
+// isExpired reports whether the sweep may remove the outcomes of a run. It may if the run has been
+// closed for the retention time and cannot be retried. While the engine knows the run, the age of
+// an outcome does not matter, because an old outcome may still wait for a process to journal it. If
+// the engine no longer knows the run, the outcomes expire at the age orphaned.
 func isExpired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):

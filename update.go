@@ -14,9 +14,10 @@ type Update[I, O any] struct{ name string }
 // NewUpdate names an update.
 func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name} }
 
-// Handle serves the update. Each call runs in a coroutine of its own, in the order of arrival.
-// Validators run first and must not wait; the caller gets their error. Updates that arrive before
-// the code calls Handle wait until it does. A second Handle of the same name replaces the first.
+// Handle serves the update. Each call runs in a coroutine of its own, and the coroutines start in
+// the order of arrival. Validators run first and must not wait; the caller gets their error.
+// Updates that arrive before the code calls Handle wait until it does. A second Handle of the same
+// name replaces the first.
 //
 // When the workflow function returns or continues as new, the engine refuses updates whose handlers
 // still run. WaitUpdates waits for these handlers.

@@ -27,8 +27,8 @@ import (
 // applies the changes that follow, misses nothing. Two more kinds of that class say which changes
 // the feed does not have:
 //
-//   - "missed": changes were missed, because the loop was too slow, the cursor too old, or because
-//     executions have moved between processes. Read the list again.
+//   - "missed": the watch has missed changes, because the loop was too slow, the cursor was too
+//     old, or executions have moved between processes. Read the list again.
 //   - "partial": other processes own some executions, and the feed does not have their changes. A
 //     change of the kind "complete" follows when the feed has all changes again.
 //
@@ -127,8 +127,9 @@ type Change struct {
 	Class string
 	// Kind is what has happened: started, progressed, waiting, paused, resumed, cancel_requested,
 	// blocked, removed; for tasks also scheduled, claimed, returned, retrying, dead, requeued and
-	// requeue_undone; for entities and settings created and changed; for workers joined, changed
-	// and left. The end of an execution has the word of its status. docs/watching.md explains them.
+	// requeue_undone; for entities created and changed; for settings changed; for workers joined,
+	// changed and left. The end of an execution has the word of its status. docs/watching.md
+	// explains them.
 	Kind string
 	// Ref is the execution or the task. If a task belongs to a workflow, Ref is the execution of
 	// the workflow, and Step is the step of the task.

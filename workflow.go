@@ -41,7 +41,8 @@ func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
 }
 
 // KeyedBy returns a copy of the workflow that derives the key of an execution from the input.
-// Without it, the key is the hash of the input.
+// Without KeyedBy, the key is the hash of the input, and a child gets a unique key. A Key among the
+// options of a start takes precedence over all of these.
 func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	c := *w
 	c.key = key
@@ -71,7 +72,7 @@ func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err er
 
 // Start starts the execution of the key, or attaches to it, and does not wait for its result. In
 // workflow code, the execution is a child. If the execution of the key has another input, Start
-// returns ErrConflict.
+// returns ErrConflict, unless Reuse lets it start a new run.
 func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	ref, p, o, err := w.resolve(from.host(), in, opts)
@@ -88,8 +89,8 @@ func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
 }
 
 // ContinueAsNew returns an error. A workflow function returns that error to end this run and start
-// the next one with in, under the same key. Labels, states, unread signals and the execution
-// timeout carry over.
+// the next one with in, under the same key. Labels, states, unread signals, updates that have not
+// started and the execution timeout carry over.
 func (w *Workflow[I, O]) ContinueAsNew(in I) error {
 	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
 }

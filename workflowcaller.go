@@ -143,7 +143,7 @@ func refuseRequestID(m *model.Message) error {
 		return nil
 	}
 	return fault.New(fault.Invalid,
-		"%s %s of %s: a workflow gives it no RequestID, because its step is done once anyway; use StepKey to tell equal ones apart", m.Kind, m.Name, m.To)
+		"%s %s of %s: a workflow passes no RequestID, because each of its steps takes effect once; use StepKey to distinguish equal steps", m.Kind, m.Name, m.To)
 }
 
 func (ctx WorkflowCtx) invoke(r *api.CallRequest, o *stepOptions) (model.Payload, error) {
@@ -223,7 +223,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 	return f.Payload(), nil
 }
 
-// poll reads the state of another execution as a step, so that a replay gets the same.
+// poll reads the state of another execution as a step, so that a replay gets the same state.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 	h := ctx.host()
 	started := ref.Run == "" && ctx.x.HasChild(ref.address(ctx.host()))

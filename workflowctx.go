@@ -34,14 +34,14 @@ func (ctx WorkflowCtx) Timer(d time.Duration) *Future[time.Time] {
 	return f
 }
 
-// Attempt returns the number of this run among its attempts, from 1. A RetryPolicy starts another
-// run with the same input after a run has failed.
+// Attempt returns 1 in a run that no RetryPolicy has started. After a run has failed, a RetryPolicy
+// starts another run with the same input, and that run has the next number.
 func (ctx WorkflowCtx) Attempt() int { return ctx.x.Attempt() }
 
 // Now returns the time of the last event that the code has seen. It is the same on replay.
 func (ctx WorkflowCtx) Now() time.Time { return ctx.x.Now() }
 
-// Rand returns a random number generator that the execution seeds. Its numbers are the same on
+// Rand returns a random number generator whose seed belongs to the run. Its numbers are the same on
 // replay.
 func (ctx WorkflowCtx) Rand() *rand.Rand { return ctx.x.Rand() }
 
@@ -84,20 +84,20 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 }
 
 // WaitUpdates waits until the handlers of all updates have answered, including updates that arrive
-// while it waits. Call it in the workflow function before the function returns or continues as new,
-// because the engine then refuses updates whose handlers still run. Handlers must not call it,
-// because two of them would wait for each other.
+// while it waits. Call WaitUpdates in the workflow function before the function returns or
+// continues as new, because at that point the engine refuses updates whose handlers still run.
+// Handlers must not call WaitUpdates, because two of them would wait for each other.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
-// OnFailure adds a compensation. When the workflow fails or is cancelled, its compensations run in
+// OnFailure adds a compensation. When the run fails or is cancelled, its compensations run in
 // reverse order. Their steps are durable.
 func (ctx WorkflowCtx) OnFailure(undo func(WorkflowCtx) error) {
 	ctx.x.Cleanup(true, func(x replay.Ctx) error { return undo(WorkflowCtx{x}) })
 }
 
-// Defer runs fn when the execution ends. Several functions run in reverse order. Their steps are
-// durable. A Go defer statement also runs whenever the execution leaves memory, so do not use it
-// for anything that has an effect.
+// Defer runs fn when the run ends: when it completes, fails, is cancelled or continues as new.
+// Several functions run in reverse order. Their steps are durable. A Go defer statement also runs
+// whenever the execution leaves memory, so do not use it for anything that has an effect.
 func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
 	ctx.x.Cleanup(false, func(x replay.Ctx) error { return fn(WorkflowCtx{x}) })
 }
@@ -107,7 +107,8 @@ func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
 // the code had the call gets min. All other executions get max, and the history records it.
 //
 // Branch on the version. When no execution follows an older version, raise min and remove the
-// branch. An execution that still follows an older version is then blocked with a reason.
+// branch. After that, the engine blocks an execution that still follows an older version, with a
+// reason.
 func (ctx WorkflowCtx) Version(change string, min, max int) int {
 	return ctx.x.Version(change, min, max)
 }

@@ -16,9 +16,9 @@ type Codec struct {
 	// for writing. They keep earlier payloads readable. JSON and Msgpack can always be read.
 	OldFormats []Format
 	OldChain   []Transform
-	// MaxPlain is the largest value in bytes, as the format encodes it. The limit of stored
-	// payloads (MaxPayload) applies to the output of the chain. 0 means MaxPayload, or 64 MiB if
-	// the chain offloads.
+	// MaxPlain is the largest value in bytes, as the format encodes it. A MaxPlain of 0 means
+	// MaxPayload, or 64 MiB if the chain offloads. MaxPayload is another limit: it applies to the
+	// output of the chain, which is what the app stores.
 	MaxPlain int
 }
 
@@ -37,7 +37,7 @@ type Transform interface {
 	Seal(ctx context.Context, m Meta, data []byte) (sealed []byte, applied bool, err error)
 	// Open reverses Seal.
 	Open(ctx context.Context, m Meta, sealed []byte) (data []byte, err error)
-	// Digester is called once, when an app is opened. Perdure must recognise equal inputs (the
+	// Perdure calls Digester once, when an app opens. Perdure must recognise equal inputs (the
 	// second start of a key, a step that is replayed), so the store contains digests of inputs. A
 	// transform that hides data from readers of the store returns a keyed digest here. The digest
 	// must not reveal the data and must never change, even if keys rotate. A transform that hides

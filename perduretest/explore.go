@@ -19,10 +19,10 @@ type Scenario[R any] struct {
 	// Definitions are the program. All processes of a run serve them, one after the other.
 	Definitions perdure.Group
 	// Drive does what clients do, and returns values that must not depend on crashes, such as the
-	// results of executions. When the process dies, Drive gets an error and returns it. Explore
-	// then calls Drive again with the next process, because real clients repeat calls whose outcome
-	// they do not know. So everything in Drive must be repeatable: starts have keys, sends have a
-	// [perdure.RequestID].
+	// results of executions. When the process dies, Drive gets an error and returns it. After that,
+	// Explore calls Drive again with the next process, because real clients repeat calls whose
+	// outcome they do not know. So everything in Drive must be repeatable: starts have keys, sends
+	// have a [perdure.RequestID].
 	Drive func(env *Env) (R, error)
 	// Check examines the outside world afterwards. It may be nil.
 	Check func() error
@@ -51,10 +51,11 @@ const (
 // Explore calls setup for every run. setup must create new fakes each time, so that runs do not
 // affect each other. Explore reports
 //
-//   - another result of Drive, or an error of Drive or Check;
-//   - steps that are not idempotent. A crash can lose the outcome of a body that has run. The body
-//     then runs again, so its effect must not happen twice. The body reports its effects with
-//     [Effect]; more of them than without a crash is a failure;
+//   - a result of Drive that differs from the result without a crash, and an error of Drive or
+//     Check;
+//   - steps that are not idempotent. A crash can lose the outcome of a body that has run. In that
+//     case the body runs again, and its effect must not happen twice. The body reports its effects
+//     with [Effect]. If an effect happens more often than without a crash, the test fails;
 //   - effects that did not happen, and executions that are left open, with the reason.
 //
 // Every point is a subtest, and a failure says how to run it again.
@@ -65,14 +66,14 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 		t.Fatalf("perduretest: the scenario fails without any crash: %s\n%s", strings.Join(x.plain.problems, "\n"), x.plain.histories)
 	}
 	if second := runOnce(t, setup, point{}); !reflect.DeepEqual(second.result, x.plain.result) {
-		t.Fatalf("perduretest: without any crash Drive returned %+v, and then %+v: have it return something that is the same every time", x.plain.result, second.result)
+		t.Fatalf("perduretest: without any crash Drive returned %+v, and then %+v: let it return a value that is the same every time", x.plain.result, second.result)
 	}
 
 	began := time.Now()
 	points, left := x.points()
 	for _, p := range points {
 		if x.failures == maxFailures {
-			t.Errorf("perduretest: %d points have failed; those from %q on were not tried", x.failures, p)
+			t.Errorf("perduretest: %d points have failed; the points from %q on were not tried", x.failures, p)
 			break
 		}
 		t.Run(p.String(), func(t *testing.T) { x.try(t, p) })
@@ -165,7 +166,7 @@ func (x *explorer[R]) describeRepeated() string {
 	}
 	text := "; points at which a step was executed again: " + strings.Join(steps, ", ")
 	if len(silent) > 0 {
-		text += "; no Effect is known of " + strings.Join(silent, ", ")
+		text += "; these steps report no Effect: " + strings.Join(silent, ", ")
 	}
 	return text
 }
@@ -188,8 +189,8 @@ func (r *trial[R]) compare(plain *trial[R]) {
 		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
 		case got > want:
 			// This problem comes first, because it may cause the others.
-			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash loses the "+
-				"outcome of a body that has run, which is executed again then: hand perdure.IdempotencyKey(ctx) to the service, or look first whether it has happened",
+			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash can lose the "+
+				"outcome of a body that has run, and then the body runs again: pass perdure.IdempotencyKey(ctx) to the service, or check first whether the effect has happened",
 				step, name, times(got), times(want)))
 		case got < want && len(r.problems) == 0:
 			r.wrong("effect %q of step %s happened %s, and %s without a crash", name, step, times(got), times(want))

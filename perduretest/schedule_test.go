@@ -101,8 +101,8 @@ func TestAYearOfNights(t *testing.T) {
 	})
 }
 
-// TestDowntime stops all processes that serve a schedule for a while. The schedule then catches up
-// on late fire times within the window, and counts the fire times beyond it.
+// TestDowntime stops all processes that serve a schedule for a while. After that, the schedule
+// catches up on late fire times within the window, and counts the fire times beyond it.
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	fake, defs := notes()

@@ -38,7 +38,7 @@ func TestAYearIsCheap(t *testing.T) {
 	}
 }
 
-// costOf returns how long an execution takes that sleeps for d in virtual time.
+// costOf returns the real time that an execution takes if it sleeps for d in virtual time.
 func costOf(t *testing.T, once bool, d time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -11,9 +11,9 @@ import (
 	collector "github.com/perdure/perdure/internal/telemetry/prom"
 )
 
-// Metrics is perdure.Dialer.Metrics for a registry, such as prometheus.DefaultRegisterer. Apps that
-// share a registry each need a label of their own (prometheus.WrapRegistererWith).
-// docs/observability.md lists the metrics.
+// Metrics returns a value for perdure.Dialer.Metrics that registers the metrics with r, such as
+// prometheus.DefaultRegisterer. Apps that share a registry each need a label of their own
+// (prometheus.WrapRegistererWith). docs/observability.md lists the metrics.
 func Metrics(r prometheus.Registerer) perdure.Metrics { return registry{r} }
 
 type registry struct{ to prometheus.Registerer }

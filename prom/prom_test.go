@@ -128,8 +128,8 @@ func TestMetricsOfADialedApp(t *testing.T) {
 	}
 }
 
-// If a registry already has the metrics of one app, it refuses the metrics of a second app. Dial
-// then fails and leaves nothing open. Dial also refuses a nil registry.
+// If a registry already has the metrics of one app, it refuses the metrics of a second app. In that
+// case Dial fails and leaves nothing open. Dial also refuses a nil registry.
 func TestRefusedRegistry(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")

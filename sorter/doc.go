@@ -14,11 +14,11 @@
 // the sorter delivers the waiting messages of the earlier epoch, and drops later messages of the
 // earlier epoch.
 //
-// Keep a Sorter in the state of an entity. The commit of an operation then stores the changes that
-// the operation makes to the sorter. A sorter has no clock and no timer. The caller passes the
-// time, and calls [Sorter.Flush] at the time that [Sorter.Due] returns, for example in an operation
-// that SendLater calls. Without that call, messages behind a gap wait until the next message of any
-// sender arrives.
+// Keep a Sorter in the state of an entity, so that the commit of an operation also stores the
+// changes that the operation makes to the sorter. A sorter has no clock and no timer. The caller
+// passes the time, and calls [Sorter.Flush] at the time that [Sorter.Due] returns, for example in
+// an operation that SendLater calls. Without that call, messages behind a gap wait until the next
+// message of any sender arrives.
 //
 // A sorter has limits for the number of senders, of waiting messages and of their bytes. If a
 // message would exceed a limit, the sorter refuses the message with an error, and the sender can

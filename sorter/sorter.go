@@ -176,7 +176,8 @@ func (m *Message) check() error {
 }
 
 // room refuses a message that would have to wait, if there is no room for it. A message of a new
-// epoch may use the room of the earlier epoch, because its messages no longer wait.
+// epoch may use the room of the earlier epoch, because the messages of the earlier epoch no longer
+// wait.
 func (s *Sorter) room(l Limits, from *Sender, m *Message, h *Held) error {
 	count, size := s.Waiting()
 	if m.Epoch > from.Epoch {
@@ -230,8 +231,8 @@ func (f *Sender) hold(h Held) {
 	f.Waiting = slices.Insert(f.Waiting, i, h)
 }
 
-// release appends messages that no longer wait to ready: the first messages even if predecessors
-// are missing, and then the messages whose predecessors are complete.
+// release appends messages that no longer wait to ready. It takes the messages at the front: as
+// many as first says, even if predecessors are missing, and then further ones up to the next gap.
 func (f *Sender) release(ready []Message, name string, first int) []Message {
 	n := 0
 	for n < len(f.Waiting) && (n < first || f.Waiting[n].Number == f.Last+1) {

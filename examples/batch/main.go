@@ -4,7 +4,8 @@
 //	go run ./examples/batch [store URL]
 //
 // Counting takes a second or two per document. Kill the program during that time (kill -9, it
-// prints its process id) and run the same command again. It does not count a document twice.
+// prints its process id) and run the same command again. It does not repeat a count that the first
+// process has recorded.
 package main
 
 import (

@@ -142,7 +142,7 @@ func query[O any](r *http.Request, call func() (O, error)) (O, error) {
 }
 
 // insist repeats a call while the node that should answer it is away. It stops when another node
-// has taken over.
+// has taken over and answers, or when ctx ends.
 func insist[O any](ctx context.Context, call func() (O, error)) (out O, repeats int, err error) {
 	for ; ; repeats++ {
 		out, err = call()

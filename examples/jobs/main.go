@@ -5,7 +5,8 @@
 //	go run ./examples/jobs [store URL]
 //
 // Kill it while it runs (kill -9, it prints its process id) and run the same command again. It does
-// not send a mail twice. Then look at the store yourself:
+// not send a mail again if the first process has recorded that the mail is sent. Then look at the
+// store yourself:
 //
 //	perdure dlq groups --store file:jobs.db
 package main

@@ -1,12 +1,12 @@
-// Command nightly makes a report every night at two, Berlin time, and a clean-up every second. Its
-// schedules fire exactly once, no matter how many processes of the program run. If no process runs
-// at that moment, they fire later.
+// Command nightly makes a report every night at two, Berlin time, and a clean-up every second. Each
+// schedule fires exactly once at each of its times, no matter how many processes of the program
+// run. If no process runs at that time, the schedule fires later.
 //
 //	go run ./examples/nightly [store URL]
 //
 // The program backfills the reports of the last three nights, triggers one report, and waits until
-// the clean-up has fired three times. Kill it at any time (kill -9) and run it again: it does
-// nothing twice.
+// the clean-up has fired three times. Kill it at any time (kill -9) and run it again: it repeats no
+// backfilled report and no clean-up. Each run of the program triggers another report.
 package main
 
 import (

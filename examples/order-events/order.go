@@ -34,8 +34,8 @@ type purchase struct {
 	perdure.Events
 	order
 
-	// An activity or the delivery still runs. The machine waits for its end before it does anything
-	// else.
+	// busy is true while an activity or the delivery runs. The machine waits for its end before it
+	// does anything else.
 	busy    bool
 	stock   string // reserved
 	payment string

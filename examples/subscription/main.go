@@ -5,7 +5,8 @@
 //
 // A period lasts two seconds here. The program upgrades the plan in the first period and cancels in
 // the fourth. Kill it at any time (kill -9, it prints its process id) and run the same command
-// again. It charges no period twice and skips none.
+// again. It skips no period, and repeats a charge only if the process was killed before it had
+// recorded the charge.
 package main
 
 import (

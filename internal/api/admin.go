@@ -57,8 +57,8 @@ type Admin interface {
 	// request. It returns when the request is stored. It returns NotFound if there is no such node,
 	// and Conflict if no other node could take the shards.
 	DrainNode(ctx context.Context, r NodeDrain) error
-	// Rebalance makes all nodes check immediately whether shards should move. Without it, the nodes
-	// check every few seconds.
+	// Rebalance makes all nodes check immediately whether shards should move. The nodes also check
+	// every few seconds without Rebalance.
 	Rebalance(ctx context.Context) error
 
 	// WorkerSessions lists the workers that are connected to the server that answers. With an empty
@@ -170,7 +170,8 @@ type NodeInfo struct {
 	Version string
 	// Since is when the node started, by its own clock.
 	Since model.Time
-	// Expires is when the lease of the node ends. Live says that the lease has not ended.
+	// Expires is when the lease of the node ends. Live says that the lease has not ended. Draining
+	// says that the node takes no new shards, for example because it stops.
 	Expires  model.Time
 	Live     bool
 	Draining bool

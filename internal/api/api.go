@@ -36,8 +36,9 @@ type Client interface {
 	// that execution has another input.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
 	// StartMany starts many executions in one call: thousands cost little more than one. The
-	// replies have the order of the requests. If StartMany returns an error, the engine has
-	// processed no request.
+	// replies have the order of the requests. If the engine refuses the whole call, it has
+	// processed no request. If the connection to a server is lost, some executions may have
+	// started.
 	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
 	// Run calls Start and then waits, as Await does, for the execution of the key.
 	Run(ctx context.Context, r StartRequest) (Result, error)

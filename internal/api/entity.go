@@ -43,7 +43,7 @@ type Entities interface {
 	// refuses calls of the old holder.
 	Unlock(ctx context.Context, r UnlockRequest) error
 	// Mailbox lists the waiting calls of an entity or a service, or shows, skips or drops one of
-	// them. The owner of the entity answers.
+	// them, or interrupts running calls. The owner of the entity answers.
 	Mailbox(ctx context.Context, r MailboxRequest) (model.Calls, error)
 	// EditEntity replaces the state of an entity if its version is still r.Version, and returns the
 	// new version. It fails with fault.Conflict if the version is another one, while an operation
@@ -63,17 +63,18 @@ type Entities interface {
 // EditRequest replaces the state of an entity.
 type EditRequest struct {
 	Address model.Address
-	// Version is the version that the entity must have; 0 if it must have no state.
+	// Version is the version that the entity must have; 0 if it must have neither a state nor a
+	// lock.
 	Version   model.EntityVersion
 	State     model.Payload
 	RequestID string
 }
 
-// MailboxRequest lists waiting calls, or names one of them to show, skip or drop.
+// MailboxRequest lists waiting calls, or names one of them to show, skip, drop or interrupt.
 type MailboxRequest struct {
 	Address model.Address
 	Do      string // model.MailboxList or another of these constants
-	ID      string // of the call; empty for a list
+	ID      string // of the call; empty for a list, and for an interrupt of the call that runs
 	// Cursor is the cursor of the previous page, and Limit bounds the calls of a page. Both are
 	// only for lists.
 	Cursor string

@@ -4,7 +4,7 @@ import "github.com/perdure/perdure/internal/model"
 
 // Bounds of an explanation.
 const (
-	DefaultDepth = 8  // the largest distance from the execution
+	DefaultDepth = 8  // the largest distance from the execution, if the request sets none
 	MaxDepth     = 32 // the largest distance that a caller may ask for
 	// MaxNodes and MaxEdges bound one graph.
 	MaxNodes = 200

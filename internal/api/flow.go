@@ -40,8 +40,8 @@ type Flow interface {
 	// ResetBreaker closes a breaker and ends its pause. It returns NotFound if there is no such
 	// breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
-	// PauseBreaker stops all tasks at a breaker until a time. A time in the past ends the pause.
-	// Like TripBreaker, it returns NotFound for an unknown name.
+	// PauseBreaker stops all tasks at a breaker until a given time. A time in the past ends the
+	// pause. Like TripBreaker, it returns NotFound for an unknown name.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
 	// Allowance returns how much of the system a tenant may use.
 	Allowance(ctx context.Context, tenant string) (Allowance, error)
@@ -138,7 +138,7 @@ type LimitUse struct {
 type Breaker struct {
 	Name                 string
 	Failures             int
-	Ratio                float64 // of 1
+	Ratio                float64 // from 0 to 1
 	Calls                int
 	Window, Reset        time.Duration
 	Probes, Successes    int

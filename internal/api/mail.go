@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mailer is a Backend that can also send a request together with a transaction of ordinary code.
-// Compose checks the request and turns it into a message. The transaction stores the message, and
-// Deliver sends it after the commit.
+// Mailer is the part of a Backend that sends a request together with a transaction of ordinary
+// code. Compose checks the request and turns it into a message. The transaction stores the message,
+// and Deliver sends it after the commit.
 type Mailer interface {
 	// Cluster is the id of the engine's store.
 	Cluster() string

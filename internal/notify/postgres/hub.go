@@ -1,10 +1,10 @@
 // Package postgres carries hints with LISTEN and NOTIFY, so that nodes on one database need nothing
 // else to wake each other.
 //
-// Hints have their own connections and are never part of a transaction of the store: a transaction
-// that notifies waits for a lock that all of them share. The hub combines hints: it drops
-// duplicates, sends the hints of a few milliseconds together, and sends nothing when there are no
-// hints. It restores a lost connection after a growing pause. Then it passes on one hint of kind
+// Hints have their own connections and are never part of a transaction of the store: all
+// transactions that notify wait for one shared lock. The hub combines hints: it drops duplicates,
+// sends the hints of a few milliseconds together, and sends nothing when there are no hints. It
+// restores a lost connection after a growing pause. After that, it passes on one hint of kind
 // Membership, which makes its node look at the store for everything that it may have missed.
 //
 // A hub changes no setting of its sessions and sends no startup parameter except its name, so it
@@ -126,7 +126,7 @@ func Open(c Config) (*Hub, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	log := episode.New(c.Log, "hints between nodes fail; other nodes are noticed by polling", "hints between nodes work again")
+	log := episode.New(c.Log, "hints between nodes fail; nodes find new messages by polling", "hints between nodes work again")
 	h.sending, h.listening = log.Source("direction", "send"), log.Source("direction", "receive")
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.wg.Go(h.listen)
