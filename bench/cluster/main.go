@@ -37,7 +37,8 @@ func main() {
 	}
 }
 
-// childVariable has the settings of a process that the command has started.
+// childVariable is the environment variable with the settings of a process that this command
+// starts.
 const childVariable = "PERDURE_CLUSTER_BENCH"
 
 // settings configure one process.

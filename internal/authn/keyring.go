@@ -16,8 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Keyring accepts callers that have the static admin key, a stored key, or a signed token. Set
-// replaces the stored keys while the server runs.
+// Keyring accepts callers that present the static admin key, a static key of a tenant, a stored
+// key, a signed token, or a session of a browser. Set replaces the stored keys while the server
+// runs.
 type Keyring struct {
 	static atomic.Pointer[AdminKey]
 	// trusted are the static keys of tenants, by their digests. They do not change while the

@@ -48,7 +48,8 @@ func (l *Login) Admin() bool { return l.Tenant == "" }
 // follow, as in a key.
 const loginPrefix = "perdure-session_"
 
-// NewLogin draws a session. The secret is what the browser presents.
+// NewLogin returns a session with a random id and a random secret. The secret is what the browser
+// presents.
 func NewLogin() (l Login, secret string) {
 	id := strings.ToLower(rand.Text()[:idLength])
 	secret = loginPrefix + id + "_" + rand.Text() + rand.Text()
@@ -107,8 +108,8 @@ func (r *Keyring) SetLogins(all []Login) {
 }
 
 // renewLogins restores sessions that are still stored, but have ended in this process because their
-// tenant was disabled or their key ended. The tenant may be enabled again. The caller holds the
-// lock.
+// tenant was disabled or their key ended. The tenant may be enabled again. The caller holds
+// r.setting.
 func (r *Keyring) renewLogins() {
 	var all []Login
 	for _, l := range *r.logins.Load() {

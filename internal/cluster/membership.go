@@ -19,7 +19,8 @@ type Config struct {
 	TTL, RenewEvery, Margin time.Duration
 	// Longest is the longest lease of any node of the store. The default is the constant Longest.
 	Longest time.Duration
-	// Gone proves that a process of this host has ended. It must not have side effects.
+	// Gone reports whether a process of this host has provably ended. It must not have side
+	// effects.
 	Gone func(store.NodeInfo) bool
 }
 

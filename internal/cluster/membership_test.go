@@ -261,8 +261,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// A node that can run nothing owns nothing while other nodes can run code, because its runs would
-// wait.
+// A node that can run nothing owns nothing while other nodes can run code, because it could only
+// hand its runs to workers of those nodes.
 func TestIdlersOwnNothing(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

@@ -371,8 +371,8 @@ func (r *history) verify() error {
 	return nil
 }
 
-// verifyChain checks the runs of an address: they follow each other, and at most one of them
-// receives a signal.
+// verifyChain checks the runs of an address: they follow each other, and each signal is received by
+// at most one of them.
 func verifyChain(runs []*history) error {
 	taken, began := once{}, once{}
 	for i, r := range runs {

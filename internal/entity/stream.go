@@ -15,8 +15,8 @@ const (
 	// DefaultStreams is how many streams a worker runs at the same time. Each stream has a copy of
 	// the state of its entity.
 	DefaultStreams = 1_000
-	// quiet is how long a worker waits for the next item before it asks the owner whether the
-	// stream has ended.
+	// quiet is how long a worker waits for the next item before it tells the owner that the code
+	// still runs, and asks whether the caller still reads.
 	quiet = 50 * time.Millisecond
 	// patience is how long a worker tries to reach the owner. retryAfter is how long it waits
 	// between two attempts. The owner waits longer than patience for a silent worker.

@@ -93,8 +93,9 @@ func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowC
 
 func (t *translation) add(c model.Command) { t.turn.Commands = append(t.turn.Commands, c) }
 
-// id draws a step id that no earlier event of the run has. To make it unique, the id contains the
-// position of the last event that the worker has seen.
+// id returns a new step id, which no earlier event of the run has. To make it unique, the id
+// contains the generation of the hand-over, the position of the last event that the worker has
+// seen, and a number.
 func (t *translation) id(prefix string) string {
 	t.number++
 	return fmt.Sprintf("%s%d.%d.%d", prefix, t.r.generation, t.r.claimed, t.number)
@@ -273,8 +274,8 @@ func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSp
 	}, nil
 }
 
-// drawn draws the id of the next task or child of a workflow that already has the given number of
-// them.
+// drawn returns a new id for the next task or child of a workflow that already has the given number
+// of them.
 func (t *translation) drawn(prefix string, have int) string {
 	t.asked[prefix]++
 	return stepID(t.r.address().Key, prefix, have+t.asked[prefix])

@@ -485,7 +485,7 @@ func (q *flowQueue) Taken(model.RunID, uint64) {}
 // Retry does nothing, because the door has no steps that are repeated.
 func (q *flowQueue) Retry(model.RunID, uint64, string) {}
 
-// Evict gives a run back to the engine.
+// Evict forgets a run that the engine takes back.
 func (q *flowQueue) Evict(id model.RunID, generation uint64, _ string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

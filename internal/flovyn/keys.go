@@ -117,7 +117,7 @@ func (k *keyWorker) leave(ctx context.Context) {
 	}
 }
 
-// Operate makes calls of one key.
+// Operate runs calls of one key.
 func (k *keyWorker) Operate(o model.Operations) {
 	k.d.beside(func() {
 		select {
@@ -177,8 +177,8 @@ func mustJSON(v any) model.Payload {
 	return model.Payload{Data: data}
 }
 
-// bind binds a key, and returns the binding of the key. It differs from the request if the key was
-// taken.
+// bind binds a key, and returns what the key is bound to. That differs from the request if the key
+// was taken.
 func (d *Door) bind(ctx context.Context, tenant, key string, r bindRequest) (binding, error) {
 	if err := checkText("the idempotency key", key, 4096); err != nil {
 		return binding{}, err

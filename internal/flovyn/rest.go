@@ -153,7 +153,7 @@ func (d *Door) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, body)
 }
 
-// maxBody bounds the body of a request. It has at most one payload and one signal.
+// maxBody bounds the body of a request, in bytes. A body has at most one payload and one signal.
 func (d *Door) maxBody() int64 { return int64(2*d.cfg.MaxPayload + 64<<10) }
 
 // serve authenticates a request, finds its organization, checks whether the caller may do this, and
@@ -315,7 +315,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // the client has left
+	_ = e.Encode(body) // the client is gone if this fails
 }
 
 // stamp returns a time in the form that clients read, or nil if there is none.

@@ -351,9 +351,9 @@ func (q *taskQueue) look(now time.Time) bool {
 	return q.gone
 }
 
-// whyLost returns why the worker of a task has probably lost it. It returns an empty text if it has
-// not. Workers need not make calls while they execute a task, which may take long. The caller holds
-// the lock.
+// whyLost returns why the door believes that the worker of a task has lost the task. It returns an
+// empty text if the worker still has it. Workers need not make calls while they execute a task,
+// which may take long. The caller holds the lock.
 func (q *taskQueue) whyLost(t *heldTask, now time.Time) string {
 	if t.lostAt.IsZero() && !q.d.connected(t.client) {
 		t.lostAt = now
