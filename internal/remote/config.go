@@ -65,7 +65,8 @@ type Config struct {
 	// to another machine, unless PlainTextToken is set.
 	Token          string
 	PlainTextToken bool
-	// Tenant chooses the tenant. Only an admin key may choose. Empty means the tenant of the token.
+	// Tenant chooses the tenant. Only a caller with an admin key, or with several tenants, may
+	// choose. Empty means the tenant of the token.
 	Tenant string
 	// Version is the version of the program, for the log of the server.
 	Version string

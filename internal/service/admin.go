@@ -120,7 +120,7 @@ func (a *Admin) Tenant(ctx context.Context, name string) (api.TenantInfo, error)
 	return all[i], nil
 }
 
-// CreateTenant records a tenant.
+// CreateTenant stores the record of a new tenant.
 func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	if err := a.checkTenantChange("create tenant", &c); err != nil {
 		return api.TenantInfo{}, err

@@ -348,8 +348,8 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	return reply, err
 }
 
-// await waits for a message to take effect. After the time appears it returns without an error,
-// because the message will take effect later.
+// await waits for a message to take effect. It waits for at most the time of the constant appears.
+// After that it returns without an error, because the message will take effect later.
 func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, appears)
 	defer cancel()

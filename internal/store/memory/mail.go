@@ -166,9 +166,8 @@ func (s *shard) sweepDeadLetters(before model.Time, left int) int {
 	return left
 }
 
-// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. Cursors stay, because every pair of
-// shards may be used again, and the number of pairs is bounded.
+// Sweep deletes rows that are no longer needed; see store.SweepRequest. Cursors stay, because every
+// pair of shards may be used again, and the number of pairs is bounded.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {
