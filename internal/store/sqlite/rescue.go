@@ -99,7 +99,7 @@ func (e *nameError) hint() string {
 	return "restart the process"
 }
 
-// errReaders means that a reader prevents that the whole log is moved.
+// errReaders means that the whole log cannot be moved, because of a reader.
 var errReaders = errors.New("a program that reads the file holds an old state of it")
 
 // rescue stops all writing when a file has lost its name, and saves the contents of the open log.

@@ -224,7 +224,7 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 		}
 	}
 
-	// A read transaction keeps one snapshot, and prevents that the whole log is moved into the
+	// A read transaction keeps one snapshot. Until it ends, the whole log cannot be moved into the
 	// file. So it must end when its caller gives up.
 	interrupt := readContext{ctx, s}
 	c.db.SetInterrupt(interrupt)
