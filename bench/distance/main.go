@@ -249,7 +249,7 @@ type watch struct {
 
 // laneTimes are the commits of one lane.
 type laneTimes struct {
-	ended        time.Time // of the last commit
+	ended        time.Time // when the last commit ended
 	took, before []time.Duration
 	rows         int
 }

@@ -55,7 +55,7 @@ func (w *work) on(listed time.Time) *work {
 // list returns the executions of the next page, without executions of Perdure itself, and the
 // cursor of the page after it.
 func (w *work) list(ctx context.Context, cursor string) (items []batch.Item, next string, err error) {
-	q, err := query.Parse(w.spec.Selects, time.Now()) // its times are absolute
+	q, err := query.Parse(w.spec.Selects, time.Now()) // the times in the selection are absolute
 	if err != nil {
 		return nil, "", err
 	}

@@ -24,7 +24,7 @@ type Report struct {
 type Store struct {
 	Kind        Kind
 	Description string
-	Sync        Limit // of a small append to a file
+	Sync        Limit // rate of small appends to a file, each with a sync
 	Limits      Limits
 	Results     []Round
 	Errors      []string

@@ -177,7 +177,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
 	}
-	m.ApplyAcquire(acquiredShards(int(mine[0])), nil) // not all of them
+	m.ApplyAcquire(acquiredShards(int(mine[0])), nil) // the store granted only one of the shards
 	if !slices.Equal(m.OwnedShards(), mine[:1]) {
 		t.Errorf("owns %v, want %v", m.OwnedShards(), mine[:1])
 	}

@@ -355,7 +355,7 @@ func (r *history) verify() error {
 		case model.EventUnlocked:
 			err = seen.see(e.Seq, "the end of section %s", e.Section)
 		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
-			// see tasksEnd
+			// tasksEnd checks these events
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}

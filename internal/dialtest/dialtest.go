@@ -200,7 +200,7 @@ func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 		s.stopRegisters()
 		return nil, err
 	}
-	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // it ends with close
+	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // Serve returns when close stops the server
 	return s, nil
 }
 

@@ -331,7 +331,8 @@ func (q *taskQueue) look(now time.Time) bool {
 			continue
 		}
 		q.d.beside(func() {
-			_ = q.report(q.d.open, t, func(r *model.TaskReport) { // another report was first
+			// An error means that another report was first.
+			_ = q.report(q.d.open, t, func(r *model.TaskReport) {
 				r.Failure = &model.Failure{Type: model.FailureLost, Message: why}
 			})
 		})

@@ -442,7 +442,7 @@ func (s *bundledCalls) giveUpAll() {
 // encodedStatus returns the status of an error for the wire.
 func encodedStatus(err error) []byte {
 	encoded, bad := proto.Marshal(status.Convert(err).Proto())
-	if bad != nil { // a text that is not UTF-8
+	if bad != nil { // the error has a text that is not UTF-8
 		encoded, _ = proto.Marshal(status.New(status.Code(err), "the server cannot encode the text of the error").Proto())
 	}
 	return encoded

@@ -55,7 +55,7 @@ func Requests(r *rand.Rand, m protoreflect.MethodDescriptor, raw []byte, words [
 	})
 	encoded, err := proto.Marshal(in)
 	if err != nil {
-		return all // a text that is not UTF-8
+		return all // the message has a text that is not UTF-8
 	}
 	all = append(all, encoded)
 	if len(encoded) > 0 {

@@ -244,7 +244,7 @@ func (c *conn) write() error {
 			select {
 			case <-c.wake:
 				continue
-			case <-alive.C: // an empty frame
+			case <-alive.C: // send an empty frame
 			case <-c.ended:
 				return nil
 			}

@@ -354,7 +354,7 @@ func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.exchanges) == 0 {
-		return c.muted, nil // a notification or the like
+		return c.muted, nil // the message answers no request; it is a notification, for example
 	}
 	if kind == msgBackendKeyData {
 		c.key = bytes.Clone(body)

@@ -125,7 +125,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	reply := api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1), Run: a.Run, Existing: a.Existing}
 
 	if a.Existing {
-		if before.Run != a.Run { // it was requeued after the read
+		if before.Run != a.Run { // the task was requeued after the read
 			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
 				return reply, err
 			}

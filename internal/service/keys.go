@@ -137,7 +137,7 @@ func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey,
 func (a *Admin) expireKey(ctx context.Context, key store.SettingKey, at model.Time) error {
 	return a.flow().Change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {
 		if old == nil {
-			return nil, false, nil // it was revoked in the meantime
+			return nil, false, nil // the key was revoked in the meantime
 		}
 		k, err := authn.ReadKey(key.Tenant, key.Name, old.Body)
 		if err != nil || !k.Expires.IsZero() && k.Expires <= at {

@@ -238,7 +238,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	row, err := s.execution(ctx, "follow", at)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return true, nil // it was removed
+		return true, nil // the execution was removed
 	case err != nil || row.Outcome.Status.Closed():
 		return err == nil, err
 	case row.Start.Task != nil:

@@ -102,7 +102,7 @@ func (s *Service) SetView(ctx context.Context, c api.ViewChange) (api.View, erro
 	}
 
 	made, err := s.flow().Settings(ctx, func(k store.SettingKey) bool { return k == key })
-	if err != nil || len(made) == 0 { // it was removed in between
+	if err != nil || len(made) == 0 { // another caller has removed the view
 		return c.View, err
 	}
 	return readView(&made[0])

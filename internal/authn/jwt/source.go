@@ -115,7 +115,7 @@ func (s *Source) get(ctx context.Context, place string, most int64) ([]byte, err
 func (s *Source) Refresh() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is asked already
+	default: // Run is already asked
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *Source) Refresh() {
 func (s *Source) Reload() {
 	select {
 	case s.now <- struct{}{}:
-	default: // it is asked already
+	default: // Run is already asked
 	}
 }
 

@@ -160,7 +160,7 @@ func (s *Store) moveStep(c *conn) error {
 	defer s.moving.Unlock()
 	_, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
 	if errors.Is(err, sqlite3.BUSY) {
-		return nil // another program moves it
+		return nil // another program moves the log
 	}
 	return err
 }
