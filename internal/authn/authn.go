@@ -25,8 +25,8 @@ const (
 	// SessionHeader has the secret of a session, from the cookie of a browser. The HTTP server sets
 	// it. No client can send a header with this name.
 	SessionHeader = ":session"
-	// TenantHeader chooses the tenant. Only a caller with an admin key, or with several tenants,
-	// may use it.
+	// TenantHeader chooses the tenant. Only an admin, and a caller with several tenants, may choose
+	// another tenant than its own.
 	TenantHeader = "perdure-tenant"
 )
 
@@ -39,7 +39,7 @@ type Identity struct {
 	Tenants []string
 	// Name is the name of the caller, for logs and people.
 	Name string
-	// Admin says that the caller has an admin key.
+	// Admin says that the caller is an admin, for example because it has an admin key.
 	Admin bool
 	// Older says that the clients of the credential speak the older dialect of the Flovyn protocol.
 	Older bool

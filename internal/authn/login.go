@@ -185,8 +185,9 @@ func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (
 	return who, nil
 }
 
-// parent refuses a session whose key has ended or changed, whose tenant is disabled, or whose admin
-// key the server no longer has. It returns a context that ends when the session or its key ends.
+// parent refuses a session whose key has ended or changed, whose token has a signer that is no
+// longer trusted, whose tenant is disabled, or whose admin key the server no longer has. It returns
+// a context that ends when the session or its key ends.
 func (r *Keyring) parent(l *login) (context.Context, error) {
 	r.mu.Lock()
 	disabled, trusts := r.disabled[l.Tenant], r.trusts

@@ -79,11 +79,11 @@ type Authorizer interface {
 	Authorize(who *authn.Identity, action Action) error
 }
 
-// Admins lets callers with an admin key do everything, and other callers nothing. It is for servers
-// that only their own user can reach.
+// Admins lets admins do everything, and other callers nothing. It is for servers that only their
+// own user can reach.
 type Admins struct{}
 
-// Authorize refuses callers without an admin key.
+// Authorize refuses callers that are not admins.
 func (Admins) Authorize(who *authn.Identity, action Action) error {
 	if who.Admin {
 		return nil

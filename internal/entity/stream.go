@@ -12,8 +12,8 @@ import (
 
 // Bounds of the streams of a worker.
 const (
-	// DefaultStreams is how many streams a worker runs at the same time. Each stream has a copy of
-	// the state of its entity.
+	// DefaultStreams is how many streams a worker runs at the same time by default. Each stream has
+	// a copy of the state of its entity.
 	DefaultStreams = 1_000
 	// quiet is how long a worker waits for the next item before it tells the owner that the code
 	// still runs, and asks whether the caller still reads.

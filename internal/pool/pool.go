@@ -139,7 +139,8 @@ func New(cfg Config) *Pool {
 // Capacity returns how many claims the pool may hold: slots and prefetch together.
 func (p *Pool) Capacity() int { return p.cfg.Slots + p.cfg.Prefetch }
 
-// Load returns how many handlers run.
+// Load returns how many slots are in use: by handlers that run, and by reports that are being
+// delivered.
 func (p *Pool) Load() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -298,7 +299,7 @@ func (p *Pool) drop(t *Task) {
 	}
 }
 
-// rest closes the idle channel if no task is busy.
+// rest closes the idle channel if no task is busy and no report is in flight.
 func (p *Pool) rest() {
 	if p.idle != nil && len(p.busy) == 0 && p.handing == 0 {
 		close(p.idle)
