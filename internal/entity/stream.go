@@ -39,8 +39,9 @@ type Outlet interface {
 	SendItems(ctx context.Context, r model.ItemsSend) (int64, error)
 }
 
-// StreamFunc is the code of a stream. It runs after the call that started the stream has returned.
-// send waits while the caller is too far behind, and fails once the stream is over.
+// StreamFunc is the code of a stream. It runs in parallel with the call that started the stream,
+// and may continue after that call has returned. send waits while the caller is too far behind, and
+// fails once the stream is over.
 type StreamFunc func(ctx context.Context, send func(model.Payload) error) error
 
 // streams are the streams of a worker.

@@ -379,8 +379,8 @@ func readBundledStatus(encoded []byte) error {
 }
 
 // giveUp removes a call from the stream, and tells the server. It returns false if the answer to
-// the call has arrived. The server gets this message before any later call. So it never counts more
-// open calls than the client does.
+// the call has arrived or the stream has failed. The server gets this message before any later
+// call. So it never counts more open calls than the client does.
 func (s *bundleStream) giveUp(c *bundledCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

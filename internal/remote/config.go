@@ -72,7 +72,8 @@ type Config struct {
 	Version string
 	// Log receives the messages of the client; nil for none.
 	Log *slog.Logger
-	// Patience is how long a call without a deadline tries to reach a server. Default 1 min.
+	// Patience is how long a call tries at most to reach a server. A deadline of the call may end
+	// it earlier. Default 1 min.
 	Patience time.Duration
 	// MaxReply is the largest reply that the client accepts, in bytes. Default 65 MiB.
 	MaxReply int

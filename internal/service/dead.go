@@ -219,8 +219,8 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task, even if the task cannot be read. It does nothing if there is no
-// such task.
+// PurgeDead removes a dead task, even if its body is damaged. It refuses a task that was requeued
+// as a run that is open. It does nothing if there is no such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	switch {

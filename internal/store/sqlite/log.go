@@ -94,8 +94,8 @@ func (s *Store) reportGrowth(w *writer) {
 	}
 }
 
-// LogSize returns the size of the write-ahead log on disk, and its largest size while no reader
-// holds an old snapshot.
+// LogSize returns the size of the write-ahead log on disk. normal is the size that the log should
+// not exceed while no reader holds an old snapshot.
 func (s *Store) LogSize() (bytes, normal int64, err error) {
 	fi, err := os.Stat(s.cfg.Path + "-wal")
 	switch {

@@ -123,8 +123,8 @@ func (s *Store) rescue(w *writer, lost *nameError) {
 	s.broken.Store(&err)
 }
 
-// rescueAgain makes the last attempt, when the store is closed. It returns an error that says what
-// is lost.
+// rescueAgain tries once more to save the log, if a reader prevented that before. Close calls it.
+// It returns an error if commits are lost.
 func (s *Store) rescueAgain(w *writer) error {
 	var lost *nameError
 	if broken := s.broken.Load(); broken == nil || !errors.As(*broken, &lost) || lost.saved {

@@ -45,8 +45,8 @@ var (
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }
 
-// Close ends calls in progress, moves the log into the file and releases the file. Repeated calls
-// are harmless.
+// Close interrupts the reads in progress, waits for the write in progress, moves the log into the
+// file and releases the file. Repeated calls are harmless.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.done)
