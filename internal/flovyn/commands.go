@@ -19,7 +19,8 @@ const (
 	maxCommands = 10_000
 	// maxText is the longest name of something, in bytes.
 	maxText = 200
-	// maxKey is the longest key of a state, in bytes.
+	// maxKey is the longest key of a state, and the longest name of an operation, a timer or a
+	// worker, in bytes.
 	maxKey = 512
 )
 
@@ -34,7 +35,7 @@ type translation struct {
 	turn    model.Turn
 	fresh   map[string]bool // step ids that this turn asks for
 	created int             // how many promises the turn creates
-	asked   map[string]int  // tasks and children whose ids the door draws
+	asked   map[string]int  // how many ids of tasks and children the door has drawn, by prefix
 }
 
 // translate checks a submission and returns its turn. If the turn does not end the run, its last
@@ -434,7 +435,8 @@ func (t *translation) resolvePromise(c *pb.ResolvePromiseCommand) error {
 }
 
 // promise finds a promise by its id, by its name, or by the id of the execution and the name. If
-// several promises have the name, it returns the first one that is open.
+// several promises have the name, it returns the first one that is open, or the first one if none
+// is open.
 func (j *journal) promise(text string) *promise {
 	if p := j.byID[text]; p != nil {
 		return p

@@ -36,8 +36,8 @@ const (
 
 // binding is what a key is bound to.
 type binding struct {
-	// Type and ID are the address of an execution or a task. For a promise they are the address of
-	// its execution, and Promise is its id.
+	// Type and ID are the type and the key of an execution or a task. For a promise, Type is the
+	// word promise, and ID is the id of the promise.
 	Type    string     `json:"type"`
 	ID      string     `json:"id"`
 	Expires model.Time `json:"expires"`

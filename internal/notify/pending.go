@@ -5,7 +5,7 @@ import "sync"
 // mostPending bounds the hints that wait; a hub drops further ones.
 const mostPending = 10_000
 
-// Pending has the hints that wait to be sent, each once. Its methods never wait.
+// Pending has the hints that wait to be sent or passed on, each once. Its methods never wait.
 type Pending struct {
 	mu    sync.Mutex
 	hints map[Hint]struct{}

@@ -100,8 +100,8 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 	return out, nil
 }
 
-// PutInbox stores requests. It skips a request that is in the inbox already, or whose answer is
-// remembered.
+// PutInbox stores requests. It skips a request that is in the inbox already, or whose answer or
+// refusal is remembered.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "put inbox"); err != nil {

@@ -84,7 +84,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 			return err
 		}
 
-		// No row means that another process removed the node or raised its epoch.
+		// No row means that the node was removed, or has registered again with another epoch.
 		if changed != 1 {
 			return fencedError(op, r.Node, r.Epoch)
 		}
