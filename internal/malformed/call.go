@@ -25,7 +25,7 @@ import (
 type Calls struct {
 	Conn    grpc.ClientConnInterface
 	Methods []protoreflect.MethodDescriptor
-	// Wait is after what time the client of a call leaves, because some calls wait for work.
+	// Wait is how long the client of a call waits before it leaves. Some calls wait for work.
 	Wait time.Duration
 	// Words are texts for fields, such as ids that exist on the server.
 	Words []string

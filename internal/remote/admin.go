@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Admin implements api.Admin on a server. It needs an admin key.
+// Admin implements api.Admin on a server. It needs an admin key. If a comment below says that the
+// client does not repeat a request, it means a request that may have reached the server.
 type Admin struct {
 	b      *Backend
 	client pb.AdminServiceClient

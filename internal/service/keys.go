@@ -161,7 +161,7 @@ func (a *Admin) findKey(ctx context.Context, id string) (*store.Setting, error) 
 	return &found[0], nil
 }
 
-// checkKey refuses a key that makes no sense, or whose tenant does not exist.
+// checkKey refuses a key that is not valid, or whose tenant does not exist.
 func (a *Admin) checkKey(ctx context.Context, r *api.KeyRequest) error {
 	v := a.check("create key")
 	switch {

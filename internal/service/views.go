@@ -121,7 +121,7 @@ func expect(key store.SettingKey, old *store.Setting, want *int64) error {
 	return nil
 }
 
-// checkView refuses a view that makes no sense.
+// checkView refuses a view that is not valid.
 func (s *Service) checkView(c *api.ViewChange) error {
 	v := s.check("set view")
 	v.Tenant(c.Tenant)
