@@ -28,8 +28,8 @@ func openRiver(ctx context.Context, place bench.Place, o bench.QueueOptions) (be
 	return riverqueue.Open(ctx, riverqueue.Database[pgx.Tx]{Driver: riverpgxv5.New(pool), Count: count, Close: pool.Close}, o)
 }
 
-// buildRiverLite builds the command that measures River on SQLite into a directory. It is linked
-// with another version of River than this command.
+// buildRiverLite builds the command that measures River on SQLite into a directory. The built
+// command is linked with another version of River than this command.
 func buildRiverLite(ctx context.Context, dir string) (command []string, err error) {
 	program := filepath.Join(dir, "river-sqlite")
 	build := exec.CommandContext(ctx, "go", "build", "-C", "riverqueue", "-o", program, "./sqlite")

@@ -49,8 +49,8 @@ for row in "${tools[@]}"; do
 		continue
 	fi
 	echo "tools: installing $name $version (the first time takes minutes)"
-	# CGO_ENABLED=0: no C compiler needed. GOFLAGS is empty, so that flags of the caller do not
-	# apply to these modules.
+	# CGO_ENABLED=0: no C compiler needed. The command sets GOFLAGS, so that flags of the caller do
+	# not apply to these modules.
 	GOBIN=$bin CGO_ENABLED=0 GOFLAGS=-buildvcs=false go install "$package@$version"
 	if [ "$(installed "$name")" != "$version" ]; then
 		echo "tools: $name reports version '$(installed "$name")' after installing $version" >&2

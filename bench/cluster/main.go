@@ -37,7 +37,8 @@ func main() {
 	}
 }
 
-// childVariable has the settings of a process that the command has started.
+// childVariable is the environment variable with the settings of a process that this command
+// starts.
 const childVariable = "PERDURE_CLUSTER_BENCH"
 
 // settings configure one process.
@@ -163,7 +164,8 @@ func together(n int, s settings) ([]outcome, error) {
 			return nil, err
 		}
 		running = append(running, process{cmd, in, bufio.NewReader(out)})
-		if _, err := running[i].out.ReadString('\n'); err != nil { // it is ready
+		// The process prints a line when it is ready.
+		if _, err := running[i].out.ReadString('\n'); err != nil {
 			return nil, err
 		}
 	}

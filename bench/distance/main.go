@@ -1,7 +1,7 @@
-// Command distance measures one process whose PostgreSQL is some milliseconds away. It runs
-// workflows of three steps in a closed loop, for several distances, numbers of clients and numbers
-// of lanes. It also shows what bounds the rate: how long commits take, how much time passes between
-// two commits of a lane, and how many rows a commit has.
+// Command distance measures one process whose PostgreSQL is some milliseconds away. The process
+// runs workflows of three steps in a closed loop, for several distances, numbers of clients and
+// numbers of lanes. It also shows what bounds the rate: how long commits take, how much time passes
+// between two commits of a lane, and how many rows a commit has.
 package main
 
 import (
@@ -41,9 +41,9 @@ func main() {
 	}
 }
 
-// childVariable has the address of the database and the distance, for the process that forwards
-// connections. Forwarding runs in a separate process, so that its processor time is not part of the
-// measurement.
+// childVariable is the environment variable with the address of the database and the delay, for the
+// process that forwards connections. Forwarding runs in a separate process, so that its processor
+// time is not part of the measurement.
 const childVariable = "PERDURE_DISTANCE_BENCH"
 
 // settings are the settings of one line of the table.
@@ -249,7 +249,7 @@ type watch struct {
 
 // laneTimes are the commits of one lane.
 type laneTimes struct {
-	ended        time.Time // of the last commit
+	ended        time.Time // when the last commit ended
 	took, before []time.Duration
 	rows         int
 }
@@ -317,7 +317,7 @@ type way struct {
 	close func()
 }
 
-// openWay starts the process.
+// openWay starts the process that forwards connections.
 func openWay(server *pgtest.Server, delay time.Duration) (*way, error) {
 	u, err := url.Parse(server.URL("postgres"))
 	if err != nil {
@@ -355,7 +355,7 @@ func openWay(server *pgtest.Server, delay time.Duration) (*way, error) {
 	return w, nil
 }
 
-// forward is the process: it forwards connections until its standard input ends.
+// forward is the code of that process: it forwards connections until its standard input ends.
 func forward(context.Context, []string) error {
 	target, text, _ := strings.Cut(os.Getenv(childVariable), " ")
 	delay, err := time.ParseDuration(text)

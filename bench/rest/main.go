@@ -149,7 +149,7 @@ func start(ctx context.Context, build, dir string) (*server, error) {
 	for lines.Scan() {
 		if found := listening.FindStringSubmatch(lines.Text()); found != nil {
 			p.address = found[1]
-			go func() { _, _ = io.Copy(io.Discard, said) }() // its log
+			go func() { _, _ = io.Copy(io.Discard, said) }() // discards the log of the server
 			return p, nil
 		}
 		fmt.Fprintln(&log, lines.Text())

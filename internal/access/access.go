@@ -35,16 +35,18 @@ const (
 	Invalid         = "invalid"
 )
 
-// mostErrorLines is how many failed requests the journal logs in one second. A client whose
-// requests fail again and again must not fill the disk.
+// mostErrorLines is how many failed requests the journal logs in one second at a level above Debug.
+// A client whose requests fail again and again must not fill the disk.
 const mostErrorLines = 100
 
 // Config configures a journal. All fields may be zero.
 type Config struct {
 	Meter *telemetry.Meter
 	Log   *slog.Logger
-	// Every says which requests the journal logs. With n, it logs one of n successful requests and
-	// all failed requests. With 0, it logs only requests that failed because of the server.
+	// Every says which requests the journal logs. With n > 0, it logs one of n successful requests,
+	// and all failed requests up to mostErrorLines. With 0, it logs only requests that failed
+	// because of the server. A logger of the level Debug also gets all other requests, at that
+	// level.
 	Every int
 }
 
@@ -193,7 +195,7 @@ func (j *Journal) log(ctx context.Context, m method, o Outcome, took time.Durati
 }
 
 // roomForError reports whether the journal may write another line about a failed request in this
-// second. leftOut is how many lines it left out before.
+// second. leftOut is how many lines it left out since the last one.
 func (j *Journal) roomForError(now time.Time) (leftOut int, room bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

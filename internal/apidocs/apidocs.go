@@ -1,6 +1,6 @@
 // Package apidocs shows an OpenAPI document with Swagger UI. The page and all its files come from
-// this process: it loads nothing from other servers. Only servers link it, because the files are
-// large.
+// this process. The page loads nothing from other servers. Only servers link this package, because
+// the files are large.
 package apidocs
 
 import (
@@ -59,7 +59,8 @@ type Page struct {
 	Document string
 }
 
-// Handler serves the page and its files. Everything else below its path is not found.
+// Handler serves the page and its files. It answers requests for any other path below Base with
+// 404.
 func (p Page) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

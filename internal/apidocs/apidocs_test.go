@@ -40,7 +40,8 @@ func body(t *testing.T, reply *http.Response) string {
 	return string(text)
 }
 
-// Everything that the page loads comes from this server, under its path, also without compression.
+// Everything that the page loads comes from this server, under the path of the page. The server
+// also sends it uncompressed to clients that do not accept gzip.
 func TestPageLoadsItsOwnFiles(t *testing.T) {
 	t.Parallel()
 	h := apidocs.Page{Title: "T", Base: "/api/docs", Document: "/api/docs/openapi.json"}.Handler()

@@ -24,7 +24,7 @@ func Open(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure
 	return constructors.Open(ctx, cfg, defs...)
 }
 
-// Through opens the app of every Embed, unless it is nil. Package dialtest sets it, before any test
+// Through replaces Open in Embed, unless Through is nil. Package dialtest sets it, before any test
 // runs, to put a connection between apps and their engines.
 var Through func(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error)
 

@@ -38,7 +38,7 @@ func (a *admin) tenant(ctx context.Context, name string) []byte {
 	return value(showTenant(&t))
 }
 
-// CreateTenant records a tenant.
+// CreateTenant creates a tenant.
 func (a *admin) CreateTenant(ctx context.Context, c api.TenantChange) (t api.TenantInfo, err error) {
 	e := api.AuditEntry{Tenant: c.Name, Call: "CreateTenant", Resource: "tenant " + c.Name}
 	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {

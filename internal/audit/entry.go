@@ -14,7 +14,7 @@ import (
 
 // Bounds of an entry, in bytes.
 const (
-	// MaxName bounds names: of the caller, of its tenant, of its address and of the request.
+	// MaxName bounds the name, the tenant and the address of the caller, and the request id.
 	MaxName = 256
 	// MaxResource bounds the name of the thing that an action acts on.
 	MaxResource = 600
@@ -93,7 +93,7 @@ func value(v any) []byte {
 	return text
 }
 
-// cut bounds a text. It keeps whole characters, and removes control characters.
+// cut bounds a text. It keeps whole characters, and replaces control characters by spaces.
 func cut(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {

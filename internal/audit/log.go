@@ -187,8 +187,8 @@ func (l *Log) flush() {
 	}
 }
 
-// write writes entries. A write of unknown outcome is repeated once. Writing an entry twice does no
-// harm.
+// write writes entries. It repeats a write once if the outcome is unknown, or if the store says
+// that the write may be repeated. Writing an entry twice does no harm.
 func (l *Log) write(rows []store.AuditRow) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()

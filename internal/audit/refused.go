@@ -14,7 +14,7 @@ import (
 // Bounds of the record of refused attempts. A caller whose attempts are refused again and again
 // must not fill the store, and must not displace the attempts of other callers.
 const (
-	// refusalEvery is how often equal attempts of one caller are recorded.
+	// refusalEvery is the minimum time between two entries for equal attempts of one caller.
 	refusalEvery = time.Minute
 	// mostAttempts is how many different attempts are recorded in that time.
 	mostAttempts = 1000
@@ -30,7 +30,7 @@ type attempt struct {
 
 // refusals counts equal attempts.
 type refusals struct {
-	recorded time.Time // when the last entry was written
+	recorded time.Time // when the last entry was made
 	since    int64     // attempts without an entry since then
 }
 

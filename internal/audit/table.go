@@ -100,7 +100,8 @@ func actionOf(call string) authz.Action {
 }
 
 // administrative reports whether a refused attempt at an action is recorded. It is true for actions
-// that are recorded for every target, and for actions that only admins may take.
+// that only admins may take, for token:create, and for recorded actions. Actions that are recorded
+// only for schedules and other workflows of Perdure itself are the exception.
 func administrative(action authz.Action) bool {
 	if r := authz.ByAction(action); r != nil && r.Group == authz.Administer || action == "token:create" {
 		return true

@@ -25,8 +25,8 @@ const (
 	// SessionHeader has the secret of a session, from the cookie of a browser. The HTTP server sets
 	// it. No client can send a header with this name.
 	SessionHeader = ":session"
-	// TenantHeader chooses the tenant. Only a caller with an admin key, or with several tenants,
-	// may use it.
+	// TenantHeader chooses the tenant. Only an admin, and a caller with several tenants, may choose
+	// another tenant than its own.
 	TenantHeader = "perdure-tenant"
 )
 
@@ -39,12 +39,12 @@ type Identity struct {
 	Tenants []string
 	// Name is the name of the caller, for logs and people.
 	Name string
-	// Admin says that the caller has an admin key.
+	// Admin says that the caller is an admin, for example because it has an admin key.
 	Admin bool
 	// Older says that the clients of the credential speak the older dialect of the Flovyn protocol.
 	Older bool
-	// Roles are the roles of the caller. If there are none, the caller has the role of credentials
-	// without roles.
+	// Roles are the roles of the caller. A caller without roles is an owner of its tenant; see
+	// authz.RolesOf.
 	Roles []string
 	// Credential is what the caller has presented.
 	Credential Credential
@@ -123,8 +123,9 @@ func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
 	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}, Valid: k.valid}, nil
 }
 
-// mark returns a name of the key. With it a session can tell whether the server still has the same
-// key. It is a digest of the digest, so it reveals nothing about the key.
+// mark returns a name of the key. A session stores this name. With it the keyring can tell whether
+// the server still has the key that opened the session. The name is a digest of the digest, so it
+// reveals nothing about the key.
 func (k *AdminKey) mark() string {
 	sum := sha256.Sum256(append([]byte("admin key "), k.sum[:]...))
 	return hex.EncodeToString(sum[:8])
@@ -169,8 +170,8 @@ func onlyTenant(header map[string][]string, own string) error {
 	return err
 }
 
-// ownTenant returns the tenant that a caller chooses among its own, or otherwise if it chooses
-// none.
+// ownTenant returns the tenant that a caller chooses among its own tenants. If the caller chooses
+// none, it returns the parameter otherwise.
 func ownTenant(header map[string][]string, otherwise string, own []string) (string, error) {
 	if len(own) == 0 {
 		return otherwise, onlyTenant(header, otherwise)

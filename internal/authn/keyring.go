@@ -16,8 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Keyring accepts callers that have the static admin key, a stored key, or a signed token. Set
-// replaces the stored keys while the server runs.
+// Keyring accepts callers that present the static admin key, a static key of a tenant, a stored
+// key, a signed token, or a session of a browser. Set replaces the stored keys while the server
+// runs.
 type Keyring struct {
 	static atomic.Pointer[AdminKey]
 	// trusted are the static keys of tenants, by their digests. They do not change while the
@@ -32,7 +33,7 @@ type Keyring struct {
 	// logins are the sessions of browsers, by their ids.
 	logins atomic.Pointer[map[string]*login]
 
-	setting sync.Mutex // held by Set
+	setting sync.Mutex // held while keys, sessions or the admin key are replaced
 	mu      sync.Mutex // guards what follows
 	tokens  map[[sha256.Size]byte]*verified
 	// disabled are the tenants whose keys and tokens are refused.
@@ -62,8 +63,8 @@ func NewKeyring(static *AdminKey) *Keyring {
 	return r
 }
 
-// Set replaces the stored keys and the set of disabled tenants. It ends calls that use a removed
-// key, or a key of a disabled tenant.
+// Set replaces the stored keys and the set of disabled tenants. It ends the calls of callers whose
+// key was removed or changed, and of callers whose tenant was disabled.
 func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	r.setting.Lock()
 	defer r.setting.Unlock()

@@ -48,7 +48,8 @@ func (l *Login) Admin() bool { return l.Tenant == "" }
 // follow, as in a key.
 const loginPrefix = "perdure-session_"
 
-// NewLogin draws a session. The secret is what the browser presents.
+// NewLogin returns a session with a random id and a random secret. The secret is what the browser
+// presents.
 func NewLogin() (l Login, secret string) {
 	id := strings.ToLower(rand.Text()[:idLength])
 	secret = loginPrefix + id + "_" + rand.Text() + rand.Text()
@@ -107,8 +108,8 @@ func (r *Keyring) SetLogins(all []Login) {
 }
 
 // renewLogins restores sessions that are still stored, but have ended in this process because their
-// tenant was disabled or their key ended. The tenant may be enabled again. The caller holds the
-// lock.
+// tenant was disabled or their key ended. The tenant may be enabled again. The caller holds
+// r.setting.
 func (r *Keyring) renewLogins() {
 	var all []Login
 	for _, l := range *r.logins.Load() {
@@ -184,8 +185,9 @@ func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (
 	return who, nil
 }
 
-// parent refuses a session whose key has ended or changed, whose tenant is disabled, or whose admin
-// key the server no longer has. It returns a context that ends when the session or its key ends.
+// parent refuses a session whose key has ended or changed, whose token has a signer that is no
+// longer trusted, whose tenant is disabled, or whose admin key the server no longer has. It returns
+// a context that ends when the session or its key ends.
 func (r *Keyring) parent(l *login) (context.Context, error) {
 	r.mu.Lock()
 	disabled, trusts := r.disabled[l.Tenant], r.trusts

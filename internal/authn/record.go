@@ -34,8 +34,8 @@ type Key struct {
 	// Tenant is the tenant that the key belongs to; empty for an admin key.
 	Tenant string `json:"-"`
 	// Sum is the SHA-256 digest of what the caller presents. A slow hash such as bcrypt protects
-	// passwords, which can be guessed. A key has 260 random bits, which cannot be guessed, so it
-	// needs no slow hash, which would cost every call many milliseconds.
+	// passwords, which can be guessed. A key has 260 random bits, which cannot be guessed. So it
+	// needs no slow hash, which would delay every call by many milliseconds.
 	Sum     []byte     `json:"sum"`
 	Note    string     `json:"note,omitempty"`
 	Created model.Time `json:"created,omitempty"`
@@ -55,8 +55,8 @@ const (
 	idLength  = 12 // characters of 5 random bits
 )
 
-// NewKey draws a key of a tenant, or an admin key if the tenant is empty. The secret is what
-// callers present.
+// NewKey returns a random key of a tenant, or a random admin key if the tenant is empty. The secret
+// is what callers present.
 func NewKey(tenant string) (k Key, secret string) {
 	id := strings.ToLower(rand.Text()[:idLength])
 	secret = keyPrefix + id + "_" + rand.Text() + rand.Text()

@@ -103,7 +103,8 @@ func newlyDisabled(tenants []string, before, now map[string]bool) string {
 	return ""
 }
 
-// verify returns the result for a token. It takes the result from memory if it is there.
+// verify returns the content of a token. It verifies the signature only if the token is not in
+// memory.
 func (r *Keyring) verify(secret string, now time.Time) (*verified, error) {
 	sum := sha256.Sum256([]byte(secret))
 	r.mu.Lock()
@@ -135,7 +136,7 @@ var (
 	errWithdrawn    = fault.New(fault.Unauthenticated, "the key that has signed the token was withdrawn")
 )
 
-// remember keeps a token that was accepted until it expires.
+// remember keeps an accepted token in memory until the token expires.
 func (r *Keyring) remember(sum [sha256.Size]byte, token Token, now time.Time) (*verified, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

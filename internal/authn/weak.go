@@ -25,7 +25,8 @@ func checkStrength(what, key string) error {
 	return fault.WithHint(fault.New(fault.Invalid, "%s %s", what, why), "create one with: openssl rand -hex 32")
 }
 
-// weakness says why a key is easy to guess. It returns an empty text if it is not.
+// weakness says why a key is easy to guess. It returns an empty text for a key that is hard to
+// guess.
 func weakness(key string) string {
 	if len(key) < leastKey {
 		return fmt.Sprintf("has %d bytes, must be >= %d", len(key), leastKey)

@@ -1,6 +1,7 @@
 // Package authz says what callers may do. One table has a row for every method of gRPC, every
 // operation of the REST API and every route of the Flovyn contract. The row names the action, and
-// the kind of thing that it acts on. An Authorizer decides whether a caller may take an action.
+// the kind of thing that the action acts on. An Authorizer decides whether a caller may take an
+// action.
 //
 // A call that has no row in the table is refused. Servers check at start that the table covers
 // everything that they serve, so a server with a method that has no row does not start.
@@ -78,11 +79,11 @@ type Authorizer interface {
 	Authorize(who *authn.Identity, action Action) error
 }
 
-// Admins lets callers with an admin key do everything, and other callers nothing. It is for servers
-// that only their own user can reach.
+// Admins lets admins do everything, and other callers nothing. It is for servers that only their
+// own user can reach.
 type Admins struct{}
 
-// Authorize refuses callers without an admin key.
+// Authorize refuses callers that are not admins.
 func (Admins) Authorize(who *authn.Identity, action Action) error {
 	if who.Admin {
 		return nil
@@ -123,8 +124,8 @@ func Allowed(a Authorizer, who *authn.Identity) []Action {
 	return may
 }
 
-// RolesOf returns the roles of a caller. A caller without roles is the owner of its tenant. Only an
-// admin has the role of admins, and has no other role.
+// RolesOf returns the roles of a caller. A caller without roles is the owner of its tenant. An
+// admin has the role of admins and no other role. No other caller has that role.
 func RolesOf(who *authn.Identity) []string {
 	switch {
 	case who.Admin:

@@ -83,9 +83,10 @@ func (r *Rate) Take(who *authn.Identity) error {
 	return nil
 }
 
-// admit returns the budget of a caller that is not known. It forgets callers that have made no call
-// for a second: their budgets are full, like the budget of a new caller. It looks for such callers
-// at most once a second, so that calls stay cheap even if there are very many callers.
+// admit returns the budget of a caller that is not known. If too many callers are known, it first
+// forgets callers that have made no call for a second: their budgets are full, like the budget of a
+// new caller. It looks for such callers at most once a second, so that calls stay cheap even if
+// there are very many callers.
 func (r *Rate) admit(c caller, now time.Time) *budget {
 	if len(r.all) >= mostCallers && now.Sub(r.swept) >= time.Second {
 		r.swept = now

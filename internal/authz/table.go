@@ -16,7 +16,7 @@ const (
 
 // table is the one table of what callers can do. A method or an operation has exactly one row.
 //
-// A method that does several things has the most dangerous of their actions. For example, Signals
+// A method that can do several things is in the row of the most dangerous one. For example, Signals
 // and Mailbox can also skip and drop what they list, and Mailbox can interrupt calls. A schedule is
 // an execution, so the same actions concern it.
 var table = []Rule{

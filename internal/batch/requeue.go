@@ -70,7 +70,7 @@ func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeu
 			res := one(ctx, d)
 			tell(res)
 			if res.Err != nil {
-				return nil // the next one is the canary
+				return nil // the next dead task becomes the canary
 			}
 			canary = false
 			return outcome(ctx, c, &res)

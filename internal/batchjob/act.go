@@ -55,7 +55,7 @@ func (w *work) on(listed time.Time) *work {
 // list returns the executions of the next page, without executions of Perdure itself, and the
 // cursor of the page after it.
 func (w *work) list(ctx context.Context, cursor string) (items []batch.Item, next string, err error) {
-	q, err := query.Parse(w.spec.Selects, time.Now()) // its times are absolute
+	q, err := query.Parse(w.spec.Selects, time.Now()) // the times in the selection are absolute
 	if err != nil {
 		return nil, "", err
 	}
@@ -199,7 +199,7 @@ func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 }
 
 // leavesEvent reports whether a verb leaves an event with the request id in the history. The other
-// verbs end the run or remove it, so a repetition has no effect.
+// verbs end the run, replace it or remove it, so a repetition has no effect.
 func leavesEvent(verb string) bool {
 	switch verb {
 	case api.BatchCancel, api.BatchSignal, api.BatchPause, api.BatchResume:

@@ -12,8 +12,8 @@ import (
 )
 
 // bare commits rows directly, on one connection, like an engine that costs nothing. So it shows the
-// lowest possible cost of a commit. Its table is similar to our history, and it uses the settings
-// of our stores.
+// lowest possible cost of a commit. Its table is similar to our history, and every commit is
+// durable, as in our stores.
 type bare interface {
 	// commit writes rows in one transaction, with one round trip and one flush. If fenced is set,
 	// it first advances a fence row with a guarded update. The transaction aborts if the update

@@ -201,7 +201,7 @@ func (r *Report) Judge(workloads []Workload) {
 	}
 }
 
-// Failed returns the bars that do not hold.
+// Failed returns the bars that are not met.
 func (r *Report) Failed() (failed []Bar) {
 	for _, b := range r.Bars {
 		if !b.IsMet() {

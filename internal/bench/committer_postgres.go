@@ -54,7 +54,7 @@ set enable_seqscan = off`
 	return &pointsPostgres{conn: conn}, nil
 }
 
-// The statements of a batch. The fence aborts the transaction if it matches no row.
+// The statements of a batch. The update of the fence aborts the transaction if it matches no row.
 const (
 	pointFence = `with w as (
   update bare.fence set batch = $1 where lane = 0 and epoch = 1 and batch = $1::bigint - 1 returning 1

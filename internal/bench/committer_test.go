@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// committerPlaces has an empty store of each kind, and a way to read and change it.
+// committerPlaces returns one function per kind of store. The function makes an empty store, and
+// returns it with a function that executes SQL in it.
 func committerPlaces() map[Kind]func(t *testing.T) (Place, func(t *testing.T, sql string) int64) {
 	return map[Kind]func(t *testing.T) (Place, func(t *testing.T, sql string) int64){
 		SQLite: func(t *testing.T) (Place, func(*testing.T, string) int64) {

@@ -40,7 +40,7 @@ const roleVariable = "PERDURE_BENCH_ROLE"
 type role struct {
 	Serve *Place // runs the server of a store
 	Work  string // runs the worker of the server with this URL
-	Slots int    // of the worker, for tasks
+	Slots int    // how many tasks the worker executes at a time
 }
 
 // play runs the role of the process. It prints a line when the process is ready.
@@ -174,7 +174,7 @@ func startProcess(ctx context.Context, r role) (*process, string, error) {
 
 // end makes the process end, and waits until it has ended.
 func (p *process) end() error {
-	_ = p.in.Close() // it may have ended already
+	_ = p.in.Close() // the process may have ended already
 	if err := p.cmd.Wait(); err != nil {
 		return fmt.Errorf("%w\n%s", err, ending(p.about.String()))
 	}

@@ -65,7 +65,7 @@ func (w Workload) loads() bool {
 	return w == Throughput || w == Latency || w == Payload || w.entities()
 }
 
-// clients returns how many clients such a workload has.
+// clients returns how many clients repeat the operation.
 func (j Job) clients() int {
 	if j.Workload == Latency || j.Workload == Transfer {
 		return 1

@@ -32,7 +32,7 @@ type QueueOptions struct {
 type QueueOpener func(ctx context.Context, place Place, o QueueOptions) (Queue, error)
 
 const (
-	slots      = 64                    // of Tasks, Limited and Pickup
+	slots      = 64                    // slots of the worker in Tasks, Limited and Pickup
 	atOnce     = 40                    // tasks that may run at a time in Limited
 	bulk       = 5000                  // tasks per call of SubmitMany
 	warmTasks  = 5000                  // tasks before the measurement

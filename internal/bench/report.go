@@ -24,7 +24,7 @@ type Report struct {
 type Store struct {
 	Kind        Kind
 	Description string
-	Sync        Limit // of a small append to a file
+	Sync        Limit // rate of small appends to a file, each with a sync
 	Limits      Limits
 	Results     []Round
 	Errors      []string
@@ -91,8 +91,8 @@ func (s *Store) beyond(peer string, w Workload, figure func(Result) float64) (_ 
 	return median(values)
 }
 
-// kept divides the figure of a system in workload w by its figure in workload of in the same round,
-// and returns the median over the rounds.
+// kept divides the figure of a system in the workload w by its figure in the workload named by the
+// parameter of. Both figures are of the same round. kept returns the median over the rounds.
 func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, x := range s.of(system, w) {
@@ -180,7 +180,7 @@ func growth(r Result) float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// brief describes a result in a few words, for the progress.
+// brief describes a result in a few words, for Options.Progress.
 func (r Result) brief(err error) string {
 	switch {
 	case err != nil:

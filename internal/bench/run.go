@@ -16,8 +16,8 @@ const Perdure = "perdure"
 // Options select what to measure. Places is required.
 type Options struct {
 	Places []Provider
-	// Peers are further systems by name, which take part in the workloads that compare. The child
-	// processes must know them too.
+	// Peers are further systems by name. They take part in the workloads that compare systems: all
+	// except History and Open. The child processes must know them too.
 	Peers     map[string]Peer
 	Workloads []Workload    // all when nil
 	Rounds    int           // how often each system runs each workload that compares; 3 when 0
@@ -29,7 +29,7 @@ type Options struct {
 	// machine.
 	Wait time.Duration
 	// Profile is a directory for profiles of Perdure, or "". Profiles exist for the workloads that
-	// compare, except recovery.
+	// compare systems, except recovery.
 	Profile  string
 	Command  []string          // starts a child; this executable without arguments when nil
 	Progress func(line string) // receives one line per measurement; may be nil

@@ -62,8 +62,8 @@ type Opener func(ctx context.Context, place Place, body func(step int)) (System,
 
 // Peer is a system to compare with, and its capabilities.
 type Peer struct {
-	Workflows Opener      // nil when it runs none
-	Queue     QueueOpener // nil when it has none
+	Workflows Opener      // nil when the system runs no workflows
+	Queue     QueueOpener // nil when the system has no queue
 	Entities  bool        // its systems are Callers and Movers
 	Values    bool        // its systems are Carriers and Alarms
 

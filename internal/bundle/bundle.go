@@ -14,8 +14,8 @@ import (
 const (
 	// MaxBytes is the size up to which a bundle takes further calls or answers.
 	MaxBytes = 256 << 10
-	// MaxCall is the largest request that travels in a bundle. Larger requests have a stream of
-	// their own, so that they do not delay others.
+	// MaxCall is the largest request that travels in a bundle. A larger request is a gRPC call of
+	// its own, so that it does not delay others.
 	MaxCall = 64 << 10
 	// MaxCalls is how many calls of one stream may wait for their answers.
 	MaxCalls = 1000

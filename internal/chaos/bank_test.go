@@ -14,8 +14,8 @@ import (
 // read of an account and every history with these records.
 
 const (
-	// envBank makes tellers work in this process until SIGTERM. Its value is the prefix of their
-	// deeds.
+	// envBank makes tellers work in this process until SIGTERM. Its value is the prefix of the ids
+	// of their deeds, which are actions such as a transfer.
 	envBank     = "PERDURE_CHAOS_BANK"
 	envAccounts = "PERDURE_CHAOS_ACCOUNTS" // how many there are
 )

@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envBomb makes the process run the calls of the entity bomb. One of the calls ends the process,
-// except with the value "deposits".
+// envBomb makes the process run the calls of the entity bomb. One of the calls ends the process.
+// With the value "deposits", no call does.
 const envBomb = "PERDURE_CHAOS_BOMB"
 
 // bombExit is the exit code of a process that a call has ended.
@@ -129,9 +129,10 @@ func settleDeposits(ctx context.Context, app *perdure.App) error {
 	}
 }
 
-// The test kills processes while they run acknowledged calls that do no harm. Each process has run
-// a call of each key before the test kills it, so no call is running in two processes when they
-// die. No call may be set aside, and each call runs once.
+// The test kills processes while they run acknowledged calls that do no harm. Each process
+// completes a call of each key before the test kills it. So no call is the running one of its key
+// at the death of two processes, and the engine must not blame a call for these deaths: it sets no
+// call aside, and each call runs once.
 func TestKilledProcessesLoseNoCall(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "deposits.db")

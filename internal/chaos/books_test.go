@@ -28,7 +28,7 @@ type books struct {
 
 	accounts map[string]account
 	at       map[string]map[string][]int // positions of the bookings of a deed, by deed and account
-	outcome  map[string]perdure.Status   // of moves and audits
+	outcome  map[string]perdure.Status   // how moves and audits ended, by id
 }
 
 // close repeats every deed without a recorded reply, waits until nothing changes, and compares the

@@ -42,10 +42,10 @@ type crowd struct {
 	ledger   ledger
 	stopping chan struct{}
 	people   sync.WaitGroup
-	values   atomic.Int64 // of registers, each used once
+	values   atomic.Int64 // counts values of registers, so that each value is used once
 
 	done     [8]atomic.Int64 // by kind of work
-	attempts atomic.Int64    // that failed
+	attempts atomic.Int64    // attempts that failed
 	mu       sync.Mutex
 	ops      []cellOp
 	alarms   []string

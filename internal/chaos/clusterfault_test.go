@@ -24,7 +24,7 @@ import (
 // blow is one fault, with everything that the seed decides about it.
 type blow struct {
 	kind   string
-	target int           // of the nodes or the workers
+	target int           // selects one of the nodes or of the workers
 	lasts  time.Duration // up to twice the lease
 	dice   int           // 0 to 5
 }

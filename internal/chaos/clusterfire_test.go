@@ -44,7 +44,7 @@ type member struct {
 	mu  sync.Mutex     // held by a fault that concerns the process
 	pg  *pgproxy.Proxy // to the database; only nodes have it
 	url string         // of the database through the proxy, or of the servers
-	env []string       // its addresses
+	env []string       // environment variables with its addresses
 	// The links to the node: from other nodes, and, if it is a server, from clients and workers.
 	peers, clients, workers *wire
 }

@@ -128,7 +128,7 @@ func returnInlinePermits(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 
-	// The first process takes all permits and ends without notice.
+	// The first process takes all permits and the only probe. Then the test kills it.
 	victim := spawn(t, url, duty{newLedger(t), 0, 2 * time.Second}, envInline+"=1")
 	for _, line := range []string{"holds permit 1", "holds permit 2", "holds probe 1"} {
 		victim.awaitLine(line, 3*time.Minute)

@@ -90,7 +90,7 @@ type audit struct {
 	t   *testing.T
 	url string
 	ledger
-	bodies, answers int // already checked
+	bodies, answers int // how many entries were already checked
 }
 
 // round checks the entries that were added since the last round.
@@ -137,7 +137,7 @@ func (a *audit) answer(b api.Backend, told []string) {
 	ok := false
 	switch what {
 	case "started":
-		ok = true // it is there
+		ok = true // the execution exists
 	case "signal":
 		ok = has(func(e *model.Event) bool { return e.Kind == model.EventSignalReceived && e.RequestID == told[2] })
 	case "promise":

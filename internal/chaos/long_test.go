@@ -211,7 +211,7 @@ func (s *soak) strike() {
 			p.signal(syscall.SIGTERM)
 			p.finish(3 * time.Minute)
 		case <-p.done:
-		default: // not up yet
+		default: // the process is not up yet
 			p.kill()
 		}
 		s.procs[i] = s.spawn()

@@ -112,7 +112,7 @@ func (b *logbook) String() string {
 type bench struct {
 	app    *perdure.App
 	book   *logbook
-	closed bool // by the test
+	closed bool // the test has closed the app
 	ledger
 }
 

@@ -75,8 +75,8 @@ func (p *process) awaitStint(n int, within time.Duration) (epoch int) {
 	return epoch
 }
 
-// A singleton moves when its process is killed, stopped past its lease, and closed. The saved
-// counts come from one process after the other, without a gap.
+// A singleton moves to another process when its process is killed, stopped past its lease, or
+// closed. The saved counts come from one process after the other, without a gap.
 func TestSingletonMovesBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Minute

@@ -77,7 +77,7 @@ type fire struct {
 
 const (
 	fireLease   = 2 * time.Second
-	fireTimeout = 20 * time.Second // of an attempt
+	fireTimeout = 20 * time.Second // time limit of an attempt
 )
 
 // tasksUnderFire submits tasks to processes. It kills processes, stops them past their lease,
@@ -200,7 +200,7 @@ func (f *fire) strike(n int) {
 		if p := f.procs[i]; p.comesUp(3 * time.Minute) {
 			break
 		}
-		f.procs[i] = f.raise() // a job has ended it
+		f.procs[i] = f.raise() // a job has ended the process
 	}
 
 	p := f.procs[i]
@@ -209,7 +209,7 @@ func (f *fire) strike(n int) {
 	case "kill":
 		p.kill()
 		f.procs[i] = f.raise()
-		if p.ending().Exited() { // a job was faster
+		if p.ending().Exited() { // a job ended the process before the kill
 			f.struck[kind]--
 			f.strike(n)
 			return
@@ -233,7 +233,7 @@ func (f *fire) strike(n int) {
 
 	for i, p := range f.procs {
 		select {
-		case <-p.done: // a job has ended it
+		case <-p.done: // a job has ended the process
 			f.procs[i] = f.raise()
 		default:
 		}

@@ -35,7 +35,8 @@ type reply struct {
 }
 
 // sight says that a reader saw the same state of an account for some time. Heard is when the reader
-// got the first answer with this state. Asked is when it sent the last question with this answer.
+// got the first answer with this state. Asked is when it sent the last question that got this
+// answer.
 type sight struct {
 	Account string
 	glance
@@ -124,7 +125,7 @@ func (b *bank) teller(ctx context.Context) {
 	}
 }
 
-// invent draws a deed.
+// invent returns a random deed.
 func (b *bank) invent(id string) deed {
 	d := deed{ID: id, Cents: 1 + rand.IntN(20)}
 	among := 1

@@ -22,7 +22,7 @@ type wire struct {
 	conns  map[*wireConn]struct{}
 	// gates, by direction: to the target, and back. A closed channel lets bytes pass.
 	gates [2]chan struct{}
-	delay time.Duration // of each chunk
+	delay time.Duration // by which each chunk is delayed
 }
 
 // wireConn is one connection with its two sides.

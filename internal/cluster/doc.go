@@ -1,9 +1,9 @@
-// Package cluster decides which node owns which shards: the membership and the lease of a node, the
-// shards that it should own, and the nodes that it may fence.
+// Package cluster keeps the view that one node has of its cluster: its membership and its lease,
+// the shards that it should own, and the nodes that it may fence.
 //
 // Membership is a state machine without I/O, like the lanes: the caller passes in views of the
-// store and results of its calls, and gets back what to do next. The store decides; this package
-// only proposes.
+// store and results of its calls, and gets back what to do next. This package only proposes owners.
+// The store decides which node gets a shard.
 //
 //   - A node that cannot renew its lease in time stops serving before another node can start
 //     (IsServing).

@@ -13,13 +13,14 @@ import (
 // Config of a membership. Zero fields take the defaults.
 type Config struct {
 	Self store.NodeInfo
-	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals.
-	// A renewal also reports whether messages wait for the node. The default is 2 s. Margin is how
-	// long before the end of its lease a node stops serving. The default is 1 s.
+	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals,
+	// which also report whether messages wait for the node. The default is a fifth of TTL. Margin
+	// is how long before the end of its lease a node stops serving. The default is a tenth of TTL.
 	TTL, RenewEvery, Margin time.Duration
 	// Longest is the longest lease of any node of the store. The default is the constant Longest.
 	Longest time.Duration
-	// Gone proves that a process of this host has ended. It must not have side effects.
+	// Gone reports whether a process of this host has provably ended. It must not have side
+	// effects.
 	Gone func(store.NodeInfo) bool
 }
 
@@ -149,7 +150,8 @@ func (m *Membership) Drain() {
 	m.RenewNow()
 }
 
-// HasDrained reports whether the node no longer owns a shard.
+// HasDrained reports whether a drain is complete: the node owns no shard, and no acquire is in
+// flight.
 func (m *Membership) HasDrained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
 
 // Tick returns what is due at mono.
@@ -272,8 +274,8 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 	return live
 }
 
-// ApplyFence applies the result of fencing a node. The next renewal, which is due immediately,
-// takes the shards of that node.
+// ApplyFence applies the result of fencing a node. If the node is gone, a renewal is due
+// immediately. Its view shows the shards that this node can take from it.
 func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {

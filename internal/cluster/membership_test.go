@@ -177,7 +177,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
 	}
-	m.ApplyAcquire(acquiredShards(int(mine[0])), nil) // not all of them
+	m.ApplyAcquire(acquiredShards(int(mine[0])), nil) // the store granted only one of the shards
 	if !slices.Equal(m.OwnedShards(), mine[:1]) {
 		t.Errorf("owns %v, want %v", m.OwnedShards(), mine[:1])
 	}
@@ -261,8 +261,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// A node that can run nothing owns nothing while other nodes can run code, because its runs would
-// wait.
+// A node that can run nothing owns nothing while other nodes can run code, because it could only
+// hand its runs to workers of those nodes.
 func TestIdlersOwnNothing(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

@@ -110,9 +110,9 @@ func takers(live []store.Member) []store.Member {
 
 // mostCapable returns the nodes with the highest rank: the nodes that run user workflows or, if
 // there are none, the nodes that execute tasks, and so on. The owner of a run should have its code.
-// A process that only executes tasks does not need to own shards, because its workers execute tasks
-// of other owners. If a process that only starts executions and submits tasks owned runs, the nodes
-// that have their code could not run them.
+// Otherwise the owner must hand every turn of the run to a worker of another node. A process that
+// only executes tasks does not need to own shards, because its workers execute tasks of other
+// owners.
 func mostCapable(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {

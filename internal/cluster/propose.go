@@ -17,8 +17,8 @@ const (
 
 // Propose distributes shards to nodes by rendezvous hashing: each node draws a number for each
 // shard, and the node with the highest number gets the shard. Every node computes the same result.
-// When a node joins or leaves, or joins again with another weight, only its own shards move.
-// Without nodes, every proposal is zero.
+// When a node joins or leaves, or joins again with another weight, only shards that this node gains
+// or loses move. Without nodes, every proposal is zero.
 //
 // A node of an older build has weight 0 and does not know weights. While there is such a node, all
 // nodes have the same weight. Otherwise that node and the others would not agree.

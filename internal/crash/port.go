@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store/faultstore"
 )
 
-// port is the store as the engine of one process sees it. It records every call for the report of a
+// port is the store as the engine of one process sees it. It records most calls for the report of a
 // failure. It tells a dead process that it is fenced, so that the remaining goroutines of the
 // process end immediately instead of retrying forever.
 type port struct {

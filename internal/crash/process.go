@@ -62,7 +62,7 @@ type Process struct {
 	die    context.CancelCauseFunc
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the engine has ended
-	err    error         // of the engine
+	err    error         // why the engine has ended
 	closed bool          // an orderly end was tried
 }
 

@@ -64,8 +64,7 @@ func (t *Trace) Commits() int {
 	return n
 }
 
-// String shows the calls around the fault. If there are many calls, it leaves out calls that only
-// renew the lease.
+// String shows the calls. After about 30 calls, it leaves out calls that only renew the lease.
 func (t *Trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -125,7 +125,7 @@ var (
 
 // payloadScenarios are about encrypted and offloaded payloads: every stored reference has its blob,
 // even if a process dies between the two writes. The engine also recognises a repeated start or
-// step.
+// step, although the encrypted input has different bytes each time.
 func payloadScenarios() []*scenario {
 	large := cargo{Text: strings.Repeat("heavy", 60)}
 	return []*scenario{{

@@ -355,7 +355,7 @@ func (r *history) verify() error {
 		case model.EventUnlocked:
 			err = seen.see(e.Seq, "the end of section %s", e.Section)
 		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
-			// see tasksEnd
+			// tasksEnd checks these events
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}
@@ -371,8 +371,8 @@ func (r *history) verify() error {
 	return nil
 }
 
-// verifyChain checks the runs of an address: they follow each other, and at most one of them
-// receives a signal.
+// verifyChain checks the runs of an address: they follow each other, and each signal is received by
+// at most one of them.
 func verifyChain(runs []*history) error {
 	taken, began := once{}, once{}
 	for i, r := range runs {

@@ -38,8 +38,8 @@ import (
 //
 //	1      all tests of a suite, on one kind of store each
 //	all    all tests, on all kinds of stores
-//	also   the suite in process first, then a part of it over connections; of a selection of tests
-//	       (-run) all of them
+//	also   the suite in process first, then a part of it over connections. If -run selects tests,
+//	       all selected tests run over connections, not only that part
 const Env = "PERDURE_TEST_DIAL"
 
 // over is true while Open opens apps over connections.
@@ -72,7 +72,8 @@ type Suite struct {
 func Main(m *testing.M, dir string) Suite { return Suite{m, dir} }
 
 // Run runs the tests and returns the exit code. Over connections it leaves out the exceptions. It
-// fails if no test has opened an app, because such a run has tested nothing.
+// also fails if all tests of the part have run and none of them has opened an app over a
+// connection.
 func (s Suite) Run() int {
 	flag.Parse()
 	if !over.Load() {
@@ -110,7 +111,7 @@ func set(name, value string) {
 	}
 }
 
-// buffer is how many bytes are on their way in one direction of a connection.
+// buffer is how many bytes may be on their way in one direction of a connection.
 const buffer = 1 << 18
 
 // drain is how long the calls of a closed app may take.
@@ -199,7 +200,7 @@ func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 		s.stopRegisters()
 		return nil, err
 	}
-	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // it ends with close
+	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // Serve returns when close stops the server
 	return s, nil
 }
 

@@ -4,7 +4,8 @@ package dialtest
 const inbox = "a transaction in the database of the store writes to the inbox of the engine, and over a connection it needs an outbox"
 
 // Exceptions are the tests of each suite that do not run over a connection, with the reason. A test
-// of this package checks that they exist. Subtests follow a slash.
+// of this package checks that they exist. A subtest has the name of its test, a slash, and its own
+// name.
 var Exceptions = map[string]map[string]string{
 	"internal/e2e": {
 		"TestActivityInAnotherProcess": "each app has a server of its own here, a server keeps its shards whatever code its workers have, and the workers of a workflow must connect to the server that owns it",

@@ -28,7 +28,7 @@ const aDay = 24 * time.Hour
 // steered is a store whose clock can be moved and whose renewals can be slow.
 type steered struct {
 	store.Store
-	ahead atomic.Int64 // of the clock
+	ahead atomic.Int64 // how far the clock is ahead of the real time
 	back  atomic.Int64 // how long answers to renewals take
 
 	commits atomic.Int64

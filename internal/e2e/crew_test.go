@@ -184,7 +184,7 @@ func (s *site) spawn() (kill func()) {
 	kill = func() {
 		once.Do(func() {
 			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // it was killed
+			_ = cmd.Wait() // fails, because the process was killed
 		})
 	}
 	s.t.Cleanup(kill)

@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envNamespace marks a test process that runs again in a namespace in which it may mount file
-// systems.
+// envNamespace marks a test process that was started again in a namespace in which it may mount
+// file systems.
 const envNamespace = "PERDURE_E2E_NAMESPACE"
 
 // The disk is full. The engine acknowledges only work that it has stored, the caller gets the

@@ -305,7 +305,7 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 		}
 	}
 
-	round() // alone
+	round() // the first process alone
 	two, _ := open(1)
 	eventually(t, "both execute tasks", func() bool {
 		round()

@@ -39,7 +39,7 @@ func reusePolicies(t *testing.T, s *site) {
 	for _, x := range []struct {
 		policy    perdure.Reuse
 		name      string
-		good, bad bool // a new run starts
+		good, bad bool // whether a new run starts after a success, and after a failure
 	}{
 		{perdure.ReturnExisting, "ReturnExisting", false, false},
 		{perdure.ReuseIfFailed, "ReuseIfFailed", false, true},

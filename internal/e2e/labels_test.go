@@ -76,7 +76,7 @@ func labels(t *testing.T, s *site) {
 	found(`label.draft = "yes"`)
 	found(`label.region != "eu"`, "child/kid")
 	found(`label.of = "o-1" and status = "open"`, "child/kid")
-	if err := start(map[string]string{"region": "us"}); err != nil { // attaches
+	if err := start(map[string]string{"region": "us"}); err != nil { // attaches to the execution
 		t.Errorf("a repeated start with other labels: %v", err)
 	}
 	want(map[string]string{"region": "eu", "stage": "paid"})

@@ -46,12 +46,12 @@ type stormInput struct {
 
 // weather records what happens in a storm.
 type weather struct {
-	woken atomic.Int64 // of the storm
+	woken atomic.Int64 // how many executions of the storm have woken
 	done  chan struct{}
 	all   int64
 
 	mu   sync.Mutex
-	late map[string][]time.Duration // of the others
+	late map[string][]time.Duration // how late the calm timers were
 	// amid is, for each calm timer of that moment, how many timers of the storm had fired before
 	// it.
 	amid []int64

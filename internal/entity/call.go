@@ -19,7 +19,8 @@ type Type struct {
 
 // Handler is the code of an operation, a view or an RPC.
 type Handler struct {
-	// View passes a copy of the state to the code. The worker drops changes of the copy.
+	// View says that the code only reads the state. The worker gives it a copy of the state, and
+	// drops its changes of the copy.
 	View bool
 	// Limit is how long a call may take; zero for no limit. After that time the context of the call
 	// ends. If the code does not return within lateBy after that, the worker abandons the call.

@@ -230,7 +230,7 @@ func (h *handover) report() model.Operated {
 		r.Changed, r.Exists, r.State = true, h.exists, state
 	case h.ctx.Err() != nil: // the worker shuts down, and the engine hands the calls out again
 		r.Results = nil
-	default: // the state cannot be stored, so all calls that changed it fail
+	default: // the state cannot be stored, so all calls that succeeded fail
 		for i := range r.Results {
 			if r.Results[i].Failure == nil {
 				r.Results[i] = model.OperationResult{Failure: f}

@@ -21,9 +21,9 @@ var (
 )
 
 // limits watches the time of the calls of a hand-over, which run one after the other. It has one
-// timer and one context for all of them. After a call has exceeded its limit, the hand-over starts
-// no further call. If the code of the call does not return, abandon takes over the hand-over, and
-// the goroutine of the code must not touch it again.
+// timer and one context for all of them. After a call has exceeded its limit or was interrupted,
+// the hand-over starts no further call. If the code of the call does not return, abandon takes over
+// the hand-over, and the goroutine of the code must not touch it again.
 type limits struct {
 	// abandon is called, on its own goroutine, if the code of a call does not return.
 	abandon func(c *Call, limit time.Duration)
@@ -42,7 +42,7 @@ type limits struct {
 }
 
 // begin notes that the code of a call starts, and returns the context of the call. Without a limit,
-// only an interruption ends that context.
+// only an interruption and the end of parent end that context.
 func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,7 @@ func (l *limits) end() (c *Call, ok bool) {
 	return c, !l.left
 }
 
-// hasExceeded reports whether a call has reached its limit.
+// hasExceeded reports whether a call has reached its limit, or was interrupted.
 func (l *limits) hasExceeded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 
 // Bounds of the streams of a worker.
 const (
-	// DefaultStreams is how many streams a worker runs at the same time. Each stream has a copy of
-	// the state of its entity.
+	// DefaultStreams is how many streams a worker runs at the same time by default. Each stream has
+	// a copy of the state of its entity.
 	DefaultStreams = 1_000
-	// quiet is how long a worker waits for the next item before it asks the owner whether the
-	// stream has ended.
+	// quiet is how long a worker waits for the next item before it tells the owner that the code
+	// still runs, and asks whether the caller still reads.
 	quiet = 50 * time.Millisecond
 	// patience is how long a worker tries to reach the owner. retryAfter is how long it waits
 	// between two attempts. The owner waits longer than patience for a silent worker.
@@ -39,8 +39,9 @@ type Outlet interface {
 	SendItems(ctx context.Context, r model.ItemsSend) (int64, error)
 }
 
-// StreamFunc is the code of a stream. It runs after the call that started the stream has returned.
-// send waits while the caller is too far behind, and fails once the stream is over.
+// StreamFunc is the code of a stream. It runs in parallel with the call that started the stream,
+// and may continue after that call has returned. send waits while the caller is too far behind, and
+// fails once the stream is over.
 type StreamFunc func(ctx context.Context, send func(model.Payload) error) error
 
 // streams are the streams of a worker.

@@ -19,7 +19,8 @@ const (
 	maxCommands = 10_000
 	// maxText is the longest name of something, in bytes.
 	maxText = 200
-	// maxKey is the longest key of a state, in bytes.
+	// maxKey is the longest key of a state, and the longest name of an operation, a timer or a
+	// worker, in bytes.
 	maxKey = 512
 )
 
@@ -34,7 +35,7 @@ type translation struct {
 	turn    model.Turn
 	fresh   map[string]bool // step ids that this turn asks for
 	created int             // how many promises the turn creates
-	asked   map[string]int  // tasks and children whose ids the door draws
+	asked   map[string]int  // how many ids of tasks and children the door has drawn, by prefix
 }
 
 // translate checks a submission and returns its turn. If the turn does not end the run, its last
@@ -93,8 +94,9 @@ func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowC
 
 func (t *translation) add(c model.Command) { t.turn.Commands = append(t.turn.Commands, c) }
 
-// id draws a step id that no earlier event of the run has. To make it unique, the id contains the
-// position of the last event that the worker has seen.
+// id returns a new step id, which no earlier event of the run has. To make it unique, the id
+// contains the generation of the hand-over, the position of the last event that the worker has
+// seen, and a number.
 func (t *translation) id(prefix string) string {
 	t.number++
 	return fmt.Sprintf("%s%d.%d.%d", prefix, t.r.generation, t.r.claimed, t.number)
@@ -273,8 +275,8 @@ func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSp
 	}, nil
 }
 
-// drawn draws the id of the next task or child of a workflow that already has the given number of
-// them.
+// drawn returns a new id for the next task or child of a workflow that already has the given number
+// of them.
 func (t *translation) drawn(prefix string, have int) string {
 	t.asked[prefix]++
 	return stepID(t.r.address().Key, prefix, have+t.asked[prefix])
@@ -433,7 +435,8 @@ func (t *translation) resolvePromise(c *pb.ResolvePromiseCommand) error {
 }
 
 // promise finds a promise by its id, by its name, or by the id of the execution and the name. If
-// several promises have the name, it returns the first one that is open.
+// several promises have the name, it returns the first one that is open, or the first one if none
+// is open.
 func (j *journal) promise(text string) *promise {
 	if p := j.byID[text]; p != nil {
 		return p

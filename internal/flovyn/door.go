@@ -74,7 +74,8 @@ type Config struct {
 	Patience time.Duration
 	// Longest is how long a worker may have a task without making a call about it. After that time
 	// the door assumes that the worker never received the task, because the reply was lost. The
-	// default is 1 h, or the time that the worker named at its registration.
+	// default is 1 h. If the worker named a time for such tasks at its registration, it may take at
+	// least that time and Silence.
 	Longest time.Duration
 	// LongestNative is the same for a native worker: one that calls itself by the id of its
 	// registration. It applies while the connection of the worker is open. The default is 24 h.
@@ -310,8 +311,8 @@ func (d *Door) task(ctx context.Context, at site) (*taskQueue, error) {
 	return q, q.join(ctx)
 }
 
-// held returns the queue that holds the run of an execution, or nil if the door does not hold the
-// run.
+// held returns the queue of workflows to which an execution belongs, or nil if the door does not
+// serve that queue. The queue need not have the run.
 func (d *Door) held(a model.Address) *flowQueue {
 	d.mu.Lock()
 	defer d.mu.Unlock()

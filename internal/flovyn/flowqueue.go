@@ -68,9 +68,9 @@ type run struct {
 	place   int // the index among the ready runs
 	// last is the position of the last event.
 	last int64
-	// claimed is the value of last when the first worker got the run. It does not change if further
-	// workers get the run, because a submission does not name its worker and may come from the
-	// first one.
+	// claimed is the value of last when the first worker after the last submission got the run. It
+	// does not change if further workers get the run, because a submission does not name its worker
+	// and may come from the first one.
 	claimed int64
 	owed    bool // a worker has got the run and has not submitted commands yet
 	wasOwed bool // owed before the last hand-over
@@ -485,7 +485,7 @@ func (q *flowQueue) Taken(model.RunID, uint64) {}
 // Retry does nothing, because the door has no steps that are repeated.
 func (q *flowQueue) Retry(model.RunID, uint64, string) {}
 
-// Evict gives a run back to the engine.
+// Evict forgets a run that the engine takes back.
 func (q *flowQueue) Evict(id model.RunID, generation uint64, _ string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -515,8 +515,9 @@ func (q *flowQueue) refuseQuery(id model.RunID, generation uint64, ask model.Que
 	}
 }
 
-// look takes runs back from workers that are gone, and releases runs that have waited for a long
-// time. It reports whether the queue has had no poll for a long time.
+// look takes runs back from workers that have lost them, offers refused runs again at their
+// notBefore, and releases runs that have waited for a long time. It reports whether the queue has
+// had no poll for a long time.
 func (q *flowQueue) look(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -545,8 +546,8 @@ func (q *flowQueue) look(now time.Time) bool {
 	return q.gone
 }
 
-// isLost reports whether the worker that has a run is gone, or never got the run. The caller holds
-// the lock.
+// isLost reports whether another worker should get a run: its worker is gone, has not asked for the
+// events, or has had the run for longer than Config.Patience. The caller holds the lock.
 func (q *flowQueue) isLost(r *run, now time.Time) bool {
 	if r.lostAt.IsZero() && !q.d.connected(r.client) {
 		r.lostAt = now

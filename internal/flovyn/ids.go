@@ -33,7 +33,7 @@ func taskAddress(tenant, kind, id string) model.Address {
 // queueOf returns the queue of an execution.
 func queueOf(a model.Address) string { return strings.TrimPrefix(a.Type, Prefix) }
 
-// newID draws the id of an execution or a task. Ids sort by the time of their creation.
+// newID returns a new id for an execution or a task. Ids sort by the time of their creation.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // parseID returns an id in its canonical form.
@@ -46,7 +46,7 @@ func parseID(what, text string) (string, error) {
 }
 
 // isCounted reports whether an id of a task or a child is the id of its workflow plus a number. The
-// native core of the older dialect draws such ids. In each activation it counts from 0 again
+// native core of the older dialect makes such ids. In each activation it counts from 0 again
 // without counting tasks that the log already has, so two tasks of a workflow may get the same id.
 func isCounted(execution, id string) bool {
 	base, err := uuid.Parse(execution)
@@ -60,7 +60,7 @@ func isCounted(execution, id string) bool {
 }
 
 // stepID returns an id for the n-th task or child that a workflow asks for, if its worker cannot
-// draw one.
+// make one.
 func stepID(execution, kind string, n int) string {
 	base, err := uuid.Parse(execution)
 	if err != nil { // no worker of the protocol has such an execution

@@ -354,7 +354,7 @@ func (j *journal) notePromise(e *model.Event) {
 	j.put(e, "PROMISE_CREATED", o)
 }
 
-// isNews reports whether a record came from outside the workflow.
+// isNews reports whether records of this kind can come from outside the workflow.
 func isNews(kind string) bool {
 	switch kind {
 	case "TASK_COMPLETED", "TASK_FAILED", "TIMER_FIRED", "PROMISE_RESOLVED", "PROMISE_REJECTED", "PROMISE_TIMEOUT",

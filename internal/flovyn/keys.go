@@ -36,8 +36,8 @@ const (
 
 // binding is what a key is bound to.
 type binding struct {
-	// Type and ID are the address of an execution or a task. For a promise they are the address of
-	// its execution, and Promise is its id.
+	// Type and ID are the type and the key of an execution or a task. For a promise, Type is the
+	// word promise, and ID is the id of the promise.
 	Type    string     `json:"type"`
 	ID      string     `json:"id"`
 	Expires model.Time `json:"expires"`
@@ -117,7 +117,7 @@ func (k *keyWorker) leave(ctx context.Context) {
 	}
 }
 
-// Operate makes calls of one key.
+// Operate runs calls of one key.
 func (k *keyWorker) Operate(o model.Operations) {
 	k.d.beside(func() {
 		select {
@@ -177,8 +177,8 @@ func mustJSON(v any) model.Payload {
 	return model.Payload{Data: data}
 }
 
-// bind binds a key, and returns the binding of the key. It differs from the request if the key was
-// taken.
+// bind binds a key, and returns what the key is bound to. That differs from the request if the key
+// was taken.
 func (d *Door) bind(ctx context.Context, tenant, key string, r bindRequest) (binding, error) {
 	if err := checkText("the idempotency key", key, 4096); err != nil {
 		return binding{}, err

@@ -60,7 +60,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 		add(method, "/api/orgs/{slug}"+path)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the client has left
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client is gone if this fails
 		"openapi": "3.1.0", "info": map[string]string{"title": "Flovyn contract of Perdure", "version": "1"}, "paths": paths,
 		"security":   []any{map[string]any{"key": []string{}}},
 		"components": map[string]any{"securitySchemes": map[string]any{"key": map[string]string{"type": "http", "scheme": "bearer"}}},

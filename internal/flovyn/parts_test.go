@@ -123,8 +123,8 @@ func partCommands(r *rig) {
 	r.submit(id, completed)
 }
 
-// A workflow ends while its tasks and children are being created. The server creates them all the
-// same, and their outcomes change nothing.
+// A workflow ends while its tasks and children are being created. The server still creates them,
+// and their outcomes change nothing.
 func partEnding(r *rig) {
 	id, task, child := r.start("ends", "null"), uuid.NewString(), uuid.NewString()
 	r.poll()

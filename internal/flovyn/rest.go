@@ -153,7 +153,7 @@ func (d *Door) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, body)
 }
 
-// maxBody bounds the body of a request. It has at most one payload and one signal.
+// maxBody bounds the body of a request, in bytes. A body has at most one payload and one signal.
 func (d *Door) maxBody() int64 { return int64(2*d.cfg.MaxPayload + 64<<10) }
 
 // serve authenticates a request, finds its organization, checks whether the caller may do this, and
@@ -194,7 +194,7 @@ func (d *Door) serve(older bool, name string, answer handler) http.HandlerFunc {
 	}
 }
 
-// count passes a request on and counts it. The method of a request is its route.
+// count passes a request on and counts it in the journal, under the name of its route.
 func (d *Door) count(method string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		visit, seen := d.cfg.Journal.Begin(access.Flovyn, method), &seenStatus{ResponseWriter: w, status: http.StatusInternalServerError}
@@ -237,11 +237,11 @@ func (s *seenStatus) Flush() {
 	}
 }
 
-// Unwrap returns the writer itself, for http.ResponseController.
+// Unwrap returns the writer that it wraps, for http.ResponseController.
 func (s *seenStatus) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// identify finds the caller and the organization of a request. The credential must belong to that
-// organization.
+// identify finds the caller and the organization of a request. Unless the caller is an admin, the
+// credential must belong to that organization.
 func (c *call) identify(older bool) error {
 	header := map[string][]string{}
 	for name, values := range c.r.Header {
@@ -315,7 +315,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // the client has left
+	_ = e.Encode(body) // the client is gone if this fails
 }
 
 // stamp returns a time in the form that clients read, or nil if there is none.

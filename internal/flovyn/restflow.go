@@ -363,8 +363,8 @@ type cancellation struct {
 	children int // how many children it has ended
 }
 
-// cancel ends an execution, its open tasks and its open children. It reports whether the execution
-// was open.
+// cancel ends an execution, its open tasks and, if the cancellation cascades, its open children. It
+// reports whether the execution was open.
 func (t *cancellation) cancel(a model.Address, depth int) (bool, error) {
 	c := t.c
 	j, err := c.d.journal(c, a, false)
@@ -407,7 +407,8 @@ func (t *cancellation) cancel(a model.Address, depth int) (bool, error) {
 	return true, nil
 }
 
-// retryFlow lets a failed execution continue with the history that it has.
+// retryFlow continues a failed execution in a new run, which starts with the history up to the last
+// failed step.
 func retryFlow(c *call) (int, any, error) {
 	a, err := c.flow()
 	if err != nil {

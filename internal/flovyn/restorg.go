@@ -36,8 +36,9 @@ func getOrg(c *call) (int, any, error) { return http.StatusOK, orgJSON(c.org), n
 // workerTokenPrefix is the prefix of the worker tokens of the older dialect. A key follows it.
 const workerTokenPrefix = "fwt_"
 
-// createToken creates a key that workers of the organization use. The caller must have all rights
-// of the new key, so no caller gains rights this way.
+// createToken creates a key with the roles of a client and of a worker. The caller itself must be
+// allowed to work as a worker and to start executions, so that it does not gain these rights with
+// the new key.
 func createToken(c *call) (int, any, error) {
 	var m struct{ DisplayName string }
 	if err := c.read(&m); err != nil {

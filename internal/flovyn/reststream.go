@@ -78,7 +78,7 @@ type feed struct {
 func sourceOf(a model.Address) string { return a.Key[max(len(a.Key)-12, 0):] }
 
 // stream follows a task or a workflow until everything has ended, nothing has happened for a long
-// time, or the client leaves.
+// time, the client leaves, or the server shuts down.
 func (c *call) stream(a model.Address, children bool) (int, any, error) {
 	last, err := readPositions(c.r.Header.Get("Last-Event-ID"), sourceOf(a))
 	if err != nil {

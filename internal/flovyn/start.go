@@ -63,7 +63,8 @@ func (d *Door) start(ctx context.Context, tenant string, r startRequest) (a mode
 }
 
 // bindStart binds a key to an address, and returns the address that the key is bound to. If the key
-// was taken and its workflow has not failed, that is the address of that workflow.
+// was taken and its execution has neither failed nor been cancelled, that is the address of that
+// execution.
 func (d *Door) bindStart(ctx context.Context, tenant, key string, ttl *int64, a model.Address) (model.Address, error) {
 	ms, err := keyTTL(ttl)
 	if err != nil {

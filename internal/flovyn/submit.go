@@ -59,7 +59,8 @@ func (q *flowQueue) mark(r *run, id string) *submission {
 	return r.submitting
 }
 
-// beginSubmit finds the run. It returns an error if no worker has the run.
+// beginSubmit finds the run and notes that a submission is in progress. It returns an error if no
+// worker has the run, or if another submission is in progress.
 func (q *flowQueue) beginSubmit(id string) (*run, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 )
 
 // taskQueue is the worker of the tasks of one queue: the engine sees an api.TaskWorker, and clients
-// poll it. It has one slot for each poll and for each task that a client executes.
+// poll it. It has one slot for each poll, for each task that a client executes, and for each claim
+// that waits for a poll.
 type taskQueue struct {
 	d  *Door
 	at site
@@ -98,7 +99,7 @@ func (q *taskQueue) touch(now time.Time) {
 	q.mu.Unlock()
 }
 
-// size tells the engine how many tasks the clients can take now. The caller holds the lock.
+// size tells the engine how many claims the queue may hold now. The caller holds the lock.
 func (q *taskQueue) size() {
 	if n := len(q.polls) + len(q.held) + len(q.parked); n != q.slots && q.session != nil {
 		q.slots = n
@@ -218,7 +219,7 @@ func (q *taskQueue) giveBack(t *heldTask) {
 	_ = q.report(ctx, t, func(r *model.TaskReport) { r.Returned = true })
 }
 
-// Stop takes a task away from its client.
+// Stop forgets a claim that the engine has taken back, or ends a task that is cancelled.
 func (q *taskQueue) Stop(claim model.ClaimRef, why model.StopReason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -319,8 +320,8 @@ func (q *taskQueue) report(ctx context.Context, t *heldTask, fill func(*model.Ta
 	}
 }
 
-// look fails the attempts of workers that are gone. It reports whether the queue has had no poll
-// for a long time.
+// look fails the attempts of workers that have lost their tasks, and gives back the claims that no
+// poll has taken within Config.Park. It reports whether the queue has had no poll for a long time.
 func (q *taskQueue) look(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -331,7 +332,8 @@ func (q *taskQueue) look(now time.Time) bool {
 			continue
 		}
 		q.d.beside(func() {
-			_ = q.report(q.d.open, t, func(r *model.TaskReport) { // another report was first
+			// An error means that another report was first.
+			_ = q.report(q.d.open, t, func(r *model.TaskReport) {
 				r.Failure = &model.Failure{Type: model.FailureLost, Message: why}
 			})
 		})
@@ -351,9 +353,9 @@ func (q *taskQueue) look(now time.Time) bool {
 	return q.gone
 }
 
-// whyLost returns why the worker of a task has probably lost it. It returns an empty text if it has
-// not. Workers need not make calls while they execute a task, which may take long. The caller holds
-// the lock.
+// whyLost returns why the door believes that the worker of a task has lost the task. It returns an
+// empty text if the worker still has it. Workers need not make calls while they execute a task,
+// which may take long. The caller holds the lock.
 func (q *taskQueue) whyLost(t *heldTask, now time.Time) string {
 	if t.lostAt.IsZero() && !q.d.connected(t.client) {
 		t.lostAt = now

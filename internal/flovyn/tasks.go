@@ -138,7 +138,8 @@ func (s *tasks) CompleteTask(ctx context.Context, m *pb.CompleteTaskRequest) (*e
 	return s.finish(ctx, m.GetTaskExecutionId(), func(r *model.TaskReport) { r.Output = jsonPayload(m.GetOutput()) })
 }
 
-// FailTask stores the error of an attempt. The engine repeats the task as its spec says.
+// FailTask stores the error of an attempt. The engine repeats the task as its spec says, unless the
+// error begins with nonRetryable.
 func (s *tasks) FailTask(ctx context.Context, m *pb.FailTaskRequest) (*emptypb.Empty, error) {
 	return s.finish(ctx, m.GetTaskExecutionId(), func(r *model.TaskReport) {
 		r.Failure = (&model.Failure{Message: m.GetError(), Permanent: strings.HasPrefix(m.GetError(), nonRetryable)}).Bounded()
@@ -159,8 +160,8 @@ func (s *tasks) CancelTask(ctx context.Context, m *pb.CancelTaskRequest) (*empty
 	return &emptypb.Empty{}, err
 }
 
-// Heartbeat says that a worker still executes a task. The worker learns from its error that the
-// task was cancelled.
+// Heartbeat says that a worker still executes a task. The error of the call tells the worker that
+// the task was cancelled, or that another worker may have it.
 func (s *tasks) Heartbeat(ctx context.Context, m *pb.HeartbeatRequest) (*emptypb.Empty, error) {
 	q, t, err := s.running(ctx, m.GetTaskExecutionId())
 	if err != nil {
@@ -219,8 +220,8 @@ var streamKinds = map[pb.StreamEventType]model.ItemKind{
 	pb.StreamEventType_STREAM_EVENT_TYPE_DATA: model.ItemData, pb.StreamEventType_STREAM_EVENT_TYPE_ERROR: model.ItemError,
 }
 
-// StreamTaskData keeps an item for listeners. The item may come after the end of the task. An error
-// of this call does not fail the task.
+// StreamTaskData keeps an item for listeners. It drops the item if no client executes the task, or
+// if the item cannot be stored, but acknowledges it all the same.
 func (s *tasks) StreamTaskData(ctx context.Context, m *pb.StreamTaskDataRequest) (*pb.StreamTaskDataResponse, error) {
 	kind, known := streamKinds[m.GetType()]
 	if !known {

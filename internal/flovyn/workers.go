@@ -24,8 +24,8 @@ const (
 	maxAbout = 500
 )
 
-// workers remembers when each worker last made a call. Some workers call themselves by their name,
-// and others by the id that they got at their registration.
+// workers remembers what workers have registered, and when each worker last made a call. Some
+// workers call themselves by their name, and others by the id that they got at their registration.
 type workers struct {
 	mu    sync.Mutex
 	all   map[workerKey]*workerInfo
@@ -95,7 +95,8 @@ func (w *workers) forget(k workerKey) {
 	}
 }
 
-// makeRoom forgets the workers that have been silent the longest. The caller holds the lock.
+// makeRoom forgets the workers that have been silent the longest, if a bound is reached. If that is
+// not enough, it forgets all workers. The caller holds the lock.
 func (w *workers) makeRoom() {
 	if len(w.all) < maxWorkers && w.bytes < maxWorkerBytes {
 		return
@@ -125,7 +126,7 @@ func (w *workers) silence(tenant, worker string, now time.Time) time.Duration {
 	return now.Sub(info.heard)
 }
 
-// beat notes a heartbeat of a worker under its id and its name.
+// beat notes a heartbeat of a worker. A registered worker has one record for its id and its name.
 func (w *workers) beat(tenant, id string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +186,8 @@ type lifecycle struct {
 	d *Door
 }
 
-// RegisterWorker gives a worker its id. The same name gets the same id. A second worker with the
-// same name does not disturb the first.
+// RegisterWorker gives a worker its id. Workers of a tenant with the same name get the same id, and
+// the last registration replaces what the door knows about them.
 func (s *lifecycle) RegisterWorker(ctx context.Context, m *pb.WorkerRegistrationRequest) (*pb.WorkerRegistrationResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {

@@ -92,7 +92,7 @@ func (a *admin) Tenant(ctx context.Context, m *pb.TenantRequest) (*pb.TenantInfo
 	return wire.TenantInfo(t), nil
 }
 
-// CreateTenant records a tenant.
+// CreateTenant creates a tenant.
 func (a *admin) CreateTenant(ctx context.Context, m *pb.TenantChange) (*pb.TenantInfo, error) {
 	return ask(ctx, m, wire.ReadTenantChange, a.to.CreateTenant, wire.TenantInfo)
 }

@@ -97,8 +97,8 @@ func (b *bundles) serve(stream bundleStream) error {
 	return s.run()
 }
 
-// enter counts a stream, unless the address of its client has too many. It does not count clients
-// of a Unix socket, because they have no addresses of their own.
+// enter counts a stream. It refuses the stream if the address of its client has too many. It does
+// not count clients of a Unix socket, because they have no addresses of their own.
 func (b *bundles) enter(ctx context.Context) (leave func(), err error) {
 	from := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil && p.Addr.Network() != "unix" {
@@ -281,7 +281,7 @@ func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
 	return refusal != nil, nil
 }
 
-// refuse answers a call that the caller may not make with an error.
+// refuse answers a call with an error instead of making it.
 func (s *bundledCalls) refuse(ctx context.Context, call *pb.BundledCall, err error) {
 	err = toStatus(err)
 	door, method := doorOf(clientMethod(call.GetMethod()))
@@ -332,7 +332,8 @@ func (s *bundledCalls) register(id uint64, entry *openCall) (begins bool, err er
 	return true, nil
 }
 
-// serveCalls serves a call, and then further ones until the stream is over.
+// serveCalls serves a call, and then further ones until the stream is over or enough other
+// goroutines are idle.
 func (s *bundledCalls) serveCalls(c bundledCall) {
 	for {
 		s.serveCall(c)
@@ -442,7 +443,7 @@ func (s *bundledCalls) giveUpAll() {
 // encodedStatus returns the status of an error for the wire.
 func encodedStatus(err error) []byte {
 	encoded, bad := proto.Marshal(status.Convert(err).Proto())
-	if bad != nil { // a text that is not UTF-8
+	if bad != nil { // the error has a text that is not UTF-8
 		encoded, _ = proto.Marshal(status.New(status.Code(err), "the server cannot encode the text of the error").Proto())
 	}
 	return encoded

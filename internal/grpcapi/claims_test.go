@@ -26,9 +26,10 @@ func items[T any](r raw, want func(*pb.ServerItem) (T, bool)) T {
 	}
 }
 
-// A worker says that it has the claim of another worker of the same tenant, as a worker does that
-// has outlived its server. Before the server tells it to stop, the worker reports, writes and sends
-// heartbeats. The server ignores all of that.
+// A worker that joins says that it already has a claim, which in fact belongs to another worker of
+// the same tenant. An honest worker says so after it has outlived its server. Before the server
+// tells it to stop, the worker reports, writes and sends heartbeats. The server ignores all of
+// that.
 func TestWorkersSpeakForTheirOwnClaims(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)

@@ -221,7 +221,7 @@ func (c *client) Fork(ctx context.Context, m *pb.PastRequest) (*pb.PastReply, er
 	return ask(ctx, m, wire.ReadPastRequest, c.backend.Fork, wire.PastReply)
 }
 
-// Retry continues an execution that failed.
+// Retry continues an execution that failed, was cancelled or was terminated.
 func (c *client) Retry(ctx context.Context, m *pb.PastRequest) (*pb.PastReply, error) {
 	return ask(ctx, m, wire.ReadPastRequest, c.backend.Retry, wire.PastReply)
 }

@@ -127,8 +127,8 @@ func panicText(p any) string {
 	return fmt.Sprintf("a value of type %T", p)
 }
 
-// waits are the methods that may wait for a long time. A server that shuts down can end them,
-// because a call that waits has changed nothing yet.
+// waits are the methods that may wait for a long time. A server that shuts down ends them, because
+// clients can repeat them on another server.
 var waits = map[string]bool{
 	"/perdure.v1.ClientService/Await":      true,
 	"/perdure.v1.ClientService/Run":        true,

@@ -16,9 +16,9 @@ import (
 // age.
 const maxReceipts = 50_000
 
-// receipts are answers to requests whose ids clients have drawn. A client that has received an
-// answer says so (ServerRequest.received). After that no client sends the request again, so the
-// server removes the remembered answer from the store.
+// receipts are the answers to requests whose ids the client library has generated (see
+// model.DrawnID). A client that has received an answer says so (ServerRequest.received). After that
+// no client sends the request again, so the server removes the remembered answer from the store.
 type receipts struct {
 	mu     sync.Mutex
 	forget map[receipt]func()
@@ -59,8 +59,9 @@ func (r *receipts) confirm(tenant string, ids []string) {
 	}
 }
 
-// withReceipt makes a call. If the client has drawn the request id, the server keeps the function
-// that removes the answer, and tells the client in which era it should draw the next ids.
+// withReceipt makes a call. If the client library has generated the request id, the server keeps
+// the function that removes the answer, and tells the client the current era. An era is a period in
+// which clients generate ids; the next ids of the client name it.
 func withReceipt[R any](ctx context.Context, c *client, id string, call func(context.Context) (R, error)) (R, error) {
 	if !model.IsDrawnID(id) {
 		return call(ctx)

@@ -203,7 +203,7 @@ func (r *taskRole) slots(m *pb.Slots) error {
 
 const (
 	maxSlots = 1_000_000
-	// maxBeside is how many writes and reads of one worker are under way at the same time. Further
-	// ones block the stream.
+	// maxBeside is how many heartbeats, writes and reads of one worker are under way at the same
+	// time. Further ones block the stream.
 	maxBeside = 256
 )

@@ -104,7 +104,7 @@ func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if mine != s.streams || s.over {
-			return // another stream has taken over
+			return // another stream has taken over, or the session has ended
 		}
 		s.detached = nil
 		s.expiry = time.AfterFunc(s.work.cfg.Grace, func() { s.expire(mine) })
@@ -130,7 +130,9 @@ func (s *session) detach(why error) {
 	}
 }
 
-// end ends the session. The engine takes back the runs, claims and calls that the worker holds.
+// end ends the session. The engine takes back the runs, claims and calls that the worker holds. But
+// the worker keeps its claims if another session replaces this one, and, with WorkConfig.Restarts,
+// if the server shuts down.
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.over {

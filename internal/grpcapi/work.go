@@ -192,7 +192,7 @@ func (w *Work) remove(s *session) {
 }
 
 // Drain ends all streams and accepts no new ones, so that workers connect to another node. The
-// workers keep their runs and claims until Close gives them back to the engine.
+// workers keep their runs and claims until Close ends their sessions.
 func (w *Work) Drain() {
 	w.mu.Lock()
 	w.closing = true
@@ -202,8 +202,8 @@ func (w *Work) Drain() {
 	}
 }
 
-// Close ends all sessions. It waits until the engine has taken back everything that the workers
-// held, or until ctx ends.
+// Close ends all sessions. It waits until the engine has taken back what the workers held, or until
+// ctx ends. With WorkConfig.Restarts, workers keep their claims.
 func (w *Work) Close(ctx context.Context) {
 	w.Drain()
 	sessions := w.all()

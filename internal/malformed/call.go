@@ -25,7 +25,7 @@ import (
 type Calls struct {
 	Conn    grpc.ClientConnInterface
 	Methods []protoreflect.MethodDescriptor
-	// Wait is after what time the client of a call leaves, because some calls wait for work.
+	// Wait is how long the client of a call waits before it leaves. Some calls wait for work.
 	Wait time.Duration
 	// Words are texts for fields, such as ids that exist on the server.
 	Words []string
@@ -55,7 +55,7 @@ func Requests(r *rand.Rand, m protoreflect.MethodDescriptor, raw []byte, words [
 	})
 	encoded, err := proto.Marshal(in)
 	if err != nil {
-		return all // a text that is not UTF-8
+		return all // the message has a text that is not UTF-8
 	}
 	all = append(all, encoded)
 	if len(encoded) > 0 {

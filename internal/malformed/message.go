@@ -82,7 +82,8 @@ func (l filler) set(m protoreflect.Message, f protoreflect.FieldDescriptor, dept
 }
 
 // Values returns a Scalar that uses the number, the text or the bytes for a field, according to its
-// type. Enums get an unknown value, and floating-point fields get NaN.
+// type. An enum gets the number even if the enum has no such value. Booleans are true, and
+// floating-point fields get NaN.
 func Values(number int64, text string, raw []byte) Scalar {
 	return func(f protoreflect.FieldDescriptor) protoreflect.Value {
 		switch f.Kind() {

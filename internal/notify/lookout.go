@@ -47,7 +47,7 @@ func (l *Lookout) Run(ctx context.Context, every time.Duration, expects func() b
 		case <-ctx.Done():
 			return
 		case <-l.begun:
-			if asleep { // if it is awake, the lookout keeps the time of its next look
+			if asleep { // if it is awake, a look is already scheduled and must not be delayed
 				tick.Reset(every)
 				asleep = false
 			}

@@ -112,8 +112,8 @@ func (c *conn) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// fail ends the connection. Its callers get ErrLost, and the handler forgets the requests that it
-// has not answered.
+// fail ends the connection. The calls that wait for a reply get ErrLost. The requests of the other
+// side that have no reply yet are cancelled.
 func (c *conn) fail(why error) {
 	c.mu.Lock()
 	if c.why != nil {
@@ -146,7 +146,7 @@ func (c *conn) hasCredit(size int) bool {
 	return c.usedItems < creditItems && (c.usedBytes+size <= creditBytes || c.usedBytes <= creditBytes/2)
 }
 
-// add puts an item into the next frame. The caller holds the lock.
+// add appends an item to the items that wait to be sent. The caller holds the lock.
 func (c *conn) add(it item) {
 	it.size = max(it.size, len(it.body)) + itemBytes
 	c.out = append(c.out, it)
@@ -244,7 +244,7 @@ func (c *conn) write() error {
 			select {
 			case <-c.wake:
 				continue
-			case <-alive.C: // an empty frame
+			case <-alive.C: // send an empty frame
 			case <-c.ended:
 				return nil
 			}
@@ -353,7 +353,7 @@ func (c *conn) read() error {
 	}
 }
 
-// listen waits for the next part of a frame, but not longer than silence.
+// listen sets the deadline for reading the next part of a frame: it must arrive within silence.
 func (c *conn) listen() error { return c.raw.SetReadDeadline(time.Now().Add(silence)) }
 
 // receive takes one item.

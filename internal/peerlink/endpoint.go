@@ -51,7 +51,7 @@ type Endpoint struct {
 // the queue of the operating system.
 const maxHandshakes = 64
 
-// Listen draws the identity of the process and listens for peers.
+// Listen creates the identity of the process and listens for peers.
 func Listen(cfg Config) (*Endpoint, error) {
 	cert, fingerprint, err := newIdentity()
 	if err != nil {
@@ -89,7 +89,7 @@ func (e *Endpoint) Address() string {
 // Fingerprint returns the fingerprint of the certificate of the process.
 func (e *Endpoint) Fingerprint() string { return e.fingerprint }
 
-// Close ends all connections.
+// Close stops listening and ends the connections that other nodes have opened.
 func (e *Endpoint) Close() error {
 	e.close()
 	err := e.listener.Close()

@@ -20,7 +20,7 @@ const (
 const (
 	itemRequest = 'q' // its number is chosen by the sender
 	itemReply   = 'r' // the number is that of the request
-	itemNone    = 'x' // the reply is too large for a frame
+	itemNone    = 'x' // there is no reply: it is too large, or too many requests wait for replies
 	itemCancel  = 'c' // the sender no longer waits for the reply to its request
 	itemNote    = 'n'
 	itemCredit  = 'g' // the number is how many items were taken, the body how many bytes they had

@@ -29,7 +29,7 @@ type node struct {
 	logs *safeBuffer
 	stop func() // ends the node; the end of the test calls it too
 
-	answer func(r *Request) // nil answers with the body
+	answer func(r *Request) // if nil, the node answers with the body of the request
 	full   chan struct{}    // if set, requests wait for room until it is closed
 
 	mu     sync.Mutex

@@ -205,9 +205,9 @@ func (c *conn) request(s *session, kind Kind, at int) error {
 	return c.strike(struck, s.buf)
 }
 
-// begin notes that a request is in flight. If a rule strikes the request, it returns the exchange.
-// If not, it returns the delay of the commit. Both happen under one lock, so that no answer can
-// arrive between the two steps.
+// begin notes that a request is in flight, and finds the rule that strikes it. It does both under
+// one lock, so that no answer can arrive in between. If a rule strikes the request, begin returns
+// the exchange. Otherwise it returns how long to delay the commit.
 func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange, slow time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,7 +354,7 @@ func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.exchanges) == 0 {
-		return c.muted, nil // a notification or the like
+		return c.muted, nil // the message answers no request; it is a notification, for example
 	}
 	if kind == msgBackendKeyData {
 		c.key = bytes.Clone(body)

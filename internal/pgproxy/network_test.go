@@ -62,7 +62,7 @@ func TestBlackhole(t *testing.T) {
 		s := setup(t)
 		conn := connect(t, s.url+"&application_name=client")
 		s.proxy.Blackhole(directions...)
-		s.proxy.Blackhole(directions...) // again changes nothing
+		s.proxy.Blackhole(directions...) // a second call changes nothing
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := conn.Exec(ctx, "insert into t values (1)")
@@ -108,7 +108,7 @@ func TestBlackhole(t *testing.T) {
 			t.Errorf("a new connection: %v, want silence until the deadline", err)
 		}
 		s.proxy.Heal()
-		s.proxy.Heal() // again changes nothing
+		s.proxy.Heal() // a second call changes nothing
 		if err := connect(t, s.url).Ping(t.Context()); err != nil {
 			t.Errorf("healed: %v", err)
 		}

@@ -95,8 +95,8 @@ func (p *Proxy) URL(server string) string {
 	return u.String()
 }
 
-// Inject arms a rule. When several rules match the same request, the one injected first strikes;
-// the others wait for the next request.
+// Inject arms a rule. When several rules could strike the same request, the one injected first
+// strikes; the others wait for the next request that they match.
 func (p *Proxy) Inject(rule Rule) *Trigger {
 	if rule.Fault < Reset || rule.Fault > Delay {
 		panic(fmt.Sprintf("pgproxy: rule with fault %d", rule.Fault))

@@ -105,7 +105,7 @@ type home struct {
 	dir      string
 	lock     *os.File  // holds the lock that shows that dir is in use
 	lifeline *os.File  // when it closes, the watchdog removes dir; it closes when we die
-	watchdog *exec.Cmd // a shell
+	watchdog *exec.Cmd // a shell that waits until lifeline is closed
 }
 
 // newHome creates a home that disappears with this process. parent may be "".

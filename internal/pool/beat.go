@@ -128,9 +128,9 @@ func (p *Pool) sendBeats(ctx context.Context, beats []api.Beat) ([]api.BeatReply
 	return replies, err
 }
 
-// sendLastProgress sends the last progress of a failed attempt before the report ends the claim.
-// The next attempt starts from that progress. Progress that cannot be sent within beatTimeout is
-// dropped.
+// sendLastProgress sends the last progress of an attempt that failed or was given back, before the
+// report ends the claim. The next attempt starts from that progress. Progress that cannot be sent
+// within beatTimeout is dropped.
 func (p *Pool) sendLastProgress(t *Task) {
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()
@@ -190,8 +190,8 @@ func (p *Pool) armAgain() {
 	}
 }
 
-// patience returns the pause after a failed beat: a ninth of the shortest heartbeat time-out, so
-// that a few beats can fail before the engine takes a task away.
+// patience returns the pause after a failed beat: a ninth of the shortest heartbeat time-out, and
+// at most progressEvery. So a few beats can fail before the engine takes a task away.
 func (p *Pool) patience() time.Duration {
 	pause := progressEvery
 	for _, t := range p.held {

@@ -25,8 +25,10 @@ type Config struct {
 	// Prefetch is the number of claims that the pool takes in advance, before it has a slot for
 	// them. Default 0.
 	Prefetch int
-	// HighLoad and LowLoad are shares of Capacity. When the load reaches the high mark, the pool
-	// takes no new claims until the load has fallen to the low mark. The default 0 sets no marks.
+	// HighLoad and LowLoad are marks for the load: the claims that the pool holds, and lost claims
+	// whose handlers still run, as a share of Capacity. When the load reaches the high mark, the
+	// pool takes no new claims until the load has fallen to the low mark. The default 0 sets no
+	// marks.
 	HighLoad, LowLoad float64
 	// HighMemory and LowMemory are the same for the memory of the process, as a share of
 	// GOMEMLIMIT. Default 0.9 and 0.8; if only the high mark is set, the low mark is eight ninths
@@ -137,7 +139,8 @@ func New(cfg Config) *Pool {
 // Capacity returns how many claims the pool may hold: slots and prefetch together.
 func (p *Pool) Capacity() int { return p.cfg.Slots + p.cfg.Prefetch }
 
-// Load returns how many handlers run.
+// Load returns how many slots are in use: by handlers that run, and by reports that are being
+// delivered.
 func (p *Pool) Load() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,7 +299,7 @@ func (p *Pool) drop(t *Task) {
 	}
 }
 
-// rest closes the idle channel if no task is busy.
+// rest closes the idle channel if no task is busy and no report is in flight.
 func (p *Pool) rest() {
 	if p.idle != nil && len(p.busy) == 0 && p.handing == 0 {
 		close(p.idle)

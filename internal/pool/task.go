@@ -24,8 +24,8 @@ var (
 
 // Handler executes tasks of one kind.
 type Handler struct {
-	// Run does the work. Its context ends when the claim is lost, when the attempt takes too long,
-	// and when the worker closes.
+	// Run does the work. Its context ends when the claim is lost, when the task is cancelled, when
+	// the attempt takes too long, and when the worker closes.
 	Run func(ctx context.Context, t *Task) (model.Payload, error)
 	// Owner is the value that Task.Owner returns.
 	Owner any

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Admin implements api.Admin on a server. It needs an admin key.
+// Admin implements api.Admin on a server. It needs an admin key. If a comment below says that the
+// client does not repeat a request, it means a request that may have reached the server.
 type Admin struct {
 	b      *Backend
 	client pb.AdminServiceClient
@@ -30,7 +31,7 @@ func (a *Admin) Tenant(ctx context.Context, name string) (api.TenantInfo, error)
 	return ask(a.client.Tenant, wire.ReadTenantInfo).do(ctx, a.b, &pb.TenantRequest{Name: name})
 }
 
-// CreateTenant records a tenant. The request has no request id, so the client does not repeat it.
+// CreateTenant creates a tenant. The request has no request id, so the client does not repeat it.
 func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }

@@ -2,9 +2,10 @@
 // the native protocol (perdure.v1). perdure.Dial uses it.
 //
 // A call behaves as it does in process: the same errors, the same deadlines, the same guarantees.
-// If the caller of a request that changes something gives no request id, this package draws one. So
-// it can repeat a call whose connection breaks, and the call takes effect once. It does not repeat
-// calls that run at most once, and changes of settings, if they may have reached the server.
+// If the caller of a request that changes something gives no request id, this package draws one: it
+// generates a random id. So it can repeat a call whose connection breaks, and the call takes effect
+// once. It does not repeat calls that run at most once, and changes of settings, if they may have
+// reached the server.
 package remote
 
 import (

@@ -60,7 +60,7 @@ type bundler struct {
 
 	mu      sync.Mutex
 	closed  bool
-	largest int           // message in bytes that the server takes
+	largest int           // bytes of the largest message that the server takes
 	server  int           // how many servers the client has left so far
 	made    int           // calls since the last stream ended
 	stream  *bundleStream // nil for none
@@ -224,7 +224,7 @@ type bundleStream struct {
 	st      grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle]
 	server  peer.Peer
 	most    int // calls without an answer
-	largest int // request in bytes
+	largest int // bytes of the largest request
 	out     *bundle.Sender[outgoingCall]
 	cancel  context.CancelFunc // ends the stream
 	quiet   context.Context    //nolint:containedctx // ends when there is nothing further to send
@@ -379,8 +379,8 @@ func readBundledStatus(encoded []byte) error {
 }
 
 // giveUp removes a call from the stream, and tells the server. It returns false if the answer to
-// the call has arrived. The server gets this message before any later call. So it never counts more
-// open calls than the client does.
+// the call has arrived or the stream has failed. The server gets this message before any later
+// call. So it never counts more open calls than the client does.
 func (s *bundleStream) giveUp(c *bundledCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

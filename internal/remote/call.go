@@ -89,7 +89,7 @@ func tell[M any](ctx context.Context, b *Backend, call doneFunc[M], m *M) error 
 	return err
 }
 
-// tellOnce is tell for calls that must not be repeated.
+// tellOnce is tell for calls that must not be repeated if they may have reached the server.
 func tellOnce[M any](ctx context.Context, b *Backend, call doneFunc[M], m *M) error {
 	_, err := askOnce(call, done).do(ctx, b, m)
 	return err
@@ -123,8 +123,8 @@ func unsendable(m any, err error) error {
 	return err
 }
 
-// attempt makes a call, and repeats it while no server answers. It gives up at the caller's
-// deadline, or after the patience of the backend if there is no deadline.
+// attempt makes a call, and repeats it while no server answers. It gives up when ctx ends, or when
+// no server has answered for the time of Config.Patience, even if the deadline of ctx is later.
 func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Context, ...grpc.CallOption) error) error {
 	if err := ctx.Err(); err != nil {
 		return fault.New(fault.KindOf(err), "%w", context.Cause(ctx))

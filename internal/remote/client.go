@@ -227,7 +227,7 @@ func (b *Backend) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	return b.past(ctx, b.client.Fork, r)
 }
 
-// Retry continues an execution that failed.
+// Retry continues an execution that failed, was cancelled or was terminated.
 func (b *Backend) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	return b.past(ctx, b.client.Retry, r)
 }
@@ -245,7 +245,8 @@ func (b *Backend) past(ctx context.Context, call callFunc[pb.PastRequest, pb.Pas
 	return ask(call, wire.ReadPastReply).do(ctx, b, wire.PastRequest(r))
 }
 
-// Call calls an operation. A brief call must run at most once, so the client does not repeat it.
+// Call calls an operation. A brief call must run at most once, so the client does not repeat it if
+// it may have reached the server.
 func (b *Backend) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
 	if err := b.own(r.Address.Tenant); err != nil {
 		return model.Payload{}, err
@@ -309,8 +310,8 @@ func (b *Backend) SendItems(ctx context.Context, r model.ItemsSend) (int64, erro
 	return ask(b.client.SendItems, wire.ReadSendItemsReply).do(ctx, b, wire.SendItemsRequest(r))
 }
 
-// Mailbox lists or changes the mailbox of an entity. A change has no request id, so the client does
-// not repeat it.
+// Mailbox lists or changes the mailbox of an entity. A change has no request id. So the client does
+// not repeat a change that may have reached the server, except an interruption.
 func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	if err := b.own(r.Address.Tenant); err != nil {
 		return model.Calls{}, err

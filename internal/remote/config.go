@@ -65,21 +65,23 @@ type Config struct {
 	// to another machine, unless PlainTextToken is set.
 	Token          string
 	PlainTextToken bool
-	// Tenant chooses the tenant. Only an admin key may choose. Empty means the tenant of the token.
+	// Tenant chooses the tenant. Only a caller with an admin key, or with several tenants, may
+	// choose. Empty means the tenant of the token.
 	Tenant string
 	// Version is the version of the program, for the log of the server.
 	Version string
 	// Log receives the messages of the client; nil for none.
 	Log *slog.Logger
-	// Patience is how long a call without a deadline tries to reach a server. Default 1 min.
+	// Patience is how long a call tries at most to reach a server. A deadline of the call may end
+	// it earlier. Default 1 min.
 	Patience time.Duration
 	// MaxReply is the largest reply that the client accepts, in bytes. Default 65 MiB.
 	MaxReply int
 	// NoBundles makes every call go alone, as calls to servers of older versions do. It is for
 	// comparisons and tests.
 	NoBundles bool
-	// The client calls Broken when a stream of the worker has ended and it opens the stream again;
-	// nil for none.
+	// The client calls Broken when a stream of the worker on which the server had answered has
+	// ended, and the client opens another one; nil for none.
 	Broken func()
 	// Dial opens a connection to an address. If it is nil, the client uses the network. It is for
 	// tests and tunnels.

@@ -42,7 +42,8 @@ func (b *Backend) DeadLetters(ctx context.Context, tenant string, after model.Ru
 	return ask(b.client.DeadLetters, wire.ReadDeadLetterList).do(ctx, b, &pb.DeadLettersRequest{After: wire.Run(after), Limit: int64(limit)})
 }
 
-// Deliver sends a composed message. It does not repeat a message without a request id.
+// Deliver sends a composed message. It does not repeat a message without a request id that may have
+// reached the server.
 func (b *Backend) Deliver(ctx context.Context, m *model.Message) error {
 	if err := b.own(m.To.Tenant); err != nil {
 		return err

@@ -16,7 +16,7 @@ type servers struct {
 	resolver *manual.Resolver
 	all      []resolver.Address
 	resolve  func(ctx context.Context, host string) ([]string, error)
-	left     func() // called when the client uses another server
+	left     func() // called when the client leaves a server
 }
 
 // lookupTime bounds the search for the address of a server.

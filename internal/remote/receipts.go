@@ -88,7 +88,8 @@ func (b *Backend) sendReceipts(ctx context.Context, ids []string) {
 }
 
 // askUnder makes a call under a request id: the one that the caller gave, or one that the client
-// draws. After a call under a drawn id, the client sends a receipt.
+// draws. After a call under a drawn id, the client sends a receipt, unless it has repeated the
+// call.
 func askUnder[M, R, Out any](ctx context.Context, b *Backend, v verb[M, R, Out], given string, request func(id string) *M) (Out, error) {
 	if given != "" {
 		return v.do(ctx, b, request(given))

@@ -97,7 +97,7 @@ func (p *process) stop(t *testing.T, s os.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.cmd.Wait() // it was killed
+	_ = p.cmd.Wait() // fails, because the process was killed
 }
 
 // testWriter writes what a server logs to the log of the test, as long as the test runs.

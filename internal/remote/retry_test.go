@@ -307,7 +307,7 @@ func TestExportThatCannotBeSaved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
 	w.start("a", `"a"`)
-	for _, room := range []int{0, 1 << 20} { // a write fails, or the flush
+	for _, room := range []int{0, 1 << 20} { // first a write fails, then the flush
 		_, err := w.far.Delete(w.ctx, api.DeleteRequest{Target: target("shop", "a"), Force: true, Export: &fullDisk{room}})
 		if !fault.Is(err, fault.Unavailable) || !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v (%s)", room, err, fault.KindOf(err))

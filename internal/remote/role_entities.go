@@ -34,8 +34,8 @@ type entityRole struct {
 	left map[model.Address][]*handOver
 }
 
-// keepLeft is how long the role keeps results for a lost session. A restarted server hands its
-// calls out within that time.
+// keepLeft is how long the role keeps results for the next server after it has lost a session. A
+// restarted server hands its calls out within that time.
 const keepLeft = time.Minute
 
 // handOver is a group of calls of one entity that the worker runs.

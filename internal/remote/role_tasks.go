@@ -208,13 +208,14 @@ func (r *taskRole) Slots(n int) {
 func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx) }
 
 // Suspend is meant for workers in the process of the engine. Here it ends the connection of the
-// worker.
+// worker, with all its roles.
 func (r *taskRole) Suspend() { r.w.Close() }
 
-// Lose ends the role without handing anything back.
+// Lose ends the connection of the worker, with all its roles, without handing anything back.
 func (r *taskRole) Lose() { r.w.Close() }
 
-// ask sends a question and waits for its answer. If the server is gone, it asks the next one.
+// ask sends a question and waits for its answer. If the server loses the session, it asks again in
+// the next session.
 func (r *taskRole) ask(ctx context.Context, question func(id uint64) *pb.WorkerItem) (*pb.ServerItem, error) {
 	for {
 		_, moved := r.current()
@@ -244,7 +245,7 @@ func (r *taskRole) askOnce(ctx context.Context, question func(id uint64) *pb.Wor
 	}
 }
 
-// answers has the answers that the worker waits for. The zero value waits for none.
+// answers has the questions of the worker that wait for an answer. The zero value has none.
 type answers struct {
 	mu      sync.Mutex
 	last    uint64
@@ -284,7 +285,7 @@ func (a *answers) answer(id uint64, item *pb.ServerItem) {
 	}
 }
 
-// fail answers everything with an error.
+// fail answers all waiting questions with an error.
 func (a *answers) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

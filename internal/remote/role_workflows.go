@@ -30,9 +30,9 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
-	// left are the runs that the worker holds from a session that the server has lost. The worker
-	// names them whenever it joins, until it gets them again with the whole history or until
-	// leftFor has passed.
+	// left are the runs that the server has lost, alone or with the session, and whose running
+	// steps the worker keeps. The worker names them whenever it joins, until it gets them again
+	// with the whole history or until leftFor has passed.
 	left map[model.RunID]leftRun
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
@@ -45,7 +45,7 @@ type holding struct {
 	address       model.Address
 }
 
-// leftRun is a run of a lost session.
+// leftRun is a run that the server has lost.
 type leftRun struct {
 	address model.Address
 	since   time.Time
@@ -55,7 +55,8 @@ type leftRun struct {
 // attempts of a lost run for the same time.
 const leftFor = time.Minute
 
-// attempt waits for limits and breakers, for the reason that the server gave.
+// attempt is an attempt of a step that waits for limits and breakers. why is the reason that the
+// server gave; known says whether it gave one.
 type attempt struct {
 	begin func()
 	why   model.Reason

@@ -93,7 +93,7 @@ func (b *Backend) ListQueues(ctx context.Context, tenant string) (api.QueueList,
 }
 
 // Changes of settings have no request id. A repetition could undo what another operator has set in
-// the meantime, so the client sends each of them once.
+// the meantime. So the client does not repeat a change that may have reached the server.
 
 // Limits lists limits.
 func (b *Backend) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {

@@ -28,7 +28,8 @@ type WorkConfig struct {
 	// pauses must be short, because a restarted server waits only some seconds for its workers.
 	// Each pause is shortened at random by up to a half.
 	Backoff, MaxBackoff time.Duration
-	// The worker calls Broken when a stream has ended and it will open another one; nil for none.
+	// The worker calls Broken when a stream on which the server had answered has ended, and the
+	// worker will open another one; nil for none.
 	Broken func()
 	// Link bounds the items that are kept until the server has taken them.
 	Link link.Config
@@ -92,7 +93,7 @@ func (w *Work) renew() {
 	w.changed = make(chan struct{})
 }
 
-// farewell is how long Close waits until the server knows that the worker is gone.
+// farewell is how long Close waits at most until the server has ended the stream.
 const farewell = time.Second
 
 // Close ends the worker. If the worker has left all roles, Close tells the server immediately.

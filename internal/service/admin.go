@@ -120,7 +120,7 @@ func (a *Admin) Tenant(ctx context.Context, name string) (api.TenantInfo, error)
 	return all[i], nil
 }
 
-// CreateTenant records a tenant.
+// CreateTenant stores the record of a new tenant.
 func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	if err := a.checkTenantChange("create tenant", &c); err != nil {
 		return api.TenantInfo{}, err
@@ -260,7 +260,7 @@ func (a *Admin) SetSetting(ctx context.Context, c api.SettingChange) (api.Settin
 	}
 
 	now, err := a.flow().Settings(ctx, func(k store.SettingKey) bool { return k == key })
-	if err != nil || len(now) == 0 { // it was removed
+	if err != nil || len(now) == 0 { // another caller has removed the setting
 		return api.Setting{Kind: c.Kind, Name: c.Name}, err
 	}
 	return setting(&now[0]), nil

@@ -269,7 +269,7 @@ func (s *Service) ListBatches(ctx context.Context, r api.BatchListRequest) (page
 				page.Batches = append(page.Batches, b)
 			}
 		}
-		if err != nil && !fault.Is(err, fault.NotFound) { // it may just have been removed
+		if err != nil && !fault.Is(err, fault.NotFound) { // the batch may just have been removed
 			return page, err
 		}
 	}

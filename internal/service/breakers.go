@@ -68,7 +68,8 @@ func (s *Service) checkBreaker(ctx context.Context, op, tenant, name string) err
 	return fault.WithHint(err, "%s; set a rule for a new name first", breakerHint(name, names))
 }
 
-// breakerHint names the breakers with the most similar names. If none is similar, it names all.
+// breakerHint names the breakers with the most similar names. If none is similar, it names the
+// first mostNames breakers.
 func breakerHint(name string, known []string) string {
 	if len(known) == 0 {
 		return "there are no breakers yet"

@@ -125,7 +125,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	reply := api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1), Run: a.Run, Existing: a.Existing}
 
 	if a.Existing {
-		if before.Run != a.Run { // it was requeued after the read
+		if before.Run != a.Run { // the task was requeued after the read
 			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
 				return reply, err
 			}
@@ -219,8 +219,8 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task, even if the task cannot be read. It does nothing if there is no
-// such task.
+// PurgeDead removes a dead task, even if its body is damaged. It refuses a task that was requeued
+// as a run that is open. It does nothing if there is no such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	switch {
@@ -348,8 +348,8 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	return reply, err
 }
 
-// await waits for a message to take effect. After the time appears it returns without an error,
-// because the message will take effect later.
+// await waits for a message to take effect. It waits for at most the time of the constant appears.
+// After that it returns without an error, because the message will take effect later.
 func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, appears)
 	defer cancel()

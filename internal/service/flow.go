@@ -180,7 +180,7 @@ func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
 	return s.flow().Reset(ctx, rule.BreakerID{Tenant: tenant, Name: name})
 }
 
-// PauseBreaker makes a breaker refuse everything before the given time.
+// PauseBreaker makes a breaker hold all tasks back until the given time.
 //
 //arch:parameters given by api.Backend
 func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {

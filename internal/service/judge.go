@@ -221,7 +221,8 @@ func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []
 	return waits, err
 }
 
-// page returns why the open runs of a page do not move. It asks each owner once for all of them.
+// page finds out why the open runs of a page do not move, and calls tell for each of them. It asks
+// each owner once for all its runs.
 func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i int, owner model.NodeID, reasons []model.Reason)) error {
 	var all []model.Address
 	for i := range rows {

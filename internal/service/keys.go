@@ -137,7 +137,7 @@ func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey,
 func (a *Admin) expireKey(ctx context.Context, key store.SettingKey, at model.Time) error {
 	return a.flow().Change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {
 		if old == nil {
-			return nil, false, nil // it was revoked in the meantime
+			return nil, false, nil // the key was revoked in the meantime
 		}
 		k, err := authn.ReadKey(key.Tenant, key.Name, old.Body)
 		if err != nil || !k.Expires.IsZero() && k.Expires <= at {
@@ -161,7 +161,7 @@ func (a *Admin) findKey(ctx context.Context, id string) (*store.Setting, error) 
 	return &found[0], nil
 }
 
-// checkKey refuses a key that makes no sense, or whose tenant does not exist.
+// checkKey refuses a key that is not valid, or whose tenant does not exist.
 func (a *Admin) checkKey(ctx context.Context, r *api.KeyRequest) error {
 	v := a.check("create key")
 	switch {

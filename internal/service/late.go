@@ -28,7 +28,7 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 }
 
 // lateMany is like explainLate, for many addresses. All explanations together take no longer than a
-// single one may take, and it explains only one address of each shard. The other addresses of the
+// single one may take. lateMany explains only one address of each shard. The other addresses of the
 // shard get the same explanation: an execution that does not exist yet waits for the owner of its
 // shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {

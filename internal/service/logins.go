@@ -55,7 +55,7 @@ func (a *Admin) CreateLogin(ctx context.Context, r api.LoginRequest) (api.NewLog
 	return api.NewLogin{LoginInfo: loginInfo(&l), Secret: secret}, nil
 }
 
-// checkLogin refuses a session that makes no sense.
+// checkLogin refuses a session that is not valid.
 func (a *Admin) checkLogin(r *api.LoginRequest) error {
 	v := a.check("sign in")
 	if r.Tenant != "" {

@@ -307,7 +307,8 @@ func (v validator) past(r *api.PastRequest) {
 }
 
 // Delete removes a closed execution. It deletes the oldest runs first and the current one last, so
-// that a repeated call after a failure finds the rest.
+// that a repeated call after a failure finds the rest. With r.Force it removes an execution in any
+// state, or an entity; see remove.
 func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
 	v := s.check("delete")
 	v.RequestID(r.RequestID)

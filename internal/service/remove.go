@@ -26,9 +26,9 @@ type rawHeader struct {
 }
 
 // remove removes an execution that cannot be ended otherwise, or an entity that cannot be read. It
-// exports the rows as they are, frees the locks of the execution, and lets the owner remove the
-// rows in one commit. Each of these steps can be repeated, so the caller can repeat a removal that
-// failed half-way.
+// exports the rows as they are, terminates the execution if that is possible, frees its locks, and
+// lets the owner remove the rows in one commit. Each of these steps can be repeated, so the caller
+// can repeat a removal that failed half-way.
 func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteReply, error) {
 	a := r.Target.Address
 	v := s.check("delete")
@@ -214,8 +214,7 @@ func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 	return row.Start.Parent
 }
 
-// wayOut adds a hint to the error of an execution that cannot be read or continued: what an
-// operator can do.
+// wayOut adds a hint to the error of an execution that cannot be read: what an operator can do.
 func wayOut(err error) error {
 	if fault.Is(err, fault.Corrupt) && !strings.Contains(err.Error(), model.WayOut) {
 		return fault.WithHint(err, "%s", model.WayOut)

@@ -149,7 +149,7 @@ func reportTime(id model.ReportID) model.Time {
 	return model.Time(ms * 1000)
 }
 
-// checkReplayReport refuses a report that makes no sense.
+// checkReplayReport refuses a report that is not valid.
 func (s *Service) checkReplayReport(r *api.ReplayReportRequest) error {
 	v := s.check("add replay report")
 	v.Tenant(r.Tenant)

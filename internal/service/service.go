@@ -1,6 +1,8 @@
-// Package service implements api.Backend: one method per operation. Each method validates and
-// authorizes its request, and then asks the engine or reads the store. The package holds no state
-// of its own, except for a set of the executions that were open when a caller last described them.
+// Package service implements api.Backend: one method per operation. Each method validates its
+// request, and then asks the engine or reads the store. The entry points have already checked what
+// the caller may do; only StartBatch asks an authorizer itself. The package keeps no state of its
+// own, except for two caches: the executions that were open when a caller last described them, and
+// the counts of the last survey for metrics.
 package service
 
 import (

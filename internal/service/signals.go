@@ -19,7 +19,8 @@ const (
 )
 
 // Signals asks the owner of an execution for the signals that its code has not taken, or to show,
-// skip or drop one of them. If no process owns the execution, Signals reads its history.
+// skip or drop one of them. To list or show signals of an execution that is closed or has no owner,
+// Signals reads its history.
 func (s *Service) Signals(ctx context.Context, r api.SignalsRequest) (model.Calls, error) {
 	v := s.check("signals")
 	v.Workflow(r.Target.Address, "signals")
@@ -75,7 +76,7 @@ func (s *Service) aboutSignals(ctx context.Context, m *model.Message, looks bool
 }
 
 // whenItWaits sends an order about a signal, and repeats it until the code of the run waits for
-// something.
+// something, for at most signalPatience.
 func (s *Service) whenItWaits(ctx context.Context, m *model.Message) (model.Answer, error) {
 	end := time.Now().Add(signalPatience)
 	for pause := signalPause; ; pause = min(2*pause, time.Second/2) {

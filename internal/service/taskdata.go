@@ -95,7 +95,7 @@ func (k *task) note(events []model.Event) {
 	}
 }
 
-// taskOf finds a task. The step may be empty if all tasks of a workflow can be read.
+// taskOf finds a task. If all is true, the step may be empty, which means all tasks of a workflow.
 func (s *Service) taskOf(ctx context.Context, op string, t *api.TaskTarget, all bool) (*task, error) {
 	row, err := s.execution(ctx, op, t.Target)
 	if err != nil {
@@ -219,7 +219,8 @@ func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, 
 	}
 }
 
-// watchChanges returns a channel that reports the next change of the execution.
+// watchChanges returns a channel that reports the next change of the execution. Without an engine,
+// the channel reports after lookEvery.
 func (s *Service) watchChanges(ctx context.Context, k *task, wait bool) (<-chan struct{}, func(), error) {
 	switch {
 	case !wait:
@@ -238,7 +239,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	row, err := s.execution(ctx, "follow", at)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return true, nil // it was removed
+		return true, nil // the execution was removed
 	case err != nil || row.Outcome.Status.Closed():
 		return err == nil, err
 	case row.Start.Task != nil:

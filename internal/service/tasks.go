@@ -17,7 +17,7 @@ type taskSession struct {
 	service *Service
 }
 
-// Write stores what a claim writes.
+// Write stores what the worker of a claim writes.
 func (s taskSession) Write(ctx context.Context, w model.TaskWrite) error {
 	v := s.service.check("write of " + w.Ref.TaskRef.String())
 	v.write(&w)

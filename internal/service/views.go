@@ -102,7 +102,7 @@ func (s *Service) SetView(ctx context.Context, c api.ViewChange) (api.View, erro
 	}
 
 	made, err := s.flow().Settings(ctx, func(k store.SettingKey) bool { return k == key })
-	if err != nil || len(made) == 0 { // it was removed in between
+	if err != nil || len(made) == 0 { // another caller has removed the view
 		return c.View, err
 	}
 	return readView(&made[0])
@@ -121,7 +121,7 @@ func expect(key store.SettingKey, old *store.Setting, want *int64) error {
 	return nil
 }
 
-// checkView refuses a view that makes no sense.
+// checkView refuses a view that is not valid.
 func (s *Service) checkView(c *api.ViewChange) error {
 	v := s.check("set view")
 	v.Tenant(c.Tenant)

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Shares of a lease.
+// Shares of a lease. Each is a divisor: 5 means a fifth of the lease.
 const (
 	// marginShare is the part of the lease that remains for the code to return after its context
 	// has ended.

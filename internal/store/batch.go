@@ -10,9 +10,9 @@ import (
 // Batch is everything that a lane makes durable in one commit. It has at most one write per row of
 // a table, because the lane merges writes to the same row.
 //
-// Adapters write in the order of the fields. A guarded write applies only if the stored rows are in
-// the expected state, which its field describes. If one write fails, the adapter refuses the whole
-// batch.
+// Adapters write in the order of the fields; only Deletes, Removes and EntityRemoves have no order
+// among each other. A guarded write applies only if the stored rows are in the expected state,
+// which its field describes. If one write fails, the adapter refuses the whole batch.
 type Batch struct {
 	// Lane and Number identify the batch. The fence must be at Number-1 under the epoch of the
 	// lane. The commit moves it to Number.

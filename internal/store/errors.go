@@ -62,7 +62,8 @@ var ErrFenced = &Error{Class: Fenced, Op: "commit", Err: errors.New("no longer t
 // Error returns the operation, the class and the cause.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %v", e.Op, e.Class, e.Err) }
 
-// Unwrap returns the error of the driver and an error with the fault kind of the class.
+// Unwrap returns the cause. If the cause has no fault kind, Unwrap also returns an error with the
+// fault kind of the class.
 func (e *Error) Unwrap() []error {
 	kind := map[Class]fault.Kind{
 		Retryable: fault.Unavailable, Unknown: fault.Unavailable, Refused: fault.Invalid,

@@ -11,7 +11,7 @@
 //     nothing.
 //   - Every guarded write checks the number of rows it touched. A mismatch refuses the whole batch.
 //   - A committed batch is durable, except in the memory adapter.
-//   - Reads return committed data. Reads on which the engine bases decisions never go to a replica.
+//   - Reads return committed data, and never come from a replica.
 //
 // The port knows rows and transactions. It does not know workflows: core and engine decide what to
 // write.
@@ -75,8 +75,8 @@ type Logged interface {
 	LogSize() (bytes, normal int64, err error)
 }
 
-// Inspected is a store behind a database server that can describe its connection to it. Only some
-// adapters implement it.
+// Inspected is a store that can ask its database server about a connection. Only some adapters
+// implement it.
 type Inspected interface {
 	// Inspect asks the server about one connection of the store.
 	Inspect(ctx context.Context) (Inspection, error)
@@ -105,15 +105,14 @@ type Ownership interface {
 	Register(ctx context.Context, n NodeInfo, lanes int, ttl time.Duration) (Registration, error)
 
 	// Renew extends the lease, stores what the node serves, and returns the view of the cluster,
-	// all in one round trip. It fails with ErrFenced if the node is gone or its epoch was raised. A
-	// node may renew an expired lease as long as no other node has fenced it.
+	// all in one round trip. It fails with ErrFenced if no node is registered with this id and
+	// epoch. A node may renew an expired lease as long as no other node has fenced it.
 	Renew(ctx context.Context, r RenewRequest) (View, error)
 
 	// FenceNode removes a node whose lease has expired by the clock of the store. If proven is set,
 	// the caller has proven that the node is dead, and FenceNode does not wait for the lease. It
-	// locks the lease and the fences, checks them again, raises the epoch of every fence of the
-	// node, and removes the lease. A commit that is in flight on that node either finishes before
-	// FenceNode or fails after it.
+	// locks the lease, checks it again, and removes it together with the fences of the node. A
+	// commit that is in flight on that node either finishes before FenceNode or fails after it.
 	//
 	// FenceNode returns false if the lease is alive and the death is not proven, or if the lease
 	// belongs to another epoch. It returns true for a node that is already gone.
@@ -233,7 +232,7 @@ type Mailroom interface {
 	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
 }
 
-// Reader serves the API. The engine never bases decisions on what it returns.
+// Reader has the reads for the API and for the upkeep of a node, and Sweep.
 type Reader interface {
 	// List returns executions, newest start first.
 	List(ctx context.Context, q Query) (Page, error)

@@ -44,8 +44,9 @@ const (
 )
 
 // Run makes the attempt. If the step already has an outcome, Run returns that outcome instead. A
-// failure means that the stored outcome of the step is a failure. An error means that the attempt
-// had no effect.
+// failure means that the stored outcome of the step is a failure. An error means that the step has
+// no known outcome. In most cases the attempt had no effect. Its effect is unknown if the answer to
+// its commit was lost, or if user code has ended the transaction.
 func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	age := max(maxAge, a.Limit+margin)
 	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("a transaction of an activity may take %s: give it an AttemptTimeout that is longer", age))

@@ -50,8 +50,9 @@ const (
 
 // Relay takes a page of waiting messages and passes them to Deliver, in the order in which each
 // transaction put them. After that it removes, marks or defers the messages that have a verdict.
-// The other messages wait for the next round. Relay returns the number of messages with a verdict.
-// If the process crashes in between, messages are delivered again.
+// The other messages wait for the next round. Relay returns how many messages got a verdict,
+// without messages that were not tried. If the process crashes in between, messages are delivered
+// again.
 //
 // The relay records and commits the attempt before it calls Deliver. So every message that may have
 // been delivered has the time of its first attempt, however the relay ends.
@@ -167,7 +168,7 @@ func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	}
 }
 
-// countFinal returns the number of messages with a final verdict.
+// countFinal returns the number of verdicts, without messages that were not tried.
 func countFinal(verdicts []Verdict) (n int) {
 	for _, v := range verdicts {
 		if v.Later || !v.Untried {

@@ -1,9 +1,9 @@
-// Package seam passes the constructor of package perdure to internal/attach. It exists so that
-// users do not see the constructor.
+// Package seam passes unexported constructors of package perdure to internal/attach. It exists so
+// that users do not see these constructors.
 //
 // Package perdure imports seam and calls Set once, when it is initialised. Package attach imports
-// both and calls Get. No other package uses seam. It has type parameters because it cannot import
-// the types of perdure.
+// both and calls Get. No other package calls Set or Get. The types of seam have type parameters
+// because seam cannot import the types of perdure.
 package seam
 
 import (

@@ -140,7 +140,8 @@ func (v *Verifier) Verify(token string, now time.Time) (authn.Token, error) {
 // keyID matches valid ids of keys.
 var keyID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// find returns the key that has signed a token. The type of the key must fit the algorithm.
+// find returns the key that a token names as its signer. The algorithm of the token must be the
+// algorithm of the key.
 func (v *Verifier) find(t *gojwt.Token) (any, error) {
 	if typ, found := t.Header["typ"]; found && typ != "JWT" && typ != "at+jwt" {
 		return nil, refuse("has another type than JWT")
@@ -165,7 +166,7 @@ func (v *Verifier) find(t *gojwt.Token) (any, error) {
 	return key.public, nil
 }
 
-// checkClaims checks the audience and the times of a token, and returns when it ends.
+// checkClaims checks the issuer, the audience and the times of a token, and returns when it ends.
 func (v *Verifier) checkClaims(claims gojwt.MapClaims, now time.Time) (time.Time, error) {
 	issuer, _ := claims["iss"].(string)
 	if issuer != v.config.Issuer {

@@ -17,10 +17,11 @@ import (
 const (
 	// fetchTime is how long one fetch may take.
 	fetchTime = 10 * time.Second
-	// refreshEvery is how often the keys are read again. A key that was removed from the set is
-	// trusted for at most this long.
+	// refreshEvery is how often the keys are read again. A key that the issuer removes from the set
+	// stays trusted until the next successful read.
 	refreshEvery = 5 * time.Minute
-	// refreshLeast is the minimum time between two reads that tokens with unknown keys cause.
+	// refreshLeast is the minimum time between any read and the next read that a token with an
+	// unknown key causes.
 	refreshLeast = time.Minute
 )
 
@@ -109,11 +110,12 @@ func (s *Source) get(ctx context.Context, place string, most int64) ([]byte, err
 	return io.ReadAll(io.LimitReader(got.Body, most+1))
 }
 
-// Refresh asks Run to read the keys soon. It does not block.
+// Refresh asks Run to read the keys as soon as refreshLeast has passed since the last read. It does
+// not block.
 func (s *Source) Refresh() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is asked already
+	default: // Run is already asked
 	}
 }
 
@@ -121,12 +123,12 @@ func (s *Source) Refresh() {
 func (s *Source) Reload() {
 	select {
 	case s.now <- struct{}{}:
-	default: // it is asked already
+	default: // Run is already asked
 	}
 }
 
-// Run reads the keys again from time to time, until ctx ends. It passes the keys to got, or the
-// error if they could not be read.
+// Run reads the keys again every refreshEvery, and earlier after Refresh or Reload, until ctx ends.
+// It passes the keys to got, or the error if they could not be read.
 func (s *Source) Run(ctx context.Context, got func(*KeySet, error)) {
 	next := time.NewTimer(refreshEvery)
 	defer next.Stop()

@@ -109,7 +109,8 @@ func idOf(p *cedar.Policy, i int) string {
 	return fmt.Sprintf("policy%d", i+1)
 }
 
-// Authorize decides whether a caller may take an action. An action without a row is refused.
+// Authorize decides whether a caller may take an action. It refuses an action that is not in the
+// table of actions.
 func (p *Policies) Authorize(who *authn.Identity, action authz.Action) error {
 	s := p.set.Load()
 	key := subjectOf(who)

@@ -21,7 +21,7 @@ func (f *Store) Close() error {
 	return f.inner.Close()
 }
 
-// Register registers a node.
+// Register registers a node. Late commits of the node that have begun are applied first.
 func (f *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
 	return call(ctx, f, Register, nil, func() (store.Registration, error) {
 		f.orphans.finish(n.ID, -1)

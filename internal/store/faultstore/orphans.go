@@ -54,8 +54,8 @@ func (o *Orphans) CountLanded() int {
 	return o.landed
 }
 
-// CountExcluded returns the number of late commits that the store refused, because the fence was
-// raised or has moved, or because of their rows.
+// CountExcluded returns the number of late commits that the store refused, because the fence is
+// gone or has moved, or because of their rows.
 func (o *Orphans) CountExcluded() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -30,12 +30,12 @@ const (
 	SlowReply
 	// Late is for Commit, and is OK for other calls. The commit returns an error of class Unknown
 	// immediately, while the batch is still in flight and its transaction has not begun. The store
-	// gets the batch when the test releases it. If another node raises the fence before that, the
+	// gets the batch when the test releases it. If the fence is removed or moves before that, the
 	// store refuses the batch.
 	Late
 	// LateBegun is like Late, but the transaction has begun and holds the row of its fence. Calls
-	// that need that row (a commit of the lane, Refence, FenceNode, Unregister) must wait for the
-	// late commit, so the wrapper applies it before such a call.
+	// that need that row (a commit of the lane, Register, Refence, FenceNode, Unregister) must wait
+	// for the late commit, so the wrapper applies it before such a call.
 	LateBegun
 )
 

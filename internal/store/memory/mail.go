@@ -100,8 +100,8 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 	return out, nil
 }
 
-// PutInbox stores requests. It skips a request that is in the inbox already, or whose answer is
-// remembered.
+// PutInbox stores requests. It skips a request that is in the inbox already, or whose answer or
+// refusal is remembered.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "put inbox"); err != nil {
@@ -166,9 +166,8 @@ func (s *shard) sweepDeadLetters(before model.Time, left int) int {
 	return left
 }
 
-// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. Cursors stay, because every pair of
-// shards may be used again, and the number of pairs is bounded.
+// Sweep deletes rows that are no longer needed; see store.SweepRequest. Cursors stay, because every
+// pair of shards may be used again, and the number of pairs is bounded.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {

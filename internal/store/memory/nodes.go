@@ -24,7 +24,7 @@ func (s *Store) find(id model.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(s.nodes, id, func(n *node, id model.NodeID) int { return bytes.Compare(n.member.ID[:], id[:]) })
 }
 
-// node returns a node with an epoch, or nil if it is gone.
+// node returns the node with this id and epoch, or nil if none is registered.
 func (s *Store) node(id model.NodeID, epoch int64) *node {
 	if i, ok := s.find(id); ok && s.nodes[i].member.Epoch == epoch {
 		return s.nodes[i]
@@ -46,7 +46,8 @@ func notRegistered(op string, id model.NodeID, epoch int64) error {
 	return store.Errorf(store.Fenced, op, "%s is not registered at epoch %d", id, epoch)
 }
 
-// Register adds a node. If its id is already registered, the node gets a new epoch.
+// Register adds a node with a new epoch. It replaces a node with the same id. If n.Sole is set, it
+// also removes all other nodes.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "register"); err != nil {

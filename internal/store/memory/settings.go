@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// settings are named resources.
+// settings has the settings of the store and the tombstones of removed settings.
 type settings struct {
 	rows ordered[*store.Setting] // sorted by key, including tombstones
 	// counter is the last version that was used. swept is the highest version of a removed

@@ -10,8 +10,8 @@
 //     change. The same holds if the simulator kills a process in the middle of such a change. As in
 //     the stored form, the position, time and kind of the events in Message.With are not kept.
 //
-// The store encodes nothing. A new store costs two small slices, and a shard is allocated with its
-// first row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex
+// The store encodes nothing. A new store costs three small slices, and a shard is allocated with
+// its first row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex
 // protects it.
 package memory
 
@@ -54,8 +54,8 @@ type Store struct {
 	closed bool
 	epoch  int64 // the last epoch that was used
 	// nodes has the registered nodes, sorted by id. A node that was fenced or has left is not here,
-	// and neither are its fences. If a fence is missing, all commits are refused, as with a fence
-	// that has a higher epoch.
+	// and neither are its fences. The store refuses all commits of a lane that has no fence, as if
+	// the fence had a higher epoch.
 	nodes  []*node
 	owners []store.ShardOwner
 	tokens []int64  // marks of fencing tokens, by shard

@@ -92,8 +92,8 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// writeDeletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
-// events later.
+// writeDeletes removes closed runs, runs in any state, and entities. Sweeps delete the events of
+// the runs later.
 func (t *batchWriter) writeDeletes() error {
 	// A forced removal uses only the key, because the row may be unreadable. A run may have too
 	// many events for one commit. So the commit notes the run as garbage, and sweeps delete its
@@ -518,7 +518,8 @@ func (t *batchWriter) inbox() error {
 }
 
 // writeRequests remembers answers. The primary key refuses an id that is already remembered. So if
-// a request is served twice, the store refuses the second batch.
+// a request is served twice, the store refuses the second batch. A refusal that is already stored
+// is skipped, see sqlRequest.
 func (t *batchWriter) writeRequests() error {
 	q := t.w.request
 	for i := range t.b.Requests {

@@ -149,8 +149,8 @@ func scanEntity(q *stmt) (n model.Entity, err error) {
 	return n, nil
 }
 
-// loadItems reads a page of a mailbox, at least one item if there is one. It reports
-// whether there are more.
+// loadItems reads a page of a mailbox: at least one item, if there is one. It reports whether the
+// mailbox has further items.
 func loadItems(c *conn, after store.MailboxKey, limit, maxBytes int) (out []model.MailboxItem, more bool, err error) {
 	key, size := after.EntityKey, 0
 	a := &key.Address

@@ -11,8 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// failure returns the store error for an error that happened before a commit began, so that nothing
-// was applied.
+// failure returns the store error for an error after which nothing was applied.
 func (s *Store) failure(op string, err error) error {
 	var done *store.Error
 	var known *fault.Error
@@ -78,8 +77,9 @@ func isDamaged(err error) bool {
 // SQLite writes the frames of a transaction to the log, with the committing frame last. It then
 // syncs, and publishes the transaction to readers. On any error it rolls back in memory. If a write
 // ran out of space or the file became read-only, the last frame was not written completely, so the
-// transaction can never be recovered. After any other error the frames may be there, and the next
-// recovery may find them. In that case the outcome is unknown until the file is opened again.
+// transaction can never be recovered. A violated constraint or a busy file stops SQLite before it
+// writes frames. After any other error the frames may be there, and the next recovery may find
+// them. In that case the outcome is unknown until the file is opened again.
 func certainlyNotApplied(err error) bool {
 	return errors.Is(err, sqlite3.FULL) || errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.CONSTRAINT) || errors.Is(err, sqlite3.BUSY)
 }

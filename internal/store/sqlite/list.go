@@ -52,9 +52,10 @@ func list[T ~string](values []T) string {
 	return string(text)
 }
 
-// newListing returns the statement for all pages of a query. It says which table or index to read
-// first, because SQLite does not know how many rows there are. That is a label, the index of
-// blocked runs, or the key, if the query has one of these. Otherwise it is the order of starts.
+// newListing returns the statement for all pages of a query. The statement says which table or
+// index to read first, because SQLite does not know how many rows each of them has. If the query
+// names a label, only reasons that block a run, or a key, the statement starts with the table or
+// index of that. Otherwise it reads the runs in the order of their starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
 	// A label with a value selects few runs, so read it first if there is one. A negated label

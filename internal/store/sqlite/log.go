@@ -94,8 +94,8 @@ func (s *Store) reportGrowth(w *writer) {
 	}
 }
 
-// LogSize returns the size of the write-ahead log on disk, and its largest size while no reader
-// holds an old snapshot.
+// LogSize returns the size of the write-ahead log on disk. normal is the size that the log should
+// not exceed while no reader holds an old snapshot.
 func (s *Store) LogSize() (bytes, normal int64, err error) {
 	fi, err := os.Stat(s.cfg.Path + "-wal")
 	switch {
@@ -160,7 +160,7 @@ func (s *Store) moveStep(c *conn) error {
 	defer s.moving.Unlock()
 	_, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
 	if errors.Is(err, sqlite3.BUSY) {
-		return nil // another program moves it
+		return nil // another program moves the log
 	}
 	return err
 }

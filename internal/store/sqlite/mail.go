@@ -20,8 +20,8 @@ const (
 	sqlLoadReply       = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 )
 
-// eachSender calls f for every shard that has messages for to, with the cursor of the pair, until
-// it returns an error.
+// eachSender calls f for every shard that has messages for to, with the cursor of the pair, until f
+// returns an error.
 func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int64) error) error {
 	// Each query jumps to the next sender, so the cost depends on the senders and not on their
 	// messages.

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The file lock lets only one process open the store, so the engine registers as the sole node of
-// the store. Register removes the nodes of processes that are gone. So this store needs neither the
-// clock nor /proc to find out whether a node is dead.
+// The file lock lets only one process open the store for writing, so the engine registers as the
+// sole node of the store. Register removes the nodes of processes that are gone. So this store
+// needs neither the clock nor /proc to find out whether a node is dead.
 
 // now returns the time of the clock by which the store judges leases.
 func now() model.Time { return model.TimeOf(time.Now()) }
@@ -84,7 +84,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 			return err
 		}
 
-		// No row means that another process removed the node or raised its epoch.
+		// No row means that the node was removed, or has registered again with another epoch.
 		if changed != 1 {
 			return fencedError(op, r.Node, r.Epoch)
 		}
@@ -104,8 +104,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 	return v, nil
 }
 
-// FenceNode removes a node and its fences. There is one writer, so no commit of the node is in
-// flight.
+// FenceNode removes a node and its fences if the lease of the node has ended or its death is
+// proven. There is one writer, so no commit of the node is in flight.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
 	err = s.write(ctx, "fence", func(w *writer) error {
 		at, known := now(), false
@@ -250,8 +250,8 @@ const (
 	sqlLastMessage = `select max(seq) from perdure_messages where to_shard = ?1 and from_shard = ?2`
 )
 
-// SetDrained refuses: only one process can have the file open, so no other node could take its
-// shards.
+// SetDrained refuses: only one process can have the file open for writing, so no other node could
+// take the shards.
 func (s *Store) SetDrained(context.Context, model.NodeID, bool) (bool, error) {
 	return false, store.Errorf(store.Refused, "set drained", "%w",
 		fault.New(fault.Conflict, "only one process can open this store: no other node could take the shards"))

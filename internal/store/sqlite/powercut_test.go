@@ -141,7 +141,7 @@ func (l *powerLoad) steps(n int) {
 			l.rollBack()
 		case k < 38:
 			l.move()
-		case k == 38: // a reader prevents that a part of the log is moved
+		case k == 38: // because of a reader, a part of the log cannot be moved
 			err := l.s.read(l.Context(), "test", func(c *conn) error {
 				if _, _, err := c.number("select count(*) from perdure_history"); err != nil {
 					return err

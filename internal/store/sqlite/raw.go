@@ -71,7 +71,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 	})
 }
 
-// rawRow calls each with the present row of the statement.
+// rawRow calls each with the current row of the statement.
 func (q *stmt) rawRow(table string, run model.RunID, each func(store.RawRow) error) error {
 	// Copy the row without decoding it. Operators export rows because they are damaged.
 	columns := map[string]any{}

@@ -21,7 +21,8 @@ const (
 	sqlSweepReports    = `delete from perdure_replay_reports where id in (select id from perdure_replay_reports where id < ?1 order by id limit ?2)`
 )
 
-// AddReport stores a replay report and removes the oldest ones of the tenant.
+// AddReport stores a replay report, unless the tenant has a report of the same request. It removes
+// the oldest reports of the tenant until the bounds hold.
 func (s *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.ReportBounds) (out store.ReportRow, err error) {
 	const op = "add report"
 	if n := row.Size(); n > maxBody {

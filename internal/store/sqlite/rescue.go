@@ -99,7 +99,7 @@ func (e *nameError) hint() string {
 	return "restart the process"
 }
 
-// errReaders means that a reader prevents that the whole log is moved.
+// errReaders means that the whole log cannot be moved, because of a reader.
 var errReaders = errors.New("a program that reads the file holds an old state of it")
 
 // rescue stops all writing when a file has lost its name, and saves the contents of the open log.
@@ -123,8 +123,8 @@ func (s *Store) rescue(w *writer, lost *nameError) {
 	s.broken.Store(&err)
 }
 
-// rescueAgain makes the last attempt, when the store is closed. It returns an error that says what
-// is lost.
+// rescueAgain tries once more to save the log, if a reader prevented that before. Close calls it.
+// It returns an error if commits are lost.
 func (s *Store) rescueAgain(w *writer) error {
 	var lost *nameError
 	if broken := s.broken.Load(); broken == nil || !errors.As(*broken, &lost) || lost.saved {

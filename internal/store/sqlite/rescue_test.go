@@ -104,8 +104,8 @@ func TestReplacedLogIsSaved(t *testing.T) {
 	wantKind(t, err, fault.Unavailable, b.path+"-wal was replaced", "saved in "+b.path, "move "+b.path+"-wal away")
 }
 
-// A reader with an old snapshot prevents that the whole log is moved into the file. Close tries
-// once more.
+// While a reader has an old snapshot, the store cannot move the whole log into the file. Close
+// tries once more.
 func TestDeletedLogIsSavedWhenTheReaderHasEnded(t *testing.T) {
 	t.Parallel()
 	sequential(t)

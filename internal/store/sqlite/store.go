@@ -45,8 +45,8 @@ var (
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }
 
-// Close ends calls in progress, moves the log into the file and releases the file. Repeated calls
-// are harmless.
+// Close interrupts the reads in progress, waits for the write in progress, moves the log into the
+// file and releases the file. Repeated calls are harmless.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.done)
@@ -224,7 +224,7 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 		}
 	}
 
-	// A read transaction keeps one snapshot, and prevents that the whole log is moved into the
+	// A read transaction keeps one snapshot. Until it ends, the whole log cannot be moved into the
 	// file. So it must end when its caller gives up.
 	interrupt := readContext{ctx, s}
 	c.db.SetInterrupt(interrupt)

@@ -23,9 +23,9 @@ const (
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. Cursors stay. Every pair of shards may be
-// used again, and when the messages of a sender are deleted, only the cursor has the last position.
+// Sweep deletes rows that are no longer needed; see store.SweepRequest. Cursors stay. Every pair of
+// shards may be used again, and when the messages of a sender are deleted, only the cursor has the
+// last position.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {

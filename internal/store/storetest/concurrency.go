@@ -39,8 +39,8 @@ type racer struct {
 	err     error
 }
 
-// run commits at most this many batches. The test sets fenced when FenceNode has returned for the
-// node.
+// run commits batches until the number of acknowledged batches is most, or until a batch fails. The
+// test sets fenced when FenceNode has returned for the node.
 func (r *racer) run(x *suite, most int64, fenced *atomic.Bool, progress *atomic.Int64) {
 	for r.acked < most {
 		after := fenced.Load() // read before the commit is sent

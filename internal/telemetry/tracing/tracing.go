@@ -4,7 +4,7 @@
 // A run has no span while it is open. It may be open for a year, in many processes, and a span
 // belongs to one process. The start of a run contains the span of its starter, and that span is the
 // parent of everything that the run does. The run itself becomes a span when it has ended. A nil
-// Tracer creates nothing and costs nothing.
+// Tracer creates no spans.
 //
 // A span contains no payload, no key and no text of an error: a failure is one of the kinds that
 // docs/observability.md lists.
