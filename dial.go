@@ -31,7 +31,8 @@ type Dialer struct {
 	// Tenant chooses the tenant. Only an admin key, or a token for several tenants, may choose;
 	// every other key belongs to one tenant.
 	Tenant string
-	// Patience is how long Dial and calls without a deadline try to reach a server; 1 min.
+	// Patience is how long Dial and calls try to reach a server; 1 min. The deadline of a call may
+	// end the attempt earlier.
 	Patience time.Duration
 	// Logger receives messages for operators: broken connections, lost sessions. They contain no
 	// payloads. Nil logs nothing.

@@ -86,7 +86,7 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of a request in a bundle | 64 KiB |", "internal/bundle/bundle.go", "MaxCall = 64 << 10"},
 	{"| streams with bundles of one connection | 4 |", "internal/grpcapi/bundle.go", "maxBundles = 4"},
 	{"| bytes of calls or answers in bundles that wait to be sent | 16 MiB |", "internal/bundle/bundle.go", "MaxWaiting = 16 << 20"},
-	{"| how long a call without a deadline looks for a server | 1 min |", "internal/remote/config.go", "defaultPatience = time.Minute"},
+	{"| how long a call looks for a server | 1 min, ", "internal/remote/config.go", "defaultPatience = time.Minute"},
 	{"| pings of a client | one in 10 s |", "internal/grpcapi/server.go", "leastPing = 10 * time.Second"},
 	{"whether the client is there | 30 s | without an answer within 15 s", "internal/grpcapi/server.go", "silence = 30 * time.Second patience = 15 * time.Second"},
 	{"400 ms longer", "internal/remote/call.go", "grace = 400 * time.Millisecond"},
