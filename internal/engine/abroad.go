@@ -43,7 +43,7 @@ func (s *TaskSession) moveClaims(shards map[model.ShardID]bool, ours bool) (come
 	return s.abroad.MoveClaims(maps.Keys(s.held), func(ref model.ClaimRef) bool { return shards[s.eng.layout.Shard(ref.Address)] }, ours)
 }
 
-// regain ends the loan of slots.
+// regain notes that n lent slots belong to the session again.
 func (s *TaskSession) regain(n int) {
 	s.mu.Lock()
 	s.abroad.Lend(-n)
@@ -83,8 +83,8 @@ func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.heard.ring()
 }
 
-// Flush waits until other nodes have received everything that was passed to Beat before. These are
-// the nodes that own the runs of the session's claims.
+// Flush waits until the other nodes that own runs of the session's claims have received everything
+// that was passed to Beat before the call.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()
@@ -127,8 +127,9 @@ func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.Cla
 	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
 }
 
-// setHeld sets the claims of the session of a borrowed worker: the claims that its node lists, and
-// the claims in flight to it. It returns the claims that the worker no longer holds.
+// setHeld sets the claims of the session of a borrowed worker: the claims that the node of the
+// worker lists, and the claims that are on their way to the worker. It returns the claims that the
+// worker no longer holds.
 func (s *TaskSession) setHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

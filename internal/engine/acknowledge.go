@@ -23,7 +23,7 @@ const (
 // store took the request exactly once, at the first attempt. And the owner wrote the answer in the
 // commit that consumed the request, or later. So no copy of the request can appear after this. If
 // the clerk is not sure of that, it acknowledges nothing. The answer stays until the sweep removes
-// it because of its age, and a late copy of the request finds it.
+// it because of its age, and a late copy of the request finds this answer.
 func (k *clerk) acknowledge(key store.RequestKey) {
 	k.mu.Lock()
 	if len(k.acked) < ackMost {

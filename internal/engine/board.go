@@ -96,8 +96,8 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, name, ok
 }
 
-// leaveGate removes a task that has not started from the gate's lines. If the task waited there in
-// the name of its group, another task of the group must ask the gate.
+// leaveGate removes a task that has not started from the gate's lines. If the task waited there on
+// behalf of its group, another task of the group must ask the gate.
 func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Reopen(now, group)
@@ -105,8 +105,9 @@ func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	}
 }
 
-// settle acts on changes of the gate. The queue asks for woken groups again, and the flow stores
-// what must survive the process. The caller must hold the lock.
+// settle acts on changes of the gate. It lets the queue ask the gate again about the groups that
+// the gate has woken, and the flow stores what must survive the process. The caller must hold the
+// lock.
 func (b *board) settle(now model.Time) {
 	if woken := b.gate.TakeWoken(); len(woken) > 0 {
 		b.b.Reopen(now, woken...)
@@ -299,7 +300,7 @@ func (b *board) reunite(d time.Duration) {
 }
 
 // isReunited reports whether the reunion is over, so that the board no longer expects remote
-// workers to come back. The lanes wait for the same time.
+// workers to come back. The lanes wait as long as the board.
 func (b *board) isReunited() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -351,8 +352,8 @@ func workerName(name string, works, makes model.NodeID) string {
 	return name + "@" + works.String() + "/" + makes.String()
 }
 
-// splitWorker splits such a name into the worker's own name, the node where it works, and the node
-// that made the claim.
+// splitWorker splits a name of workerName into the worker's own name, the node where it works, and
+// the node that made the claim.
 func splitWorker(name string) (worker, works, makes string) {
 	i := strings.LastIndexByte(name, '@')
 	if i < 0 {
@@ -630,7 +631,7 @@ func (b *board) HasClaim(id queue.WorkerID, ref model.ClaimRef) bool {
 	return b.b.HasClaim(id, ref)
 }
 
-// idle returns how many slots of a worker no task here needs.
+// idle returns the number of slots of a worker that no task on this board needs.
 func (b *board) idle(s *TaskSession) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -248,7 +248,7 @@ func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	return core.LimitReached(m.To, row.Blocked)
 }
 
-// errOursNow says that this node has acquired the shard of an execution that it waits for.
+// errOursNow says that this node has acquired the shard of an execution whose end a caller awaits.
 var errOursNow = fault.New(fault.Unavailable, "this node owns the shard now")
 
 // awaitStarted waits for the end of an execution. Its start has already asked the owner for a hint.
@@ -262,8 +262,9 @@ func (k *clerk) awaitStarted(ctx context.Context, a model.Address, run model.Run
 	return k.await(ctx, a, model.RunID{})
 }
 
-// await waits for the end of an execution that another node owns, run by run along the chain. It
-// returns errOursNow when this node acquires the shard, because its lane answers sooner.
+// await waits for the end of an execution that another node owns. When a run continues as new,
+// await waits for the end of the next run. It returns errOursNow when this node acquires the shard,
+// because the lane of this node answers sooner.
 func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	shard := k.eng.layout.Shard(a)
 	asked := false

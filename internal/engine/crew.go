@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// lent is the state of a worker of this process for its work for other nodes.
+// lent is the state of the work that a worker of this process does for other nodes.
 type lent struct {
 	// Slots in the current incarnation; nil if the worker takes any number of runs or calls.
 	room    atomic.Pointer[slots]
@@ -26,7 +26,8 @@ func (t *lent) slots() crew.SharedSlots {
 	return nil
 }
 
-// newCrew lets workers run code for other nodes.
+// newCrew creates the two sides of package crew: one lets workers of other nodes join this node,
+// the other lets workers of this node join other nodes.
 func (inc *incarnation) newCrew() {
 	line, log := peer.Crew{Post: inc.peers}, inc.eng.cfg.Log
 	inc.crewOwner = crew.NewOwnerSide(line, crewEngine{inc}, log)
@@ -82,7 +83,7 @@ func (inc *incarnation) lend(t *lent, s *slots) {
 	}
 }
 
-// withdrawLent lets a worker that wants to leave get nothing new from other nodes.
+// withdrawLent makes sure that a worker that wants to leave gets nothing new from other nodes.
 func (inc *incarnation) withdrawLent(ctx context.Context, t *lent, w crew.Hands) {
 	t.leaving.Store(true)
 	if inc.crewHost != nil {
@@ -97,7 +98,7 @@ func (inc *incarnation) leaveLent(w crew.Hands) {
 	}
 }
 
-// tellCrew passes on which nodes are alive, and which code they have.
+// tellCrew tells package crew which nodes are alive, and which code they have.
 func (inc *incarnation) tellCrew(v *store.View) {
 	if inc.crewHost == nil {
 		return
@@ -210,7 +211,8 @@ func (c crewEngine) JoinEntities(node model.NodeID, w crew.CallWorker, o model.E
 	return awayEntitySession{s, awayMember{inc, -s.id}}
 }
 
-// serve lets the slots of a worker of another node wake the lanes.
+// serve connects the slots of a worker of another node with the lanes: the credit wakes a lane when
+// a slot may be free.
 func (inc *incarnation) serve(credit *crew.Credit, id lane.WorkerID) lane.Capacity {
 	if credit == nil {
 		return nil

@@ -118,8 +118,8 @@ func (inc *incarnation) hintMail(shards map[model.ShardID]bool) {
 	}
 }
 
-// sendPeerMail sends a message of package peer over a connection. It returns false if it has to go
-// through the store.
+// sendPeerMail sends a message of package peer over a connection. It returns false if the message
+// has to go through the store.
 func (inc *incarnation) sendPeerMail(m *store.PeerMail) bool {
 	return inc.note(m.To, notePeer, notedPeer{ID: m.ID, Re: m.Re, Body: m.Body})
 }

@@ -26,7 +26,7 @@ type served struct {
 }
 
 // finish sends the answer. If this node is not sure of its lease, it does not answer from memory.
-// The other node then asks the new owner, or sends the request through the store.
+// In that case the other node asks the new owner, or sends the request through the store.
 func (s *served) finish(a *lane.Answer) {
 	t := s.judge(a)
 	if t == nil {

@@ -65,11 +65,13 @@ type Config struct {
 	// LeaseTTL is how long a node may be silent before other nodes take over its shards. Default 10
 	// s.
 	LeaseTTL time.Duration
-	// CommitTimeout is how long a lane waits for the answer to a commit. It may give up after three
-	// quarters of this time. If it gives up, the outcome of the commit is unknown. Default 30 s.
+	// CommitTimeout is how long a lane waits for the answer to a commit. The lane may give up after
+	// three quarters of this time. If it gives up, the outcome of the commit is unknown. Default 30
+	// s.
 	CommitTimeout time.Duration
 	InboxLimit    int // inputs that wait for a lane; default 65,536
-	// Bytes of the messages among these inputs; one message may exceed it; default 64 MiB.
+	// InboxBytes bounds the bytes of the messages among these inputs. A single message may exceed
+	// the bound. Default 64 MiB.
 	InboxBytes    int
 	RetainRequest time.Duration // how long request ids are remembered; default 24 h
 	// RetainDeadLetter is how long refused requests without a waiting caller are kept. Default 30

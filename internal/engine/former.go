@@ -62,7 +62,8 @@ func mayServe(m *store.Member) bool {
 // of a shard. That is certain in two cases. In the first case the last owner is no server: its
 // workers have ended with it, or they work for it through other nodes. In the second case the last
 // owner has freed the shard and is still alive: it has taken all work back from its workers. A
-// server that stops says so before it frees a shard, so it is not taken for one that is alive.
+// server that stops says so before it frees a shard, so hasHanded does not mistake it for a live
+// owner.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

@@ -600,8 +600,8 @@ func (inc *incarnation) lane(s model.ShardID) *laneShell {
 }
 
 // keeper returns the lane that decides about claims of a shard. Unlike lane, it also returns the
-// lane while this node gives up the shard, because that waits for the claims to end. It returns nil
-// if this node does not own the shard.
+// lane while this node gives up the shard, because the lane still waits for the claims to end. It
+// returns nil if this node does not own the shard.
 func (inc *incarnation) keeper(s model.ShardID) *laneShell {
 	if i := inc.owner[s].Load(); i < 0 {
 		return inc.lanes[-i-1]

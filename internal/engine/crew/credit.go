@@ -6,8 +6,8 @@ import (
 )
 
 // Credit has the slots of a worker of another node that the owner may use. The host grants slots
-// only when the owner needs some, because the host itself and other owners use the same slots. It
-// implements lane.Capacity.
+// only when the owner needs some, because the host itself and other owners use the same slots.
+// Credit implements lane.Capacity.
 type Credit struct {
 	limit int
 	tell  func(kind parcelKind, n int)
@@ -44,7 +44,7 @@ func (c *Credit) Serve(lanes int, wake func(lane int)) {
 }
 
 // Take takes a free slot. If no slot is free, it returns false, and Credit wakes the lane as soon
-// as there is one.
+// as a slot is free.
 func (c *Credit) Take(lane int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -167,7 +167,8 @@ func (h *EntityHands) begin(c lentCalls) {
 
 func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
 
-// loseOwner takes the running calls from an owner that is gone. They continue without effect.
+// loseOwner notes that the owner of running calls is gone. The calls continue, and their results
+// have no effect.
 func (h *EntityHands) loseOwner(o *outlet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

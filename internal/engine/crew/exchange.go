@@ -138,8 +138,8 @@ func (x *exchange) isOver() bool {
 	return x.over != nil
 }
 
-// post sends a parcel. It does not block. If the other side does not take its parcels, it loses the
-// session.
+// post sends a parcel. It does not block. If too many earlier parcels wait for the other side, post
+// ends the session.
 func (x *exchange) post(p parcel) {
 	x.mu.Lock()
 	full := !x.hasRoom()

@@ -158,7 +158,7 @@ func (h *WorkflowHands) heldNames() map[string]bool {
 	return names
 }
 
-// Left returns the runs that the worker holds of lost owners.
+// Left returns the runs of lost owners that the worker still holds.
 func (h *WorkflowHands) Left() []model.HeldRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -273,7 +273,7 @@ func (h *WorkflowHands) forget(run model.RunID, generation uint64) {
 	}
 }
 
-// lose takes a run that gets another owner from the worker.
+// lose takes a run away from the worker, because the run gets another owner.
 func (h *WorkflowHands) lose(o *outlet, e *pb.Evict) error {
 	return h.about(o, e, func(run model.RunID, generation uint64) { h.keep(run, generation) })
 }
@@ -296,7 +296,7 @@ func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 	h.release(run, generation)
 }
 
-// loseOwner takes all runs of an owner that is gone from the worker.
+// loseOwner takes all runs of a lost owner away from the worker.
 func (h *WorkflowHands) loseOwner(o *outlet) {
 	h.mu.Lock()
 	var all []uint64

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// mostAlike is how many equal workers (see Hands) join one owner.
+// mostAlike is how many workers of the same class (see Hands) may join one owner.
 const mostAlike = 64
 
 // HostSide is the side of a node that has workers: it lets them join owners that lack their code.
@@ -387,7 +387,8 @@ func (h *HostSide) outletsOf(w Hands) (all []*outlet) {
 	return all
 }
 
-// Withdraw says that a worker takes nothing new, and waits until nothing is on its way to it.
+// Withdraw tells the owners that a worker takes no new work, and waits until no work is on its way
+// to the worker.
 func (h *HostSide) Withdraw(ctx context.Context, w Hands) {
 	all := h.outletsOf(w)
 	for _, o := range all {
@@ -473,7 +474,8 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	})
 }
 
-// tellHeld tells the owner what its workers hold, for workers that had joined it before.
+// tellHeld tells the owner which runs and entities of lost owners the workers hold that had joined
+// it before.
 func (d *deal) tellHeld(held map[Hands]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -513,7 +515,8 @@ func (h Dispatcher) LoseNode(node model.NodeID) {
 }
 
 // Ask asks other nodes which runs and entities of lost owners their workers hold, and waits until
-// this node knows it. It gives up when ctx ends, and returns whether all nodes have answered.
+// this node has this information. It gives up when ctx ends. It reports whether all nodes have
+// answered.
 func Ask(ctx context.Context, line Carrier, nodes []model.NodeID) bool {
 	body := (&frame{Side: asking}).encode()
 	var wg sync.WaitGroup

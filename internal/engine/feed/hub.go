@@ -182,7 +182,7 @@ func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*W
 }
 
 // pauseForEach is how much longer a watcher pauses between two pages for each watcher of the node,
-// and mostPause is the longest pause. A page costs about 15 microseconds, so that a thousand
+// and mostPause is the longest pause. A page costs about 15 microseconds of CPU time. So a thousand
 // watchers of busy tenants together use less than half of a core.
 const (
 	pauseForEach = 50 * time.Microsecond

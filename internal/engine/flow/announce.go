@@ -47,7 +47,7 @@ func (f *Flow) changesOf(changed map[store.SettingKey]bool) (news []model.Change
 	return news
 }
 
-// announce tells callers that watch what has changed.
+// announce reports changes to the callers that watch.
 func (f *Flow) announce(news []model.Change) {
 	if len(news) > 0 {
 		f.node.Announce(news)

@@ -30,7 +30,7 @@ type Node interface {
 	Participant() *Participant
 	// Retain makes the node keep closed runs of these tenants for these times.
 	Retain(of map[string]time.Duration)
-	// Announce tells callers that watch which settings have changed. It never waits.
+	// Announce reports changed settings to the callers that watch. It never waits.
 	Announce(changes []model.Change)
 	// Works reports whether a worker on this node executes tasks.
 	Works() bool

@@ -259,7 +259,7 @@ func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Out
 }
 
 // FreeReported frees the permits of an orphan, because its worker has reported. It reports whether
-// a permit became free. id is the worker that reports, possibly in the name of a worker that has
+// a permit became free. id is the worker that reports, possibly on behalf of a worker that has
 // left. The end of the claim need not be durable, because the run is not here or is quarantined,
 // and the task cannot start again before the end is stored.
 func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {

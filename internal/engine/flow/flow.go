@@ -324,8 +324,8 @@ func (f *Flow) dropDirty(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
-		// If the states are equal, an earlier life of this node has not stored the state yet, so it
-		// still waits to be stored.
+		// If the states are equal, an earlier life of this node has not stored this state yet. So
+		// this state must still be stored.
 		if !bytes.Equal(f.dirty[id], row) {
 			delete(f.dirty, id)
 		}

@@ -189,9 +189,9 @@ func (f *Flow) rulesOf(tenant string) ([]rule.Limit, []rule.Breaker) {
 		slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant != tenant })
 }
 
-// queues returns the queues of a tenant that workers of any node serve, or that tasks wait in here.
-// It returns none on a node without workers of its own. Such a node may be the first of a
-// deployment, so it cannot know whether a queue without workers is a mistake or its workers come
+// queues returns the queues of a tenant that workers of any node serve, or in which tasks of this
+// node wait. It returns none on a node without workers of its own. Such a node may be the first of
+// a deployment, so it cannot know whether a queue without workers is a mistake or its workers come
 // later.
 func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err error) {
 	s := f.participant()
@@ -300,7 +300,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	}
 
 	if f.node != nil {
-		if err := f.flush(ctx); err != nil { // first write what has happened here before
+		if err := f.flush(ctx); err != nil { // first store the earlier changes of this process
 			return err
 		}
 	}
@@ -340,7 +340,8 @@ func (f *Flow) usesBreaker(now model.Time, id rule.BreakerID) bool {
 	return slices.ContainsFunc(breakers, func(s gate.BreakerStatus) bool { return s.ID == id })
 }
 
-// PauseQueue starts no further tasks of a queue until ResumeQueue. Running tasks continue.
+// PauseQueue makes the nodes start no further tasks of a queue until ResumeQueue. Running tasks
+// continue.
 func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	e, err := editQueue(tenant, name, why)
 	if err != nil {

@@ -51,8 +51,8 @@ func (o *Outlook) PauseOf(tenant, queue string) (model.Reason, bool) {
 }
 
 // RefusalOf returns what would hold back a task that has a worker: an undefined limit, its breaker,
-// or a limit without free permits. If the task needs a limit, it asks all nodes about free permits.
-// An Outlook asks them only once.
+// or a limit without free permits. If the task needs a limit, RefusalOf asks all nodes about free
+// permits. An Outlook asks the nodes only once.
 func (o *Outlook) RefusalOf(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
 	needs := o.rules.Resolve(tenant, spec, input)
 	if i := slices.IndexFunc(needs, func(u rule.Use) bool { return u.Missing }); i >= 0 {

@@ -165,8 +165,8 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 	return all
 }
 
-// search stores which claims of dead nodes this node has found. It stores nothing if there are no
-// dead nodes.
+// search stores the statement that stored pages count the claims of dead nodes in the shards of
+// this node (see found). It stores nothing if there are no dead nodes.
 func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
 	f := s.flow
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)

@@ -43,7 +43,7 @@ type LimitUse struct {
 	// Holders and Waiters are some of these tasks. The tasks that have waited longest come first.
 	Holders []model.TaskRef
 	Waiters []gate.Waiter
-	// If Keys is not 0, this LimitUse is the sum of so many keys that are not named.
+	// If Keys is not 0, this LimitUse is the sum of this many keys that are not named.
 	Keys int
 }
 

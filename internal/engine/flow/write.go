@@ -109,7 +109,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 	}
 }
 
-// flush stores everything that waits to be stored now.
+// flush immediately stores everything that waits to be stored.
 func (f *Flow) flush(ctx context.Context) error {
 	leave, err := f.enter(ctx)
 	if err != nil {

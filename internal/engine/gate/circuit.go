@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// circuit is a breaker as this node sees it. If this node owns the breaker, it is the breaker
-// itself (owner). If nodes share the breaker, it is a view of the breaker. Exactly one of the two
-// is set.
+// circuit is a breaker as this node sees it. If this node owns the breaker, the circuit has the
+// breaker itself (owner). If nodes share the breaker, the circuit has a view of the breaker (view).
+// Exactly one of the two fields is set.
 type circuit struct {
 	id    rule.BreakerID
 	owner *breaker.Breaker

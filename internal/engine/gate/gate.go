@@ -427,7 +427,7 @@ func (g *Gate) step(now model.Time, q *taskGroup, to *resource, passed []*resour
 
 	if was != nil && was != to {
 		g.exchange(now, was)
-		g.wake(was) // the gate may have woken the group for a permit that it does not use now
+		g.wake(was) // the gate may have woken the group for a permit that the group does not use
 	}
 }
 

@@ -38,9 +38,9 @@ type Wants struct {
 	Over    int // permits that the place has in use beyond its lease
 }
 
-// CompareWants compares what this place wants with what the owner of a limit believes that it
-// wants, and corrects the owner if they differ. w is what the owner believes after it has received
-// everything that the place sent.
+// CompareWants compares what this place wants with what the owner of a limit believes that this
+// place wants, and corrects the owner if the two differ. w is what the owner believes after it has
+// received everything that the place sent.
 func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
 	r.local.CorrectBelief(w.Permits, w.Tokens, w.Over)
@@ -220,7 +220,8 @@ func (g *Gate) updateView(now model.Time, id rule.BreakerID, probe breaker.Permi
 	n := g.sharedBreaker(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
 	c.view.Receive(now, n)
-	// Even if the answer is a refusal: waiting groups learn until when they have to wait.
+	// Wake the waiting groups even if the answer is a refusal, so that they learn until when they
+	// have to wait.
 	g.wakeCircuit(c)
 	g.publish(now, c, false)
 }

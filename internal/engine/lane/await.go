@@ -103,7 +103,8 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 	l.watchers.fail(&l.out, l.now, pick)
 }
 
-// Watch answers the token when the next commit changes the address. Unwatch cancels that.
+// Watch makes the lane answer the token after the next commit that changes the address. Unwatch
+// cancels the watch.
 func (l *Lane) Watch(a model.Address, token any) error {
 	if sh := l.shards[l.cfg.Layout.Shard(a)]; l.dead != nil || sh == nil || sh.draining {
 		return ErrNotOwner

@@ -295,8 +295,8 @@ func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, by 
 	l.attach(now, ref, attachInput{worker: id, by: by, has: true})
 }
 
-// HandOverAgain hands in that a worker that has just joined does not know one of its claims in the
-// history. The last owner died before the worker got the claim.
+// HandOverAgain hands in that a worker that has just joined does not know a claim that it has
+// according to the history. The last owner died before the worker got the claim.
 func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by})
 }
@@ -355,7 +355,8 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 		l.confirm(e)
 	}
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
-	// So that the stop is sent even if the store refuses the batch.
+	// The lane keeps the input, so that the worker gets the stop even if the store refuses the
+	// batch.
 	l.record(e, in, &core.Decision{})
 }
 

@@ -9,10 +9,11 @@ import (
 )
 
 // checkCrowd refuses a request of a client if too much waits for its address. There are three
-// limits: the number of requests, their bytes, and the time that the first has waited. The last
-// limit applies only if more requests wait than a batch takes. checkCrowd looks only at the backlog
-// of the lane: inputs that are not applied yet. An update that the code has not answered has been
-// applied, and may wait as long as its caller likes. For calls of entities see whyStalled.
+// limits: the number of requests, their bytes, and the time that the first has waited. The limits
+// on bytes and time apply only if more requests wait than a batch takes. checkCrowd looks only at
+// the backlog of the lane: inputs that are not applied yet. An update that the code has not
+// answered has been applied, and may wait as long as its caller likes. For calls of entities see
+// whyStalled.
 //
 // A few callers that wait during an outage of the store are not refused, however long it lasts. The
 // lane refuses requests only if the line grows and the inputs in it do not move.

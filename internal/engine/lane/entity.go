@@ -389,8 +389,8 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.budget.weighMail(e)
 }
 
-// refuseCall handles a call that exists only in memory. It tells the caller that the call does not
-// run.
+// refuseCall tells the caller of a call that exists only in memory why the call does not run. If
+// the call has begun and runs at most once, the caller gets ErrInterrupted instead.
 func (l *Lane) refuseCall(it *core.Item, to model.Address, why error, begun bool) {
 	if it.Seq != 0 {
 		return

@@ -153,7 +153,7 @@ type eviction struct {
 	pending bool          // the worker learns that it loses the run after the commit of the batch
 	wanted  bool          // another worker must get the run afterwards
 	run     model.RunID   // the run that the worker loses
-	missed  []model.Event // events of the run since then
+	missed  []model.Event // events of the run since begin
 	// The slot that the run takes until the worker learns that it loses the run.
 	seat seat
 }

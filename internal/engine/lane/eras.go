@@ -12,7 +12,7 @@ import (
 // read the store for each request. So the lane divides its life into eras, and each id that a
 // client draws contains the name of an era. The lane notes the ids that it has served in the last
 // two eras. An id with the name of one of these eras was drawn after that era had begun. If the
-// lane has not noted it, it has never been served.
+// lane has not noted such an id, no owner has ever served a request with this id.
 //
 // This holds because only the lane serves requests to its shards. When the lane acquires shards,
 // another owner may have served requests to them. So the acquisition ends all earlier eras, and the

@@ -56,8 +56,8 @@ func (l *Lane) makeRoom() {
 	}
 }
 
-// evictable reports whether a worker can lose the run without losing work: it runs no step, it
-// waits, and no batch or read of the run is in flight.
+// evictable reports whether a worker can lose the run without losing work: the worker runs no step
+// of the run, the code waits, and nothing of the run is in a batch or in the backlog.
 func (e *entry) evictable() bool {
 	return !e.hold.busy && !e.dirty() && !e.eviction.pending && e.known && len(e.queries) == 0 && len(e.backlog.inputs) == 0 &&
 		len(e.wait.reasons) > 0 && !hasCode(e.wait.reasons, model.WaitStuck)

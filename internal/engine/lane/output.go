@@ -14,8 +14,8 @@ type Output struct {
 	Commit *store.Batch
 	// Refence asks to move the fence; the result goes to FinishRefence.
 	Refence *store.LaneRef
-	// Verify asks the caller to read the current run of each start of the batch in flight. The rows
-	// go to FinishVerify.
+	// Verify has starts of the batch in flight. The caller must read the current run at the address
+	// of each of them. The rows go to FinishVerify.
 	Verify []store.StartRow
 	// Loads are reads to make; each result goes to FinishLoad.
 	Loads []Load
@@ -32,7 +32,8 @@ type Output struct {
 	// Mail has messages for shards of other lanes. They are in the store already, so this is only a
 	// hint.
 	Mail []store.MessageRow
-	// Hints tells other nodes that a run they wait for has closed.
+	// Hints tells other nodes that a run that they wait for has closed, or that their request has
+	// an answer.
 	Hints []Hint
 	// Freed are shards that the lane no longer owns.
 	Freed []model.ShardID
@@ -47,7 +48,8 @@ type Output struct {
 	// Changes are the changes of commits, for callers that watch. Changes of one address are in
 	// order. See Config.WantsChanges.
 	Changes []model.Change
-	// Dead is set once the lane has been fenced: everything in memory is invalid.
+	// Dead is set once the lane has ended, for example because it was fenced: everything in its
+	// memory is invalid.
 	Dead error
 }
 
@@ -79,7 +81,7 @@ type Result struct {
 	Outcome model.Outcome
 }
 
-// Hint names a run that has closed, for a node that waits for it.
+// Hint tells a node that a run that it waits for has closed, or that its request has an answer.
 type Hint struct {
 	Node    model.NodeID
 	Address model.Address

@@ -136,9 +136,9 @@ func (l *Lane) batchOf(e *entry) *building {
 	return nil
 }
 
-// forgetAcknowledged adds to the batch that the lane seals the removal of answers that their
-// callers have. If the store refuses the batch, these answers stay until the sweep, so that they
-// cannot make a second batch fail.
+// forgetAcknowledged adds removals to the batch that the lane seals: it removes the remembered
+// answers whose callers have received them. If the store refuses the batch, these answers stay
+// until the sweep, so that they cannot make a second batch fail.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
@@ -166,6 +166,6 @@ func (l *Lane) Full() bool {
 // PendingBytes returns the bytes of inputs that wait or are not committed yet.
 func (l *Lane) PendingBytes() int { return l.budget.used + l.budget.kept }
 
-// Tidy makes the lane remove answers that their callers have, even if it has nothing else to
-// commit.
+// Tidy makes the lane remove remembered answers whose callers have received them, even if the lane
+// has nothing else to commit.
 func (l *Lane) Tidy() { l.acked.tidy = len(l.acked.keys) > 0 }

@@ -9,8 +9,7 @@ type solo struct {
 	line  []*entry // entities that wait for their turn
 }
 
-// claim reports whether the entity the entity that may run a call alone. If not, the entity waits
-// in the line.
+// claim reports whether an entity may run a call alone now. If not, the entity waits in the line.
 func (s *solo) claim(e *entry) bool {
 	if s.entry != e && s.busy() {
 		if !slices.Contains(s.line, e) {
