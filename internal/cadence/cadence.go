@@ -224,7 +224,8 @@ func (c Cadence) Next(after time.Time) (t time.Time, ok bool) {
 	return t, true
 }
 
-// nextMultiple counts in milliseconds. Ten thousand years in milliseconds are far from an overflow.
+// nextMultiple returns the first instant of an interval after a point in time. It counts in
+// milliseconds: ten thousand years in milliseconds are far from an overflow.
 func (c Cadence) nextMultiple(after time.Time) time.Time {
 	every, phase := c.every.Milliseconds(), c.phase.Milliseconds()
 	n := after.UnixMilli() - phase

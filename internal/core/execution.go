@@ -22,8 +22,8 @@ type Execution struct {
 	unread int // bytes of the fields signals, updates and unheard
 
 	fed int64 // the last position that workers have fed to the code, as far as this owner knows
-	// fed is exact from this position on: the next position when this owner read the run from the
-	// store
+	// since is the position of the next event at the time when this owner read the run from the
+	// store. From since on, fed is exact.
 	since int64
 	acted int64 // position of the last event that the code asked for
 	quiet int64 // position of the pause that is in force; 0 when the run is not paused

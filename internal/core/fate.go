@@ -14,7 +14,7 @@ type Fate struct {
 	Status model.Status
 }
 
-// Follow reads one page of the history behind the claim. It reports true when the rest need not be
+// Follow reads one page of the history after the claim. It reports true when the rest need not be
 // read.
 func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done bool) {
 	for i := range page {

@@ -78,8 +78,9 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 }
 
 // claimUpdates removes the senders of the updates in a past, except senders that the new run must
-// answer. It must answer an update if the run that it replaces has not answered it. All other
-// senders have their answer, or wait for the run that the past was copied from.
+// answer. The new run must answer an update if the run that it replaces is open and has not
+// answered that update. All other senders have their answer, or wait for the run that the past was
+// copied from.
 func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	for i := range past {
 		e := &past[i]

@@ -154,7 +154,8 @@ func (s *laneShell) apply(now model.Time, o *op) {
 
 // isFresh reports whether the request id of a message was never used before. If the node has
 // acquired shards since another node's message arrived, another owner may have had a copy of it in
-// between. And the lane may have forgotten that the connection of the message was lost.
+// between. The lane may also have forgotten that the connection of the message was lost. In both
+// cases isFresh returns false.
 func (s *laneShell) isFresh(o *op) bool {
 	return o.fresh && (o.message.Linked.IsZero() || o.tenure == s.inc.tenure.Load() && o.arrived >= s.lane.LinksForgotten())
 }

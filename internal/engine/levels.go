@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// levelShare bounds the part of the time that samples may take. After a sample, the node waits
-// levelShare times as long as the sample took.
+// levelShare bounds the part of the time that samples may take. After a sample, the node waits at
+// least levelShare times as long as the sample took.
 const levelShare = 50
 
 // sampleLevels samples the state of the queues and limits of this node until ctx ends.

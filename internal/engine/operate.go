@@ -79,8 +79,9 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 // not exist after that, it was deleted.
 const OnItsWay = time.Minute
 
-// Purgeable reports whether the run that a requeue of a dead task has started allows the removal of
-// the dead task. run is nil if that run does not exist.
+// Purgeable reports whether a dead task may be removed. If the dead task was requeued, run is the
+// run that the requeue has started, or nil if that run does not exist. The dead task stays while
+// that run is open, or may still be on its way to its shard.
 func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 	q := row.Body.Requeued
 	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay

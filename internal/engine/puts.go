@@ -76,8 +76,8 @@ func (k *clerk) putAll(ctx context.Context) {
 	}
 }
 
-// putTogether stores requests in one transaction. If the store refuses that, it stores them one by
-// one, so that only the callers of bad requests get the error.
+// putTogether stores requests in one transaction. If the store refuses the transaction, putTogether
+// stores the requests one by one, so that only the callers of bad requests get the error.
 func (k *clerk) putTogether(ctx context.Context, batch []*putting) {
 	rows := make([]store.InboxRow, len(batch))
 	for i, p := range batch {

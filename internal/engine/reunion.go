@@ -14,10 +14,11 @@ import (
 
 const (
 	// askFor is how long a node that has acquired shards waits at most until the other nodes have
-	// said what their workers hold of the last owner. Usually all of them answer immediately.
+	// said which runs and entities of the last owner their workers hold. Usually all of them answer
+	// immediately.
 	askFor = 2 * time.Second
-	// lookEvery is how often a server looks whether the workers of the last owners have come back,
-	// while it waits for them. It also looks when one of these workers has joined this server.
+	// lookEvery is how often a server checks whether the workers of the last owners have come back,
+	// while it waits for them. It also checks when one of these workers has joined this server.
 	lookEvery = 500 * time.Millisecond
 )
 
@@ -76,8 +77,8 @@ func (inc *incarnation) reunite() {
 	})
 }
 
-// tellLanes tells the lanes something about the shards of a tenure and earlier ones. It does
-// nothing if there is a later tenure, because that has started a reunion of its own.
+// tellLanes calls tell for each lane. It does nothing if this node has acquired shards since the
+// given tenure, because that acquisition has started a reunion of its own.
 func (inc *incarnation) tellLanes(tenure int64, tell func(*lane.Lane, model.Time)) {
 	// Only the members loop gives shards to the lanes, so no shard can come between the check and
 	// the call.

@@ -95,8 +95,9 @@ func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 	return known && !a.Committed && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())
 }
 
-// A refusal promises that the message has no effect. unsure changes it into an error without that
-// promise, if an earlier owner may have applied the message, or a copy of it may still arrive.
+// A refusal promises that the message has no effect. unsure changes a refusal into an error without
+// that promise, if an earlier owner may have applied the message, or a copy of the message may
+// still arrive.
 func unsure(err error, taken bool) error {
 	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked) || fault.Is(err, fault.Corrupt)) {
 		return fault.New(fault.Unavailable, "another copy of the message may have reached a node, and this one is refused: %w", err)

@@ -53,7 +53,7 @@ type unstoredError struct {
 // Error says what is not stored, and why.
 func (e *unstoredError) Error() string { return e.unstored.String() + ": " + e.cause.Error() }
 
-// Unwrap gives the kind and the error of the store.
+// Unwrap returns the error of the store, so that its kind is the kind of this error.
 func (e *unstoredError) Unwrap() error { return e.cause }
 
 // gaveUpOnStore returns an error if the lanes of the incarnation have ended because the store took

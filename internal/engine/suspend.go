@@ -8,7 +8,8 @@ import (
 )
 
 // suspension measures how long the machine has been suspended. On most systems Go's monotonic clock
-// stops during that time, so durations that are measured with it must add this.
+// stops during a suspension, so code that measures durations with that clock must add the suspended
+// time.
 type suspension struct {
 	source func() time.Duration // the total suspension of the machine, which never decreases
 	cheap  bool                 // the source costs nothing, so look asks it every time

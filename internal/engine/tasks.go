@@ -568,7 +568,8 @@ func (s *TaskSession) Suspend() {
 	}
 }
 
-// end takes no further claims. It returns and forgets the claims that the worker executes.
+// end makes the session take no further claims. It returns and forgets the claims that the worker
+// executes.
 func (s *TaskSession) end() []model.ClaimRef {
 	s.Slots(0)
 	s.mu.Lock()

@@ -103,8 +103,8 @@ const changesPerVersion = 1 << 20
 
 // NewInPlaceOf returns a closed breaker in place of one whose stored state, with this version,
 // cannot be read. Its generations are above all generations that the lost breaker can have had. So
-// it ignores late reports about calls that the lost breaker has allowed, and no probe of it is
-// taken for a probe of the lost one.
+// it ignores late reports about calls that the lost breaker has allowed, and its probes cannot be
+// confused with probes of the lost breaker.
 func NewInPlaceOf(version int64, c Config, now model.Time) *Breaker {
 	b := New(c, now)
 	b.generation += version * changesPerVersion

@@ -18,8 +18,8 @@ type ToOwner struct {
 	// RetryAfter is the Retry-After that the called service has sent; zero if it has sent none.
 	RetryAfter model.Time `cbor:"4,keyasint,omitempty"`
 	// Place is the sender, and Seq counts its messages. If the sender repeats a message because it
-	// does not know whether it was stored, the breaker applies the message only once. Both are zero
-	// for a message that is never repeated.
+	// does not know whether the message was stored, the breaker applies the message only once. Both
+	// are zero for a message that is never repeated.
 	Place int64 `cbor:"5,keyasint,omitempty"`
 	Seq   int64 `cbor:"6,keyasint,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // version is the version of the stored form. A build refuses a version that it does not know,
-// because it could lose a part of the row when it writes it back.
+// because it could lose a part of the row when it writes the row back.
 const version = 1
 
 // stored is the row of a breaker.

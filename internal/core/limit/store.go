@@ -7,7 +7,7 @@ import (
 )
 
 // version is the version of the stored forms. A build refuses a version that it does not know,
-// because it could lose a part of the row when it writes it back.
+// because it could lose a part of the row when it writes the row back.
 const version = 1
 
 // storedOwner is the row of an owner.

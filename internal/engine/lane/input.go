@@ -108,7 +108,7 @@ type lookup struct {
 // erasure is what the lane has read of an entity that a message removes by force.
 type erasure struct {
 	mailbox []model.MailboxItem
-	print   []byte // of its row
+	print   []byte // fingerprint of its row
 	version int    // of the entry at the time of the read, plus one
 }
 
@@ -323,7 +323,7 @@ type handover struct {
 	id       string
 	claim    int64
 	worker   queue.WorkerID
-	progress model.Payload // the last progress of the attempt before
+	progress model.Payload // the last progress of earlier attempts
 }
 
 // The fate of a claim says whether and how the claim has ended. When a worker repeats a report, the

@@ -82,7 +82,7 @@ type LoadResult struct {
 	Fate      core.Fate
 	Entity    store.LoadedEntity
 	Mailboxes []store.EntityKey
-	Print     []byte // of the row of an entity that a message removes
+	Print     []byte // fingerprint of the row of an entity that a message removes
 	Err       error
 }
 

@@ -15,8 +15,8 @@ const (
 	fewestSweep = 1024
 )
 
-// waiter waits for the end of an execution, or for an answer of its code. It is a caller of this
-// process or another node.
+// waiter waits for the end of an execution, or for an answer of its code. The waiter is either a
+// caller of this process, or another node.
 type waiter struct {
 	token any
 	node  model.NodeID

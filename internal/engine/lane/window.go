@@ -312,7 +312,7 @@ func (w *window) ripen(now model.Time) {
 	}
 }
 
-// next takes a due timer, from each line in turn. ok is false if the timer was stopped meanwhile.
+// next takes a due timer, from each line in turn. ok is false if the timer was stopped since.
 func (w *window) next() (t store.Timer, ok bool) {
 	n := w.order[0]
 	w.order = w.order[1:]

@@ -402,8 +402,9 @@ func (b *Book) handOver(now model.Time, number int) {
 	}
 }
 
-// copy returns a copy of p, a page that only this node knew, in the form that replaces the stored
-// page instead. The write may be repeated, so copy does not change p.
+// copy returns a copy of p, a page that only this node knew. The copy can replace the stored page
+// (instead), and keeps the messages that other nodes have written there. The write may be repeated,
+// so copy does not change p.
 func (p *page) copy(instead *page) (*page, error) {
 	body, err := (&page{owners: p.owners, messages: instead.messages, seen: instead.seen, emptied: instead.emptied}).encode()
 	if err != nil {

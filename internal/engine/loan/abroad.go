@@ -75,8 +75,8 @@ func (a *Abroad) hold(ref model.ClaimRef) {
 
 // Free drops a claim that the worker no longer executes. It reports whether that frees a slot,
 // because the claim belonged to another owner. It also drops news about the claim. A poll lists
-// only claims that the worker has. With the news, this node would poll the owner again and again
-// and never deliver them.
+// only claims that the worker has. If the news stayed, this node would poll the owner again and
+// again, and never deliver the news.
 func (a *Abroad) Free(ref model.ClaimRef) bool {
 	delete(a.news, ref)
 	if len(a.held) == 0 || !a.held[ref] {

@@ -47,8 +47,8 @@ func (n *neighbour) lastContact() time.Time {
 	return n.heard
 }
 
-// idle reports whether this node can forget the neighbour: it could find out everything about it
-// again.
+// idle reports whether this node can forget the neighbour, because it could learn everything about
+// the neighbour again.
 func (n *neighbour) idle() bool {
 	if len(n.pending) > 0 || n.answer != nil {
 		return false
@@ -176,8 +176,8 @@ func (n *neighbour) reply(now time.Time) {
 	a := peer.PollReply{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := cfg.Board.Unlend(n.ids())
 
-	// Without a lease, another node may own the runs by now. It may have made claims that seem to
-	// have ended from the point of view of this node. So do not answer.
+	// Without a lease, another node may own the runs by now. That node may have made claims that
+	// this node would take for ended claims. So do not answer.
 	if !cfg.Owner.Serving() {
 		n.answer = nil
 		return

@@ -45,8 +45,9 @@ type Owner interface {
 type Hired interface {
 	// ID identifies the worker on the board.
 	ID() queue.WorkerID
-	// SetHeld sets the claims that the worker holds: the claims that its node lists, and the claims
-	// in flight to it. It returns the claims that the worker no longer holds.
+	// SetHeld sets the claims that the worker holds: the claims that the node of the worker lists,
+	// and the claims that are on their way to the worker. It returns the claims that the worker no
+	// longer holds.
 	SetHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
 	// DropClaim drops a claim.
 	DropClaim(claim model.ClaimRef)

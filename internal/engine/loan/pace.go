@@ -8,7 +8,7 @@ type Pace struct {
 	PendAgain  time.Duration // between two knocks at a node with entries to fetch
 	// AnswerWait is how long a poll waits for claims that are being committed.
 	AnswerWait time.Duration
-	// Of silence, before this node forgets another node that holds nothing.
+	// ForgetAfter is how long a node that holds nothing must be silent before this node forgets it.
 	ForgetAfter time.Duration
 	// SureAfter is how long a claim may be in flight to a node that does not list it.
 	SureAfter   time.Duration

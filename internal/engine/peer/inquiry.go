@@ -35,8 +35,8 @@ type QueueCount struct {
 // Informant is a Handler that answers inquiries.
 type Informant interface {
 	// HandleInquiry receives the runs or entities that another process asks about. It answers once,
-	// now or later, or never. The answer has the reasons of the runs and entities that the node
-	// knows better than the store.
+	// now or later, or never. The answer has reasons only for runs and entities about which the
+	// node knows more than the store.
 	HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason))
 	// Queues returns the numbers of tasks of the node's runs, by queue. ok is false if the node is
 	// not sure that it owns these runs. Queues does not block.

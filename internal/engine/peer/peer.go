@@ -2,7 +2,8 @@
 // one.
 //
 // It promises little. A message may be lost, and may arrive twice. A node that asks gives up after
-// a while, and asks again if the answer still matters. So a lost message may only cost time.
+// a while, and asks again if the answer still matters. So a lost message must cost nothing but
+// time.
 //
 // [Post] sends messages through the store, which every node reaches. Hints make it fast. Without
 // hints, a node that waits for an answer looks once a second, and every other node learns with the

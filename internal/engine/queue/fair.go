@@ -65,8 +65,8 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // open cells whose best line has this key
-	// shared holds the cells with several lines among them. When the key is served, the line of
-	// another key may become the best one of such a cell.
+	// shared holds the elements of cells that have several lines. When the key is served, the line
+	// of another key may become the best one of such a cell.
 	shared []*cell
 }
 
@@ -334,8 +334,8 @@ func (b *Board) charge(c *class, it *Item) {
 	if t.active.has(k) {
 		t.active.put(k)
 	}
-	// The loop goes backwards, because refresh may remove the cell that it is called for. It then
-	// fills the place of that cell with the last cell, which the loop has already visited.
+	// The loop goes backwards, because refresh may remove the cell that it is called for. In that
+	// case it fills the place of that cell with the last cell, which the loop has already visited.
 	for _, cl := range slices.Backward(k.shared) {
 		b.refresh(cl)
 	}

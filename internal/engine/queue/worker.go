@@ -222,8 +222,8 @@ func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 
 // Leave removes a worker and returns the claims that it held, in the order of Visible. These claims
 // have no worker now, and are lost after the grace period. The caller should return or fail each of
-// them before. Proposals to the worker stay until the caller decides about them. If it then calls
-// Hold, Hold reports that the worker is not here.
+// them before that. Proposals to the worker stay until the caller decides about them. If the caller
+// decides with Hold, Hold reports that the worker is not here.
 func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	b.advance(now)
 	w := b.workers[id]

@@ -104,7 +104,8 @@ type One struct {
 	Kind   Kind
 }
 
-// Add counts at a time. If the time is before the newest point, Add counts in the newest point.
+// Add counts events at a time. If the time is before the newest point, Add counts them in the
+// newest point.
 func (r *Recorder) Add(now model.Time, all []One) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -55,8 +55,9 @@ const (
 // Verdict is the result of a reading.
 type Verdict struct {
 	Change Change
-	// By is at least how far the store's clock is ahead of the node's clock. It is negative if the
-	// store's clock is behind. At the first reading, By compares with the machine's clock.
+	// By is how far the store's clock is ahead of the node's clock: the smallest difference that
+	// the reading allows. It is negative if the store's clock is behind. At the first reading, By
+	// compares with the machine's clock.
 	By time.Duration
 }
 
