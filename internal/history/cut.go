@@ -70,8 +70,9 @@ type Request struct {
 	Child func(model.Address) (model.Status, bool, error)
 }
 
-// Edit gives a step, child or call another result. It names the first step of a name, or the step
-// whose outcome is at a position.
+// Edit gives a step, child or call another result. If Position is 0, Step selects the first step,
+// child or call of that name. Otherwise Position selects the outcome at that position of the
+// history.
 type Edit struct {
 	Step     string
 	Position int64

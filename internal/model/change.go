@@ -20,8 +20,8 @@ const (
 // ChangeClasses are all classes.
 var ChangeClasses = []ChangeClass{ClassExecution, ClassTask, ClassEntity, ClassWorker, ClassSetting}
 
-// ChangeKind says what has happened. If a run has ended, its kind is the word of its status, such
-// as "completed".
+// ChangeKind says what has happened. For the end of a run, the kind is the word of the run's
+// status, such as "completed".
 type ChangeKind string
 
 // Kinds of changes.

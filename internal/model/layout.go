@@ -47,7 +47,8 @@ func NewLayout(shards int, groups []Group) Layout {
 	return Layout{base: max(shards, 0), groups: groups}
 }
 
-// Shard returns the shard of an address. A store never changes it.
+// Shard returns the shard of an address. The shard of an address never changes during the life of a
+// store.
 func (l Layout) Shard(a Address) ShardID {
 	if len(l.groups) == 0 {
 		return a.Shard(l.base)

@@ -35,7 +35,8 @@ func (r *Reference) Stands() bool {
 	return true
 }
 
-// References returns what a reason of something in a tenant is about.
+// References returns what a reason is about. tenant is the tenant of the execution, task or call
+// that has the reason.
 func (r *Reason) References(tenant string) []Reference {
 	named := func(kind, name string) []Reference {
 		if name == "" {

@@ -336,7 +336,7 @@ type Claim struct {
 	// differ from the run and the step of the task.
 	Identity RunID  `cbor:"8,keyasint,omitzero"`
 	Step     string `cbor:"9,keyasint,omitempty"`
-	// Progress is the last progress that the attempt before reported.
+	// Progress is the last progress that an earlier attempt reported.
 	Progress Payload `cbor:"10,keyasint,omitzero"`
 	// Canceled says that the task was asked to stop before it began here.
 	Canceled bool `cbor:"11,keyasint,omitempty"`
@@ -378,7 +378,8 @@ type TaskOffer struct {
 	// Limits and Breakers are the names that the code of the activities uses. Operators see them;
 	// nothing else depends on them.
 	Limits, Breakers []string
-	// Held are the claims that the worker holds from an owner that has lost the connection to it.
+	// Held are the claims that the worker still holds. It got them from an owner that has lost the
+	// connection to the worker.
 	Held []ClaimRef
 }
 

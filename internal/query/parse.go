@@ -36,7 +36,7 @@ type parser struct {
 	pos  int
 	now  time.Time
 	q    Query
-	// given has the fields that have occurred, of those that may occur only once.
+	// given has the fields that have occurred in the query and may not occur again.
 	given map[string]bool
 }
 

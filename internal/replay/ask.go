@@ -182,8 +182,8 @@ func (m *machine) pin() {
 	m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: a.id, Name: m.w.cfg.Version}})
 }
 
-// confirm asks the engine for something that the history does not have. If the list has an ask
-// twice, only the first confirm has an effect.
+// confirm asks the engine for something that the history does not have. A second call for the same
+// ask has no effect.
 func (m *machine) confirm(a *ask) {
 	if a.confirmed {
 		return

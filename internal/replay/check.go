@@ -257,12 +257,12 @@ func (c *checker) Report(_ context.Context, t model.Turn) error {
 // errChecked makes the worker drop the run, because the checker answers no requests.
 var errChecked = errors.New("the history has been replayed")
 
-// Release is called when the code waits for something from outside, or for a step.
+// The worker calls Release when the code waits for something from outside, or for a step.
 func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason) {
 	c.tell(verdict{waits: waits})
 }
 
-// Answer is never called, because the engine sends no query.
+// The worker never calls Answer, because the engine sends no query.
 //
 //arch:parameters the signature of api.Session
 func (c *checker) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}

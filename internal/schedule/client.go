@@ -23,7 +23,7 @@ type Schedules struct {
 	tenant string
 }
 
-// In returns the schedules of a tenant, which client reads and operates.
+// In returns the schedules of a tenant. Its methods use client to read and operate them.
 func In(client api.Client, tenant string) Schedules { return Schedules{client, tenant} }
 
 // Address returns the address of a schedule.
