@@ -257,12 +257,13 @@ func (c *checker) Report(_ context.Context, t model.Turn) error {
 // errChecked makes the worker drop the run, because the checker answers no requests.
 var errChecked = errors.New("the history has been replayed")
 
-// The worker calls Release when the code waits for something from outside, or for a step.
+// Release receives the waits of the code. The worker calls it when the code waits for something
+// from outside, or for a step.
 func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason) {
 	c.tell(verdict{waits: waits})
 }
 
-// The worker never calls Answer, because the engine sends no query.
+// Answer does nothing. The worker never calls it, because the engine sends no query.
 //
 //arch:parameters the signature of api.Session
 func (c *checker) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}

@@ -49,8 +49,8 @@ func (m *machine) isHidden(i int) bool {
 }
 
 // vanish removes the signals that must disappear before the event at an index is fed. If the code
-// has already taken one of them, or still sees one that should have disappeared earlier, vanish has
-// the machine thrown away, and the replay starts again.
+// has already taken one of them, or still sees one that should have disappeared earlier, the worker
+// throws the machine away, and the replay starts again.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)

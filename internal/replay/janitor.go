@@ -113,7 +113,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 	}
 }
 
-// releaseOldest releases parked runs, least recently used first, until at most the limit are
+// releaseOldest releases parked runs, least recently used first, until at most MaxLoaded runs are
 // loaded.
 func (w *Worker) releaseOldest(runs []*run) {
 	excess := len(runs) - w.cfg.MaxLoaded

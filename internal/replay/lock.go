@@ -273,8 +273,8 @@ func (m *machine) isRecorded(path string, id *identity) bool {
 	return false
 }
 
-// noteSent notes that a message is recorded. It must have been sent in the same place: inside the
-// same lock, or outside of all locks.
+// noteSent notes that a message is recorded. The recorded code must have sent it in the same place:
+// inside the same lock, or outside of all locks.
 func (m *machine) noteSent(a *ask, e *model.Event) {
 	a.recorded = true
 	where, is := "", "outside all locks"

@@ -32,8 +32,8 @@ func (x Ctx) Caller() uintptr {
 	return pc[0]
 }
 
-// of returns the place where user code called the SDK. It is the place of the program counter. If
-// that is 0, it is the innermost frame that is not ours. newAsk calls it.
+// of returns the place where user code called the SDK. That is the place of the program counter or,
+// if the program counter is 0, the innermost frame that is not ours. newAsk calls of.
 func (p *positions) of(pc uintptr) string {
 	if pc != 0 {
 		if place := p.look(positionKey{pc}); place != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TenantInfo describes a tenant.
+// TenantInfo builds the message that describes a tenant.
 func TenantInfo(t api.TenantInfo) *pb.TenantInfo {
 	return &pb.TenantInfo{Name: t.Name, Note: text(t.Note), Allowance: AllowanceValue(t.Allowance), Disabled: t.Disabled, Created: int64(t.Created)}
 }
@@ -19,7 +19,7 @@ func ReadTenantInfo(_ string, t *pb.TenantInfo) (api.TenantInfo, error) {
 	return api.TenantInfo{Name: t.GetName(), Note: t.GetNote(), Allowance: a, Disabled: t.GetDisabled(), Created: model.Time(t.GetCreated())}, err
 }
 
-// TenantInfoList has tenants.
+// TenantInfoList builds the message with tenants.
 func TenantInfoList(all []api.TenantInfo) *pb.TenantInfoList {
 	return &pb.TenantInfoList{Tenants: each(all, TenantInfo)}
 }
@@ -29,7 +29,7 @@ func ReadTenantInfoList(_ string, l *pb.TenantInfoList) ([]api.TenantInfo, error
 	return readEach("", l.GetTenants(), ReadTenantInfo)
 }
 
-// TenantChange changes a tenant.
+// TenantChange builds the message that changes a tenant.
 func TenantChange(c api.TenantChange) *pb.TenantChange {
 	m := &pb.TenantChange{Name: c.Name, Note: c.Note, Disabled: c.Disabled, Open: c.Open, Starts: c.Starts}
 	if c.Weight != nil {
@@ -53,7 +53,7 @@ func ReadTenantChange(_ string, m *pb.TenantChange) (api.TenantChange, error) {
 	return c, nil
 }
 
-// KeyInfo describes a key.
+// KeyInfo builds the message that describes a key.
 func KeyInfo(k api.KeyInfo) *pb.KeyInfo {
 	return &pb.KeyInfo{
 		Id: k.ID, Tenant: k.Tenant, Admin: k.Admin, Note: text(k.Note), Created: int64(k.Created), Roles: k.Roles, Expires: int64(k.Expires), Used: int64(k.Used),
@@ -67,7 +67,7 @@ func readKeyInfo(_ string, k *pb.KeyInfo) (api.KeyInfo, error) {
 	}, nil
 }
 
-// KeyInfoList has keys.
+// KeyInfoList builds the message with keys.
 func KeyInfoList(all []api.KeyInfo) *pb.KeyInfoList {
 	return &pb.KeyInfoList{Keys: each(all, KeyInfo)}
 }
@@ -77,7 +77,7 @@ func ReadKeyInfoList(_ string, l *pb.KeyInfoList) ([]api.KeyInfo, error) {
 	return readEach("", l.GetKeys(), readKeyInfo)
 }
 
-// CreateKeyRequest creates a key.
+// CreateKeyRequest builds the message that creates a key.
 func CreateKeyRequest(r api.KeyRequest) *pb.CreateKeyRequest {
 	return &pb.CreateKeyRequest{Tenant: r.Tenant, Admin: r.Admin, Note: r.Note, Roles: r.Roles, Lifetime: int64(r.Lifetime)}
 }
@@ -87,7 +87,7 @@ func ReadCreateKeyRequest(_ string, m *pb.CreateKeyRequest) (api.KeyRequest, err
 	return api.KeyRequest{Tenant: m.GetTenant(), Admin: m.GetAdmin(), Note: m.GetNote(), Roles: m.GetRoles(), Lifetime: time.Duration(m.GetLifetime())}, nil
 }
 
-// RotateKeyRequest replaces a key.
+// RotateKeyRequest builds the message that replaces a key.
 func RotateKeyRequest(r api.RotateRequest) *pb.RotateKeyRequest {
 	return &pb.RotateKeyRequest{Id: r.ID, Overlap: int64(r.Overlap)}
 }
@@ -97,7 +97,7 @@ func ReadRotateKeyRequest(_ string, m *pb.RotateKeyRequest) (api.RotateRequest, 
 	return api.RotateRequest{ID: m.GetId(), Overlap: time.Duration(m.GetOverlap())}, nil
 }
 
-// NewKey is a key with its secret.
+// NewKey builds the message for a key with its secret.
 func NewKey(k api.NewKey) *pb.NewKey { return &pb.NewKey{Key: KeyInfo(k.KeyInfo), Secret: k.Secret} }
 
 // ReadNewKey reads a key with its secret.
@@ -106,7 +106,7 @@ func ReadNewKey(_ string, m *pb.NewKey) (api.NewKey, error) {
 	return api.NewKey{KeyInfo: k, Secret: m.GetSecret()}, err
 }
 
-// Setting is a stored setting.
+// Setting builds the message for a stored setting.
 func Setting(s api.Setting) *pb.Setting {
 	return &pb.Setting{Kind: s.Kind, Name: s.Name, Version: s.Version, At: int64(s.At), Body: s.Body, Fixed: s.Fixed}
 }
@@ -116,7 +116,7 @@ func ReadSetting(_ string, m *pb.Setting) (api.Setting, error) {
 	return api.Setting{Kind: m.GetKind(), Name: m.GetName(), Version: m.GetVersion(), At: model.Time(m.GetAt()), Body: m.GetBody(), Fixed: m.GetFixed()}, nil
 }
 
-// SettingList has settings.
+// SettingList builds the message with settings.
 func SettingList(all []api.Setting) *pb.SettingList {
 	return &pb.SettingList{Settings: each(all, Setting)}
 }
@@ -126,7 +126,7 @@ func ReadSettingList(_ string, l *pb.SettingList) ([]api.Setting, error) {
 	return readEach("", l.GetSettings(), ReadSetting)
 }
 
-// SettingChange changes a setting.
+// SettingChange builds the message that changes a setting.
 func SettingChange(c api.SettingChange) *pb.SettingChange {
 	return &pb.SettingChange{Tenant: c.Tenant, Kind: c.Kind, Name: c.Name, Body: c.Body, Version: c.Version}
 }
@@ -136,7 +136,7 @@ func ReadSettingChange(_ string, m *pb.SettingChange) (api.SettingChange, error)
 	return api.SettingChange{Tenant: m.GetTenant(), Kind: m.GetKind(), Name: m.GetName(), Body: m.GetBody(), Version: m.Version}, nil
 }
 
-// NodeInfoList has nodes.
+// NodeInfoList builds the message with nodes.
 func NodeInfoList(all []api.NodeInfo) *pb.NodeInfoList {
 	return &pb.NodeInfoList{Nodes: each(all, func(n api.NodeInfo) *pb.NodeInfo {
 		return &pb.NodeInfo{
@@ -159,7 +159,7 @@ func ReadNodeInfoList(_ string, l *pb.NodeInfoList) ([]api.NodeInfo, error) {
 	})
 }
 
-// ShardInfoList has shards.
+// ShardInfoList builds the message with shards.
 func ShardInfoList(all []api.ShardInfo) *pb.ShardInfoList {
 	return &pb.ShardInfoList{Shards: each(all, func(s api.ShardInfo) *pb.ShardInfo {
 		return &pb.ShardInfo{Shard: uint32(s.Shard), Owner: node(s.Owner), Target: node(s.Target), Group: s.Group}
@@ -182,7 +182,7 @@ func ReadShardInfoList(_ string, l *pb.ShardInfoList) ([]api.ShardInfo, error) {
 	})
 }
 
-// DrainNodeRequest asks a node to hand its shards over.
+// DrainNodeRequest builds the message that asks a node to hand its shards over.
 func DrainNodeRequest(r api.NodeDrain) *pb.DrainNodeRequest {
 	return &pb.DrainNodeRequest{Node: node(r.Node), Undo: r.Undo}
 }
@@ -193,7 +193,7 @@ func ReadDrainNodeRequest(_ string, m *pb.DrainNodeRequest) (api.NodeDrain, erro
 	return api.NodeDrain{Node: id, Undo: m.GetUndo()}, err
 }
 
-// WorkerSessionList has connected workers.
+// WorkerSessionList builds the message with connected workers.
 func WorkerSessionList(all []api.WorkerSession) *pb.WorkerSessionList {
 	return &pb.WorkerSessionList{Sessions: each(all, func(w api.WorkerSession) *pb.WorkerSession {
 		return &pb.WorkerSession{
@@ -216,7 +216,7 @@ func ReadWorkerSessionList(_ string, l *pb.WorkerSessionList) ([]api.WorkerSessi
 	}), nil
 }
 
-// DrainWorkerRequest asks a worker to drain.
+// DrainWorkerRequest builds the message that asks a worker to drain.
 func DrainWorkerRequest(r api.DrainRequest) *pb.DrainWorkerRequest {
 	return &pb.DrainWorkerRequest{Session: r.Session, Patience: int64(r.Patience)}
 }
@@ -226,7 +226,7 @@ func ReadDrainWorkerRequest(_ string, m *pb.DrainWorkerRequest) (api.DrainReques
 	return api.DrainRequest{Session: m.GetSession(), Patience: time.Duration(m.GetPatience())}, nil
 }
 
-// HealthReply is the state of a server.
+// HealthReply builds the message for the state of a server.
 func HealthReply(h api.Health) *pb.HealthReply {
 	return &pb.HealthReply{
 		Ready: h.Ready, Reasons: each(h.Reasons, text), Version: text(h.Version), Node: node(h.Node), Since: int64(h.Since), Workers: int64(h.Workers),
@@ -261,7 +261,7 @@ func ReadHealthReply(_ string, m *pb.HealthReply) (api.Health, error) {
 	}, err
 }
 
-// LoginList has sessions of browsers.
+// LoginList builds the message with sessions of browsers.
 func LoginList(all []api.LoginInfo) *pb.LoginList {
 	return &pb.LoginList{Logins: each(all, func(l api.LoginInfo) *pb.LoginInfo {
 		return &pb.LoginInfo{
@@ -280,12 +280,13 @@ func ReadLoginList(_ string, l *pb.LoginList) ([]api.LoginInfo, error) {
 	}), nil
 }
 
-// CallerInfo says who a caller is. The reply that contains it has the tenant.
+// CallerInfo builds the message that says who a caller is. The reply that contains this message
+// has the tenant.
 func CallerInfo(c api.CallerInfo) *pb.CallerInfo {
 	return &pb.CallerInfo{Name: text(c.Name), Admin: c.Admin, Roles: c.Roles, Actions: c.Actions, Tenants: c.Tenants, Expires: int64(c.Expires)}
 }
 
-// ReadCallerInfo reads who a caller is that acts in a tenant.
+// ReadCallerInfo reads who a caller is. tenant is the tenant in which the caller acts.
 func ReadCallerInfo(tenant string, c *pb.CallerInfo) (api.CallerInfo, error) {
 	return api.CallerInfo{
 		Name: c.GetName(), Tenant: tenant, Admin: c.GetAdmin(), Roles: c.GetRoles(), Actions: c.GetActions(), Tenants: c.GetTenants(), Expires: model.Time(c.GetExpires()),

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// AuditRequest selects administrative actions.
+// AuditRequest builds the message that selects administrative actions.
 func AuditRequest(r api.AuditRequest) *pb.AuditRequest {
 	return &pb.AuditRequest{
 		Tenant: r.Tenant, From: int64(r.From), To: int64(r.To), Caller: text(r.Caller), Action: text(r.Action), Resource: text(r.Resource), Outcome: text(r.Outcome),
@@ -22,7 +22,7 @@ func ReadAuditRequest(_ string, m *pb.AuditRequest) (api.AuditRequest, error) {
 	}, nil
 }
 
-// AuditPage is a page of administrative actions.
+// AuditPage builds the message for a page of administrative actions.
 func AuditPage(p api.AuditPage) *pb.AuditPage {
 	return &pb.AuditPage{Cursor: p.Cursor, Entries: each(p.Entries, func(e api.AuditEntry) *pb.AuditEntry {
 		return &pb.AuditEntry{

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Target names an execution.
+// Target builds the message that names an execution.
 func Target(t api.Target) *pb.Target { return &pb.Target{Address: Address(t.Address), Run: Run(t.Run)} }
 
 // ReadTarget reads the name of an execution.
@@ -15,7 +15,7 @@ func ReadTarget(tenant string, t *pb.Target) (api.Target, error) {
 	return api.Target{Address: ReadAddress(tenant, t.GetAddress()), Run: run}, err
 }
 
-// StartRequest starts an execution.
+// StartRequest builds the message that starts an execution.
 func StartRequest(r api.StartRequest) *pb.StartRequest {
 	return &pb.StartRequest{
 		Address: Address(r.Address), Input: Payload(r.Input), Reuse: pb.ReusePolicy(r.Reuse), RequestId: r.RequestID, Labels: Labels(r.Labels),
@@ -40,7 +40,7 @@ func ReadStartRequest(tenant string, r *pb.StartRequest) (out api.StartRequest, 
 	return out, err
 }
 
-// StartReply names the run that has the key.
+// StartReply builds the message that names the run that has the key.
 func StartReply(r api.StartReply) *pb.StartReply {
 	return &pb.StartReply{Run: Run(r.Run), Existing: r.Existing, Status: pb.Status(r.Status)}
 }
@@ -55,7 +55,7 @@ func ReadStartReply(_ string, r *pb.StartReply) (out api.StartReply, err error) 
 	return out, err
 }
 
-// StartManyRequest starts many executions.
+// StartManyRequest builds the message that starts many executions.
 func StartManyRequest(rs []api.StartRequest) *pb.StartManyRequest {
 	return &pb.StartManyRequest{Requests: each(rs, StartRequest)}
 }
@@ -65,7 +65,7 @@ func ReadStartManyRequest(tenant string, r *pb.StartManyRequest) ([]api.StartReq
 	return readEach(tenant, r.GetRequests(), ReadStartRequest)
 }
 
-// StartManyReply has one reply per start.
+// StartManyReply builds the message with one reply per start.
 func StartManyReply(rs []api.StartedReply) *pb.StartManyReply {
 	return &pb.StartManyReply{Replies: each(rs, func(r api.StartedReply) *pb.StartedReply {
 		return &pb.StartedReply{Reply: StartReply(r.StartReply), Error: ErrorDetail(r.Err)}
@@ -80,7 +80,7 @@ func ReadStartManyReply(tenant string, r *pb.StartManyReply) ([]api.StartedReply
 	})
 }
 
-// Result is how an execution ended.
+// Result builds the message that says how an execution ended.
 func Result(r api.Result) *pb.Result {
 	return &pb.Result{Run: Run(r.Run), Outcome: Outcome(&r.Outcome)}
 }
@@ -94,7 +94,7 @@ func ReadResult(_ string, r *pb.Result) (out api.Result, err error) {
 	return out, err
 }
 
-// SignalRequest sends a signal.
+// SignalRequest builds the message that sends a signal.
 func SignalRequest(r api.SignalRequest) *pb.SignalRequest {
 	return &pb.SignalRequest{Target: Target(r.Target), Name: r.Name, Input: Payload(r.Input), RequestId: r.RequestID}
 }
@@ -105,7 +105,7 @@ func ReadSignalRequest(tenant string, r *pb.SignalRequest) (api.SignalRequest, e
 	return api.SignalRequest{Target: target, Name: r.GetName(), Input: ReadPayload(r.GetInput()), RequestID: r.GetRequestId()}, err
 }
 
-// SettleRequest resolves or rejects a promise.
+// SettleRequest builds the message that resolves or rejects a promise.
 func SettleRequest(r api.SettleRequest) *pb.SettleRequest {
 	return &pb.SettleRequest{Target: Target(r.Target), Name: r.Name, Value: Payload(r.Value), Failure: Failure(r.Failure), RequestId: r.RequestID}
 }
@@ -118,7 +118,7 @@ func ReadSettleRequest(tenant string, r *pb.SettleRequest) (api.SettleRequest, e
 	}, err
 }
 
-// OrderRequest cancels, terminates, pauses or resumes an execution.
+// OrderRequest builds the message that cancels, terminates, pauses or resumes an execution.
 func OrderRequest(r api.CancelRequest) *pb.OrderRequest {
 	return &pb.OrderRequest{Target: Target(r.Target), Reason: r.Reason, RequestId: r.RequestID}
 }
@@ -129,7 +129,7 @@ func ReadOrderRequest(tenant string, r *pb.OrderRequest) (api.CancelRequest, err
 	return api.CancelRequest{Target: target, Reason: r.GetReason(), RequestID: r.GetRequestId()}, err
 }
 
-// SignalsRequest asks about signals that the code has not taken.
+// SignalsRequest builds the message that asks about signals that the code has not taken.
 func SignalsRequest(r api.SignalsRequest) *pb.SignalsRequest {
 	return &pb.SignalsRequest{
 		Target: Target(r.Target), Verb: wordNumber[pb.MailboxVerb](mailboxVerbs, r.Do), Id: r.ID, Reason: r.Reason, RequestId: r.RequestID,
@@ -146,7 +146,7 @@ func ReadSignalsRequest(tenant string, r *pb.SignalsRequest) (out api.SignalsReq
 	return out, err
 }
 
-// UpdateRequest asks for a change.
+// UpdateRequest builds the message that sends an update.
 func UpdateRequest(r api.UpdateRequest) *pb.UpdateRequest {
 	return &pb.UpdateRequest{Target: Target(r.Target), Name: r.Name, Input: Payload(r.Input), RequestId: r.RequestID}
 }
@@ -157,7 +157,7 @@ func ReadUpdateRequest(tenant string, r *pb.UpdateRequest) (api.UpdateRequest, e
 	return api.UpdateRequest{Target: target, Name: r.GetName(), Input: ReadPayload(r.GetInput()), RequestID: r.GetRequestId()}, err
 }
 
-// QueryRequest asks for information.
+// QueryRequest builds the message that sends a query.
 func QueryRequest(r api.QueryRequest) *pb.QueryRequest {
 	return &pb.QueryRequest{Target: Target(r.Target), Name: r.Name, Input: Payload(r.Input)}
 }
@@ -168,15 +168,15 @@ func ReadQueryRequest(tenant string, r *pb.QueryRequest) (api.QueryRequest, erro
 	return api.QueryRequest{Target: target, Name: r.GetName(), Input: ReadPayload(r.GetInput())}, err
 }
 
-// ValueReply is what code answered.
+// ValueReply builds the message for the answer of the code.
 func ValueReply(p model.Payload) *pb.ValueReply { return &pb.ValueReply{Value: Payload(p)} }
 
-// ReadValueReply reads what code answered.
+// ReadValueReply reads the answer of the code.
 func ReadValueReply(_ string, r *pb.ValueReply) (model.Payload, error) {
 	return ReadPayload(r.GetValue()), nil
 }
 
-// HistoryRequest asks for a page of events.
+// HistoryRequest builds the message that asks for a page of events.
 func HistoryRequest(r api.HistoryRequest) *pb.HistoryRequest {
 	return &pb.HistoryRequest{Target: Target(r.Target), After: r.After, Limit: int64(r.Limit)}
 }
@@ -187,7 +187,7 @@ func ReadHistoryRequest(tenant string, r *pb.HistoryRequest) (api.HistoryRequest
 	return api.HistoryRequest{Target: target, After: r.GetAfter(), Limit: int(r.GetLimit())}, err
 }
 
-// HistoryPart is a page of events, or a part of one.
+// HistoryPart builds the message for a page of events, or a part of one.
 func HistoryPart(p api.HistoryPage) *pb.HistoryPart {
 	return &pb.HistoryPart{Run: Run(p.Run), Events: HistoryEvents(p.Events), More: p.More}
 }
@@ -202,7 +202,7 @@ func ReadHistoryPart(tenant string, p *pb.HistoryPart) (out api.HistoryPage, err
 	return out, err
 }
 
-// ListRequest selects executions.
+// ListRequest builds the message that selects executions.
 func ListRequest(r api.ListRequest) *pb.ListRequest {
 	return &pb.ListRequest{
 		Workflows: r.Workflows, Key: r.Key, KeyPrefix: r.KeyPrefix,
@@ -232,7 +232,7 @@ func ReadListRequest(tenant string, r *pb.ListRequest) (out api.ListRequest, err
 	return out, err
 }
 
-// ListPage is one page of executions.
+// ListPage builds the message for one page of executions.
 func ListPage(p api.ListPage) *pb.ListPage {
 	return &pb.ListPage{Executions: each(p.Executions, Description), Cursor: p.Cursor}
 }
@@ -244,8 +244,8 @@ func ReadListPage(tenant string, p *pb.ListPage) (out api.ListPage, err error) {
 	return out, err
 }
 
-// CountReply is a number.
+// CountReply builds the message for a count.
 func CountReply(n int64) *pb.CountReply { return &pb.CountReply{Count: n} }
 
-// ReadCountReply reads a number.
+// ReadCountReply reads a count.
 func ReadCountReply(_ string, r *pb.CountReply) (int64, error) { return r.GetCount(), nil }

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// BatchRequest starts a batch job.
+// BatchRequest builds the message that starts a batch job.
 func BatchRequest(r api.BatchRequest) *pb.BatchRequest {
 	return &pb.BatchRequest{
 		Id: r.ID, RequestId: r.RequestID, Verb: r.Verb, Query: r.Query, Reason: r.Reason, Signal: r.Signal, Input: Payload(r.Input),
@@ -22,7 +22,7 @@ func ReadBatchRequest(tenant string, r *pb.BatchRequest) (api.BatchRequest, erro
 	}, nil
 }
 
-// BatchTarget names a batch job.
+// BatchTarget builds the message that names a batch job.
 func BatchTarget(t api.BatchTarget) *pb.BatchTarget {
 	return &pb.BatchTarget{Id: t.ID, Reason: t.Reason, RequestId: t.RequestID}
 }
@@ -32,7 +32,7 @@ func ReadBatchTarget(tenant string, t *pb.BatchTarget) (api.BatchTarget, error) 
 	return api.BatchTarget{Tenant: tenant, ID: t.GetId(), Reason: t.GetReason(), RequestID: t.GetRequestId()}, nil
 }
 
-// ListBatchesRequest selects batch jobs.
+// ListBatchesRequest builds the message that selects batch jobs.
 func ListBatchesRequest(r api.BatchListRequest) *pb.ListBatchesRequest {
 	return &pb.ListBatchesRequest{Open: r.Open, Limit: int64(r.Limit), Cursor: r.Cursor}
 }
@@ -42,7 +42,7 @@ func ReadListBatchesRequest(tenant string, r *pb.ListBatchesRequest) (api.BatchL
 	return api.BatchListRequest{Tenant: tenant, Open: r.GetOpen(), Limit: int(r.GetLimit()), Cursor: r.GetCursor()}, nil
 }
 
-// Batch is a batch job.
+// Batch builds the message for a batch job.
 func Batch(b api.Batch) *pb.BatchJob {
 	p := &b.Progress
 	return &pb.BatchJob{
@@ -78,7 +78,7 @@ func ReadBatch(tenant string, b *pb.BatchJob) (out api.Batch, err error) {
 	return out, err
 }
 
-// BatchPage is a page of batch jobs.
+// BatchPage builds the message for a page of batch jobs.
 func BatchPage(p api.BatchPage) *pb.BatchPage {
 	return &pb.BatchPage{Batches: each(p.Batches, Batch), Cursor: p.Cursor}
 }

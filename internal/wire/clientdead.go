@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// DeadID names a dead task.
+// DeadID builds the message that names a dead task.
 func DeadID(id api.DeadID) *pb.DeadID {
 	return &pb.DeadID{Shard: uint32(id.Shard), Run: Run(id.Run), Task: id.Task}
 }
@@ -21,7 +21,7 @@ func ReadDeadID(tenant string, id *pb.DeadID) (out api.DeadID, err error) {
 	return out, err
 }
 
-// DeadTaskRequest asks for a dead task.
+// DeadTaskRequest builds the message that asks for a dead task.
 func DeadTaskRequest(id api.DeadID) *pb.DeadTaskRequest { return &pb.DeadTaskRequest{Id: DeadID(id)} }
 
 // ReadDeadTaskRequest reads the name of the requested dead task.
@@ -29,7 +29,7 @@ func ReadDeadTaskRequest(tenant string, r *pb.DeadTaskRequest) (api.DeadID, erro
 	return ReadDeadID(tenant, r.GetId())
 }
 
-// ListDeadRequest selects dead tasks.
+// ListDeadRequest builds the message that selects dead tasks.
 func ListDeadRequest(r api.DeadRequest) *pb.ListDeadRequest {
 	return &pb.ListDeadRequest{
 		Activities: r.Activities, Queues: r.Queues, Fingerprint: r.Fingerprint, From: int64(r.From), To: int64(r.To), Requeued: r.Requeued,
@@ -45,7 +45,7 @@ func ReadListDeadRequest(tenant string, r *pb.ListDeadRequest) (api.DeadRequest,
 	}, nil
 }
 
-// DeadTask is a task that failed permanently.
+// DeadTask builds the message for a task that failed permanently.
 func DeadTask(d api.DeadTask) *pb.DeadTask {
 	b := &d.Body
 	return &pb.DeadTask{
@@ -86,7 +86,7 @@ func ReadDeadTask(tenant string, d *pb.DeadTask) (out api.DeadTask, err error) {
 	return out, err
 }
 
-// DeadPage is one page of dead tasks.
+// DeadPage builds the message for one page of dead tasks.
 func DeadPage(p api.DeadPage) *pb.DeadPage {
 	return &pb.DeadPage{Tasks: each(p.Tasks, DeadTask), Cursor: p.Cursor}
 }
@@ -98,7 +98,7 @@ func ReadDeadPage(tenant string, p *pb.DeadPage) (out api.DeadPage, err error) {
 	return out, err
 }
 
-// DeadGroups are dead tasks by the way in which they failed.
+// DeadGroups builds the message with groups of dead tasks that failed in the same way.
 func DeadGroups(gs []api.DeadGroup) *pb.DeadGroups {
 	return &pb.DeadGroups{Groups: each(gs, func(g api.DeadGroup) *pb.DeadGroup {
 		return &pb.DeadGroup{
@@ -117,7 +117,7 @@ func ReadDeadGroups(_ string, gs *pb.DeadGroups) ([]api.DeadGroup, error) {
 	}), nil
 }
 
-// RequeueRequest schedules a dead task again.
+// RequeueRequest builds the message that schedules a dead task again.
 func RequeueRequest(r api.RequeueRequest) *pb.RequeueRequest {
 	out := &pb.RequeueRequest{Id: DeadID(r.ID), Again: r.Again, RequestId: r.RequestID, DryRun: r.DryRun}
 	if r.Input != nil { // an empty input is not the same as none
@@ -137,7 +137,7 @@ func ReadRequeueRequest(tenant string, r *pb.RequeueRequest) (api.RequeueRequest
 	return out, err
 }
 
-// RequeueReply names the task that the requeue has created or found.
+// RequeueReply builds the message that names the task that the requeue has created or found.
 func RequeueReply(r api.RequeueReply) *pb.RequeueReply {
 	return &pb.RequeueReply{Address: optionalAddress(r.Address), Run: Run(r.Run), Existing: r.Existing}
 }
@@ -148,12 +148,12 @@ func ReadRequeueReply(tenant string, r *pb.RequeueReply) (api.RequeueReply, erro
 	return api.RequeueReply{Address: readOptionalAddress(tenant, r.GetAddress()), Run: run, Existing: r.GetExisting()}, err
 }
 
-// UndoRequeueRequest undoes a requeue.
+// UndoRequeueRequest builds the message that undoes a requeue.
 func UndoRequeueRequest(r api.UndoRequest) *pb.UndoRequeueRequest {
 	return &pb.UndoRequeueRequest{Id: DeadID(r.ID), RequestId: r.RequestID}
 }
 
-// ReadUndoRequeueRequest reads which requeue is undone.
+// ReadUndoRequeueRequest reads which requeue to undo.
 func ReadUndoRequeueRequest(tenant string, r *pb.UndoRequeueRequest) (api.UndoRequest, error) {
 	id, err := ReadDeadID(tenant, r.GetId())
 	return api.UndoRequest{ID: id, RequestID: r.GetRequestId()}, err

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// CallRequest calls an operation.
+// CallRequest builds the message that calls an operation.
 func CallRequest(r api.CallRequest) *pb.CallRequest {
 	return &pb.CallRequest{
 		Address: Address(r.Address), Name: r.Name, Input: Payload(r.Input), RequestId: r.RequestID, OneWay: r.OneWay, Brief: r.Brief, View: r.View,
@@ -22,7 +22,7 @@ func ReadCallRequest(tenant string, r *pb.CallRequest) (api.CallRequest, error) 
 	}, nil
 }
 
-// Entity is the stored form of an entity.
+// Entity builds the message for the stored form of an entity.
 func Entity(n model.Entity) *pb.Entity {
 	return &pb.Entity{
 		Address: Address(n.Address), Version: n.Version, Changed: int64(n.Changed), State: Payload(n.State), Exists: n.Exists, Created: int64(n.Created),
@@ -59,7 +59,7 @@ func ReadEntity(tenant string, n *pb.Entity) (model.Entity, error) {
 	}, err
 }
 
-// EntityInfo describes an entity.
+// EntityInfo builds the message that describes an entity.
 func EntityInfo(i api.EntityInfo) *pb.EntityInfo {
 	return &pb.EntityInfo{Entity: Entity(i.Entity), Waiting: each(i.Waiting, mailboxItem), More: i.More, Reasons: each(i.Reasons, Reason)}
 }
@@ -77,8 +77,8 @@ func ReadEntityInfo(tenant string, i *pb.EntityInfo) (out api.EntityInfo, err er
 	return out, err
 }
 
-// mailboxItem is a waiting call, with its message in the stored encoding. A damaged item may have
-// none.
+// mailboxItem builds the message for a waiting call. It has the message of the call in the
+// stored encoding; a damaged item may have none.
 func mailboxItem(i model.MailboxItem) *pb.MailboxItem {
 	out := &pb.MailboxItem{Position: i.Seq, At: int64(i.At)}
 	if i.Message.Kind != 0 {
@@ -106,7 +106,7 @@ func readMailboxItem(_ string, i *pb.MailboxItem) (model.MailboxItem, error) {
 	return out, nil
 }
 
-// ListEntitiesRequest selects entities.
+// ListEntitiesRequest builds the message that selects entities.
 func ListEntitiesRequest(r api.EntityListRequest) *pb.ListEntitiesRequest {
 	return &pb.ListEntitiesRequest{
 		Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: int64(r.Limit), Cursor: r.Cursor, MinVersion: r.MinVersion, MaxVersion: r.MaxVersion,
@@ -123,7 +123,7 @@ func ReadListEntitiesRequest(tenant string, r *pb.ListEntitiesRequest) (api.Enti
 	}, nil
 }
 
-// EntityPage is one page of entities.
+// EntityPage builds the message for one page of entities.
 func EntityPage(p api.EntityListPage) *pb.EntityPage {
 	return &pb.EntityPage{Entities: each(p.Entities, Entity), Cursor: p.Cursor}
 }
@@ -135,29 +135,29 @@ func ReadEntityPage(tenant string, p *pb.EntityPage) (out api.EntityListPage, er
 	return out, err
 }
 
-// UnlockRequest takes a lock from its holder.
+// UnlockRequest builds the message that takes a lock from its holder.
 func UnlockRequest(r api.UnlockRequest) *pb.UnlockRequest {
 	return &pb.UnlockRequest{Address: Address(r.Address), Token: r.Epoch, RequestId: r.RequestID}
 }
 
-// ReadUnlockRequest reads which lock is taken.
+// ReadUnlockRequest reads which lock to take from its holder.
 func ReadUnlockRequest(tenant string, r *pb.UnlockRequest) (api.UnlockRequest, error) {
 	return api.UnlockRequest{Address: ReadAddress(tenant, r.GetAddress()), Epoch: r.GetToken(), RequestID: r.GetRequestId()}, nil
 }
 
-// EditEntityRequest replaces the state of an entity.
+// EditEntityRequest builds the message that replaces the state of an entity.
 func EditEntityRequest(r api.EditRequest) *pb.EditEntityRequest {
 	return &pb.EditEntityRequest{Address: Address(r.Address), Version: entityVersion(r.Version), State: Payload(r.State), RequestId: r.RequestID}
 }
 
-// ReadEditEntityRequest reads how a state is replaced.
+// ReadEditEntityRequest reads the new state of an entity.
 func ReadEditEntityRequest(tenant string, r *pb.EditEntityRequest) (api.EditRequest, error) {
 	return api.EditRequest{
 		Address: ReadAddress(tenant, r.GetAddress()), Version: readEntityVersion(r.GetVersion()), State: ReadPayload(r.GetState()), RequestID: r.GetRequestId(),
 	}, nil
 }
 
-// EditEntityReply has the version of an entity after an edit.
+// EditEntityReply builds the message with the version of an entity after an edit.
 func EditEntityReply(v model.EntityVersion) *pb.EditEntityReply {
 	return &pb.EditEntityReply{Version: entityVersion(v)}
 }
@@ -175,7 +175,7 @@ func readEntityVersion(v *pb.EntityVersion) model.EntityVersion {
 	return model.EntityVersion{Number: v.GetNumber(), Changed: model.Time(v.GetChanged())}
 }
 
-// MailboxRequest asks about a mailbox.
+// MailboxRequest builds the message that asks about a mailbox.
 func MailboxRequest(r api.MailboxRequest) *pb.MailboxRequest {
 	return &pb.MailboxRequest{Address: Address(r.Address), Verb: wordNumber[pb.MailboxVerb](mailboxVerbs, r.Do), Id: r.ID, Cursor: r.Cursor, Limit: int64(r.Limit)}
 }
@@ -188,7 +188,7 @@ func ReadMailboxRequest(tenant string, r *pb.MailboxRequest) (api.MailboxRequest
 	}, err
 }
 
-// MailboxReply is a mailbox as an operator sees it.
+// MailboxReply builds the message for a mailbox as an operator sees it.
 func MailboxReply(c model.Calls) *pb.MailboxReply {
 	return &pb.MailboxReply{Calls: each(c.Calls, mailboxCall), Total: int64(c.Total), Cursor: c.Cursor}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// ExplainRequest asks why an execution makes no progress.
+// ExplainRequest builds the message that asks why an execution makes no progress.
 func ExplainRequest(r api.ExplainRequest) *pb.ExplainRequest {
 	return &pb.ExplainRequest{Target: Target(r.Target), Depth: int64(r.Depth)}
 }
@@ -17,7 +17,7 @@ func ReadExplainRequest(tenant string, r *pb.ExplainRequest) (api.ExplainRequest
 	return api.ExplainRequest{Target: t, Depth: int(r.GetDepth())}, err
 }
 
-// Explanation is a graph of what waits for what.
+// Explanation builds the message for a graph of what waits for what.
 func Explanation(g api.Explanation) *pb.Explanation {
 	return &pb.Explanation{
 		Nodes: each(g.Nodes, explainedNode), Cut: g.Cut, Alive: each(g.Alive, text),

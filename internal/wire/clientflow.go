@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// WorkerList has the workers of all live nodes.
+// WorkerList builds the message with the workers of all live nodes.
 func WorkerList(ws []api.WorkerInfo) *pb.WorkerList {
 	return &pb.WorkerList{Workers: each(ws, func(w api.WorkerInfo) *pb.WorkerInfo {
 		return &pb.WorkerInfo{
@@ -29,7 +29,7 @@ func ReadWorkerList(tenant string, l *pb.WorkerList) ([]api.WorkerInfo, error) {
 	})
 }
 
-// QueueList has the queues of a tenant.
+// QueueList builds the message with the queues of a tenant.
 func QueueList(l api.QueueList) *pb.QueueList {
 	return &pb.QueueList{Counted: l.Counted, Queues: each(l.Queues, func(q api.QueueInfo) *pb.QueueInfo {
 		return &pb.QueueInfo{
@@ -49,7 +49,7 @@ func ReadQueueList(_ string, l *pb.QueueList) (api.QueueList, error) {
 	})}, nil
 }
 
-// Limit is a rule.
+// Limit builds the message for a rule.
 func Limit(l api.Limit) *pb.Limit {
 	return &pb.Limit{
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Scope: wordNumber[pb.LimitScope](limitScopes, l.Per), Key: l.Key,
@@ -67,7 +67,7 @@ func ReadLimit(tenant string, l *pb.Limit) (out api.Limit, err error) {
 	return out, err
 }
 
-// LimitList has the limits of a tenant.
+// LimitList builds the message with the limits of a tenant.
 func LimitList(ls []api.LimitStatus) *pb.LimitList {
 	return &pb.LimitList{Limits: each(ls, func(l api.LimitStatus) *pb.LimitStatus {
 		return &pb.LimitStatus{
@@ -96,7 +96,7 @@ func ReadLimitList(tenant string, l *pb.LimitList) ([]api.LimitStatus, error) {
 	})
 }
 
-// LimitTrial is what a limit would do.
+// LimitTrial builds the message that says what a limit would do.
 func LimitTrial(t api.LimitTrial) *pb.LimitTrial {
 	return &pb.LimitTrial{
 		OtherKeys: int64(t.Others.Keys), OtherHeld: int64(t.Others.Held), OtherWaiting: int64(t.Others.Waiting), Partial: t.Partial,
@@ -130,7 +130,7 @@ func readLimitUse(tenant string, u *pb.LimitUse) (out api.LimitUse, err error) {
 	return out, err
 }
 
-// BreakerRule says when breakers open.
+// BreakerRule builds the message that says when breakers open.
 func BreakerRule(b api.Breaker) *pb.BreakerRule {
 	return &pb.BreakerRule{
 		Name: b.Name, Failures: int64(b.Failures), Ratio: b.Ratio, Calls: int64(b.Calls), Window: int64(b.Window), ResetAfter: int64(b.Reset), Probes: int64(b.Probes),
@@ -147,7 +147,7 @@ func ReadBreakerRule(_ string, b *pb.BreakerRule) (api.Breaker, error) {
 	}, nil
 }
 
-// AllowanceValue is how much of the system a tenant may use.
+// AllowanceValue builds the message that says how much of the system a tenant may use.
 func AllowanceValue(a api.Allowance) *pb.AllowanceValue {
 	return &pb.AllowanceValue{Open: a.Open, Starts: a.Starts, Weight: int64(a.Weight), Retention: int64(a.Retention)}
 }
@@ -157,7 +157,7 @@ func ReadAllowanceValue(_ string, a *pb.AllowanceValue) (api.Allowance, error) {
 	return api.Allowance{Open: a.GetOpen(), Starts: a.GetStarts(), Weight: int(a.GetWeight()), Retention: time.Duration(a.GetRetention())}, nil
 }
 
-// BreakerRuleList has the rules of a tenant.
+// BreakerRuleList builds the message with the rules of a tenant.
 func BreakerRuleList(rules []api.Breaker) *pb.BreakerRuleList {
 	return &pb.BreakerRuleList{Rules: each(rules, BreakerRule)}
 }
@@ -167,7 +167,7 @@ func ReadBreakerRuleList(tenant string, l *pb.BreakerRuleList) ([]api.Breaker, e
 	return readEach(tenant, l.GetRules(), ReadBreakerRule)
 }
 
-// BreakerList has the breakers of a tenant.
+// BreakerList builds the message with the breakers of a tenant.
 func BreakerList(bs []api.BreakerStatus) *pb.BreakerList {
 	return &pb.BreakerList{Breakers: each(bs, func(b api.BreakerStatus) *pb.BreakerStatus {
 		return &pb.BreakerStatus{
@@ -193,7 +193,7 @@ func ReadBreakerList(tenant string, l *pb.BreakerList) ([]api.BreakerStatus, err
 	})
 }
 
-// QueueStatusList has the queues of a tenant as one server sees them.
+// QueueStatusList builds the message with the queues of a tenant as one server sees them.
 func QueueStatusList(qs []api.QueueStatus) *pb.QueueStatusList {
 	return &pb.QueueStatusList{Queues: each(qs, func(q api.QueueStatus) *pb.QueueStatus {
 		return &pb.QueueStatus{

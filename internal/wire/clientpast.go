@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// PastRequest starts a run with the past of another.
+// PastRequest builds the message that starts a run with the past of another.
 func PastRequest(r api.PastRequest) *pb.PastRequest {
 	return &pb.PastRequest{
 		Source: Target(r.Source), Key: r.Key, Before: r.Before, After: r.After, Placed: r.Placed,
@@ -33,7 +33,7 @@ func ReadPastRequest(tenant string, r *pb.PastRequest) (out api.PastRequest, err
 	return out, err
 }
 
-// PastReply says which run was started.
+// PastReply builds the message that says which run was started.
 func PastReply(r api.PastReply) *pb.PastReply {
 	return &pb.PastReply{
 		Address: optionalAddress(r.Address), Run: Run(r.Run), Status: pb.Status(r.Status), Position: r.Position, Total: r.Total,
@@ -60,8 +60,8 @@ func ReadPastReply(tenant string, r *pb.PastReply) (out api.PastReply, err error
 	return out, err
 }
 
-// ImportRequest stores a run of another store. It is the first message of an import and has all
-// events. A sender may move events to later messages.
+// ImportRequest builds the message that stores a run of another store. It is the first message
+// of an import and has all events. A sender may move events to later messages.
 func ImportRequest(r api.ImportRequest) *pb.ImportRequest {
 	return &pb.ImportRequest{
 		Start: Start(&r.History.Start), Outcome: Outcome(&r.History.Outcome), Events: HistoryEvents(r.History.Events),
@@ -85,8 +85,8 @@ func ReadImportRequest(tenant string, r *pb.ImportRequest) (out api.ImportReques
 	return out, err
 }
 
-// DeleteRequest removes an execution. The message does not contain the writer of an export. It only
-// says whether there is one.
+// DeleteRequest builds the message that removes an execution. The message does not contain the
+// writer of an export. It only says whether there is one.
 func DeleteRequest(r api.DeleteRequest) *pb.DeleteRequest {
 	return &pb.DeleteRequest{Target: Target(r.Target), RequestId: r.RequestID, DryRun: r.DryRun, Force: r.Force, Export: r.Export != nil}
 }
@@ -97,7 +97,7 @@ func ReadDeleteRequest(tenant string, r *pb.DeleteRequest) (api.DeleteRequest, e
 	return api.DeleteRequest{Target: target, RequestID: r.GetRequestId(), DryRun: r.GetDryRun(), Force: r.GetForce()}, err
 }
 
-// DeleteReply names the runs that were removed.
+// DeleteReply builds the message that names the runs that were removed.
 func DeleteReply(r api.DeleteReply) *pb.DeleteReply {
 	return &pb.DeleteReply{Runs: each(r.Runs, func(id model.RunID) []byte { return id[:] })}
 }

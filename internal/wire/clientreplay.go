@@ -32,19 +32,19 @@ func readReportID(data []byte) (id model.ReportID, err error) {
 	return id, nil
 }
 
-// AddReplayReportRequest adds a replay report.
+// AddReplayReportRequest builds the message that adds a replay report.
 func AddReplayReportRequest(r api.ReplayReportRequest) *pb.AddReplayReportRequest {
 	return &pb.AddReplayReportRequest{Build: r.Build, Source: r.Source, Results: each(r.Results, replayResult), RequestId: r.RequestID}
 }
 
-// ReadAddReplayReportRequest reads a replay report that is to be added.
+// ReadAddReplayReportRequest reads a replay report to add.
 func ReadAddReplayReportRequest(tenant string, r *pb.AddReplayReportRequest) (out api.ReplayReportRequest, err error) {
 	out = api.ReplayReportRequest{Tenant: tenant, Build: r.GetBuild(), Source: r.GetSource(), RequestID: r.GetRequestId()}
 	out.Results, err = readEach(tenant, r.GetResults(), readReplayResult)
 	return out, err
 }
 
-// AddReplayReportReply has the report of a request.
+// AddReplayReportReply builds the message with the report of a request.
 func AddReplayReportReply(r api.ReplayReportReply) *pb.AddReplayReportReply {
 	return &pb.AddReplayReportReply{Report: ReplayReport(r.Report), Existing: r.Existing}
 }
@@ -56,7 +56,7 @@ func ReadAddReplayReportReply(tenant string, r *pb.AddReplayReportReply) (out ap
 	return out, err
 }
 
-// ReplayReportRequest names a replay report.
+// ReplayReportRequest builds the message that names a replay report.
 func ReplayReportRequest(t api.ReplayReportTarget) *pb.ReplayReportRequest {
 	return &pb.ReplayReportRequest{Id: reportID(t.ID)}
 }
@@ -67,7 +67,7 @@ func ReadReplayReportRequest(tenant string, r *pb.ReplayReportRequest) (api.Repl
 	return api.ReplayReportTarget{Tenant: tenant, ID: id}, err
 }
 
-// ReplayReportsRequest selects replay reports.
+// ReplayReportsRequest builds the message that selects replay reports.
 func ReplayReportsRequest(r api.ReplayReportListRequest) *pb.ReplayReportsRequest {
 	return &pb.ReplayReportsRequest{Workflow: r.Workflow, Build: r.Build, Outcome: r.Outcome, Limit: int64(r.Limit), Cursor: r.Cursor}
 }
@@ -79,7 +79,7 @@ func ReadReplayReportsRequest(tenant string, r *pb.ReplayReportsRequest) (api.Re
 	}, nil
 }
 
-// ReplayReportPage is a page of replay reports.
+// ReplayReportPage builds the message for a page of replay reports.
 func ReplayReportPage(p api.ReplayReportPage) *pb.ReplayReportPage {
 	return &pb.ReplayReportPage{Reports: each(p.Reports, ReplayReport), Cursor: p.Cursor}
 }
@@ -91,8 +91,8 @@ func ReadReplayReportPage(tenant string, p *pb.ReplayReportPage) (out api.Replay
 	return out, err
 }
 
-// ReplayReport is a stored replay report. The message does not contain its sums, which the reader
-// computes from its workflows.
+// ReplayReport builds the message for a stored replay report. The message does not contain the
+// sums of the report, which the reader computes from the workflows in the message.
 func ReplayReport(r api.ReplayReport) *pb.ReplayReportInfo {
 	return &pb.ReplayReportInfo{
 		Id: reportID(r.ID), At: int64(r.At), By: text(r.By), Build: text(r.Build), Source: text(r.Source), Unreadable: r.Unreadable, Results: each(r.Results, replayResult),

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// SeriesRequest asks what happened in the last hour.
+// SeriesRequest builds the message that asks what happened in the last hour.
 func SeriesRequest(r api.SeriesRequest) *pb.SeriesRequest {
 	return &pb.SeriesRequest{Step: int64(r.Step), Levels: r.Levels}
 }
@@ -18,7 +18,7 @@ func ReadSeriesRequest(tenant string, r *pb.SeriesRequest) (api.SeriesRequest, e
 	return api.SeriesRequest{Tenant: tenant, Step: time.Duration(r.GetStep()), Levels: r.GetLevels()}, nil
 }
 
-// SeriesReply has numbers by time.
+// SeriesReply builds the message with numbers by time.
 func SeriesReply(s api.Series) *pb.SeriesReply {
 	return &pb.SeriesReply{
 		From: int64(s.From), Step: int64(s.Step), Partial: s.Partial, Lines: each(s.Lines, seriesLine),

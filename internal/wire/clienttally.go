@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TallyRequest counts executions.
+// TallyRequest builds the message that counts executions.
 func TallyRequest(r api.TallyRequest) *pb.TallyRequest {
 	return &pb.TallyRequest{Select: ListRequest(r.ListRequest), ByWorkflow: r.ByWorkflow, ByStatus: r.ByStatus, ByReason: r.ByReason, Bound: int64(r.Bound)}
 }
@@ -18,7 +18,7 @@ func ReadTallyRequest(tenant string, r *pb.TallyRequest) (out api.TallyRequest, 
 	return out, err
 }
 
-// TallyReply is a count that stops at a bound.
+// TallyReply builds the message for a count that stops at a bound.
 func TallyReply(t api.Tally) *pb.TallyReply {
 	return &pb.TallyReply{Count: t.Count, AtLeast: t.AtLeast, Others: t.Others, Groups: each(t.Groups, func(g api.TallyGroup) *pb.TallyGroup {
 		return &pb.TallyGroup{Workflow: g.Workflow, Status: pb.Status(g.Status), Reason: string(g.Reason), Count: g.Count}

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskTarget names a task.
+// TaskTarget builds the message that names a task.
 func TaskTarget(t api.TaskTarget) *pb.TaskTarget {
 	return &pb.TaskTarget{Target: Target(t.Target), Step: t.Step}
 }
@@ -20,7 +20,7 @@ func ReadTaskTarget(tenant string, t *pb.TaskTarget) (api.TaskTarget, error) {
 	return api.TaskTarget{Target: target, Step: t.GetStep()}, err
 }
 
-// TaskStatesReply has the states of a task.
+// TaskStatesReply builds the message with the states of a task.
 func TaskStatesReply(r api.TaskStatesReply) *pb.TaskStatesReply {
 	return &pb.TaskStatesReply{Run: Run(r.Run), States: each(r.States, func(s api.TaskState) *pb.TaskState {
 		return &pb.TaskState{Name: s.Name, Value: Payload(s.Value)}
@@ -35,7 +35,7 @@ func ReadTaskStatesReply(_ string, r *pb.TaskStatesReply) (api.TaskStatesReply, 
 	})}, err
 }
 
-// TaskLogsRequest asks for log lines.
+// TaskLogsRequest builds the message that asks for log lines.
 func TaskLogsRequest(r api.TaskLogsRequest) *pb.TaskLogsRequest {
 	return &pb.TaskLogsRequest{Task: TaskTarget(r.TaskTarget), After: r.After, Limit: int64(r.Limit), Wait: r.Wait}
 }
@@ -46,7 +46,7 @@ func ReadTaskLogsRequest(tenant string, r *pb.TaskLogsRequest) (api.TaskLogsRequ
 	return api.TaskLogsRequest{TaskTarget: target, After: r.GetAfter(), Limit: int(r.GetLimit()), Wait: r.GetWait()}, err
 }
 
-// TaskLogsPage is a page of lines.
+// TaskLogsPage builds the message for a page of lines.
 func TaskLogsPage(p api.TaskLogsPage) *pb.TaskLogsPage {
 	return &pb.TaskLogsPage{
 		Run: Run(p.Run), Cursor: p.Cursor, Ended: p.Ended,
@@ -71,7 +71,7 @@ func ReadTaskLogsPage(tenant string, p *pb.TaskLogsPage) (out api.TaskLogsPage, 
 	return out, err
 }
 
-// TaskStreamRequest asks for streamed items.
+// TaskStreamRequest builds the message that asks for streamed items.
 func TaskStreamRequest(r api.TaskStreamRequest) *pb.TaskStreamRequest {
 	return &pb.TaskStreamRequest{Task: TaskTarget(r.TaskTarget), After: r.After, Limit: int64(r.Limit), Wait: r.Wait}
 }
@@ -82,7 +82,7 @@ func ReadTaskStreamRequest(tenant string, r *pb.TaskStreamRequest) (api.TaskStre
 	return api.TaskStreamRequest{TaskTarget: target, After: r.GetAfter(), Limit: int(r.GetLimit()), Wait: r.GetWait()}, err
 }
 
-// TaskStreamPage is a page of streamed items, or a part of one.
+// TaskStreamPage builds the message for a page of streamed items, or a part of one.
 func TaskStreamPage(p api.TaskStreamPage) *pb.TaskStreamPage {
 	return &pb.TaskStreamPage{
 		Run: Run(p.Run), Ended: p.Ended,

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// View is a saved view.
+// View builds the message for a saved view.
 func View(v api.View) *pb.View {
 	return &pb.View{
 		Name: v.Name, Page: v.Page, Query: v.Query, Note: text(v.Note), Display: v.Display, Owner: text(v.Owner), Created: int64(v.Created), Changed: int64(v.Changed), Version: v.Version,
@@ -21,7 +21,7 @@ func ReadView(_ string, v *pb.View) (api.View, error) {
 	}, nil
 }
 
-// ViewList has saved views.
+// ViewList builds the message with saved views.
 func ViewList(all []api.View) *pb.ViewList { return &pb.ViewList{Views: each(all, View)} }
 
 // ReadViewList reads saved views.
@@ -29,7 +29,7 @@ func ReadViewList(tenant string, l *pb.ViewList) ([]api.View, error) {
 	return readEach(tenant, l.GetViews(), ReadView)
 }
 
-// SetViewRequest creates or replaces a view.
+// SetViewRequest builds the message that creates or replaces a view.
 func SetViewRequest(c api.ViewChange) *pb.SetViewRequest {
 	return &pb.SetViewRequest{View: View(c.View), Expected: c.Expected}
 }
@@ -40,7 +40,7 @@ func ReadSetViewRequest(tenant string, r *pb.SetViewRequest) (api.ViewChange, er
 	return api.ViewChange{Tenant: tenant, View: v, Expected: r.Expected}, err
 }
 
-// DeleteViewRequest removes a view.
+// DeleteViewRequest builds the message that removes a view.
 func DeleteViewRequest(t api.ViewTarget) *pb.DeleteViewRequest {
 	return &pb.DeleteViewRequest{Name: t.Name, Expected: t.Expected}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Address is an address without its tenant.
+// Address builds the message for an address without its tenant.
 func Address(a model.Address) *pb.Address { return &pb.Address{Type: a.Type, Key: a.Key} }
 
-// ReadAddress adds the tenant of the connection.
+// ReadAddress reads an address, and adds the tenant of the connection.
 func ReadAddress(tenant string, a *pb.Address) model.Address {
 	return model.Address{Tenant: tenant, Type: a.GetType(), Key: a.GetKey()}
 }
@@ -37,7 +37,7 @@ func ReadRun(b []byte) (id model.RunID, err error) {
 	return id, nil
 }
 
-// Payload is a value; nil for an empty one.
+// Payload builds the message for a value. It returns nil for an empty value.
 func Payload(p model.Payload) *pb.Payload {
 	if p.Data == nil && p.Encoding == "" {
 		return nil
@@ -50,7 +50,7 @@ func ReadPayload(p *pb.Payload) model.Payload {
 	return model.Payload{Data: p.GetData(), Encoding: p.GetEncoding()}
 }
 
-// Failure is an error of user code; nil for nil.
+// Failure builds the message for an error of user code. It returns nil for nil.
 func Failure(f *model.Failure) *pb.Failure {
 	if f == nil {
 		return nil
@@ -66,7 +66,7 @@ func ReadFailure(f *pb.Failure) *model.Failure {
 	return &model.Failure{Kind: f.GetKind(), Type: f.GetType(), Message: f.GetMessage(), Stack: f.GetStack(), Permanent: f.GetPermanent()}
 }
 
-// Event has its body in the stored encoding.
+// Event builds the message for an event, with its body in the stored encoding.
 func Event(e *model.Event) *pb.Event {
 	return &pb.Event{Position: e.Seq, At: int64(e.At), Kind: uint32(e.Kind), Body: model.AppendEvent(nil, e)}
 }
@@ -107,7 +107,7 @@ func ReadEvents(events []*pb.Event) ([]model.Event, error) {
 	return out, nil
 }
 
-// Labels are sorted by name.
+// Labels builds the messages for labels, in their order.
 func Labels(labels []model.Label) []*pb.Label {
 	var out []*pb.Label
 	for _, l := range labels {
@@ -125,7 +125,7 @@ func ReadLabels(labels []*pb.Label) []model.Label {
 	return out
 }
 
-// Retry is a policy; nil for nil.
+// Retry builds the message for a retry policy. It returns nil for nil.
 func Retry(r *model.Retry) *pb.Retry {
 	if r == nil {
 		return nil
@@ -147,7 +147,7 @@ func ReadRetry(r *pb.Retry) *model.Retry {
 	}
 }
 
-// TaskSpec says how a task is executed; nil for nil.
+// TaskSpec builds the message that says how a task is executed. It returns nil for nil.
 func TaskSpec(t *model.TaskSpec) *pb.TaskSpec {
 	if t == nil {
 		return nil
@@ -203,7 +203,7 @@ func ReadTaskSpec(tenant string, t *pb.TaskSpec) (*model.TaskSpec, error) {
 	return out, nil
 }
 
-// TaskRef names a task.
+// TaskRef builds the message that names a task.
 func TaskRef(r model.TaskRef) *pb.TaskRef {
 	return &pb.TaskRef{Address: Address(r.Address), Run: Run(r.Run), Id: r.ID}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// optionalAddress is an address that may be missing.
+// optionalAddress builds the message for an address that may be missing. It returns nil for a
+// missing address.
 func optionalAddress(a model.Address) *pb.Address {
 	if a.IsZero() {
 		return nil
@@ -24,7 +25,7 @@ func readOptionalAddress(tenant string, a *pb.Address) model.Address {
 	return ReadAddress(tenant, a)
 }
 
-// Link names a step of a run; nil for the zero Link.
+// Link builds the message that names a step of a run. It returns nil for the zero Link.
 func Link(l model.Link) *pb.Link {
 	if l == (model.Link{}) {
 		return nil
@@ -41,7 +42,7 @@ func ReadLink(tenant string, l *pb.Link) (model.Link, error) {
 	return model.Link{Address: readOptionalAddress(tenant, l.GetAddress()), Run: run, ID: l.GetId()}, err
 }
 
-// Reason says why something waits.
+// Reason builds the message that says why something waits.
 func Reason(r model.Reason) *pb.Reason {
 	return &pb.Reason{
 		Code: text(string(r.Code)), Name: text(r.Name), Until: int64(r.Until), Attempt: int64(r.Attempt), Detail: text(r.Detail), Where: text(r.Where),
@@ -56,7 +57,7 @@ func ReadReason(_ string, r *pb.Reason) (model.Reason, error) {
 	}, nil
 }
 
-// Terms say when an execution starts and ends; nil for nil.
+// Terms builds the message that says when an execution starts and ends. It returns nil for nil.
 func Terms(t *model.Terms) *pb.Terms {
 	if t == nil {
 		return nil
@@ -74,7 +75,7 @@ func ReadTerms(t *pb.Terms) *model.Terms {
 	}
 }
 
-// HistoryEvent is an event as a message of the API, field by field.
+// HistoryEvent builds the message of the API for an event, field by field.
 func HistoryEvent(e model.Event) *pb.HistoryEvent {
 	return &pb.HistoryEvent{
 		Position: e.Seq, At: int64(e.At), Kind: uint32(e.Kind), Id: e.ID, Name: e.Name, Attempt: int64(e.Attempt),
@@ -124,7 +125,7 @@ func ReadHistoryEvents(tenant string, events []*pb.HistoryEvent) ([]model.Event,
 	return readEach(tenant, events, ReadHistoryEvent)
 }
 
-// Start is everything that a run starts with.
+// Start builds the message for everything that a run starts with.
 func Start(s *model.Start) *pb.Start {
 	out := &pb.Start{
 		Address: Address(s.Address), Run: Run(s.Run), At: int64(s.At), Input: Payload(s.Input), RequestId: s.RequestID, Parent: Link(s.Parent),
@@ -190,7 +191,7 @@ func ReadStart(tenant string, s *pb.Start) (out model.Start, err error) {
 	return out, err
 }
 
-// Outcome is how a run ended.
+// Outcome builds the message that says how a run ended.
 func Outcome(o *model.Outcome) *pb.Outcome {
 	return &pb.Outcome{
 		Status: pb.Status(o.Status), Output: Payload(o.Output), Failure: Failure(o.Failure), At: int64(o.At), Seen: o.Seen, Next: Run(o.Next), Leaves: int64(o.Leaves),
@@ -209,7 +210,7 @@ func ReadOutcome(o *pb.Outcome) (out model.Outcome, err error) {
 	return out, err
 }
 
-// Description is the state of an execution.
+// Description builds the message for the state of an execution.
 func Description(d api.Description) *pb.Description {
 	return &pb.Description{
 		Shard: uint32(d.Shard), Start: Start(&d.Start), Outcome: Outcome(&d.Outcome), Current: d.Current, Reasons: each(d.Reasons, Reason),

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TakeItemsRequest is a request of the reader of a stream. The verbs have the same numbers on both
-// sides.
+// TakeItemsRequest builds the message for a request of the reader of a stream. The verbs have
+// the same numbers on both sides.
 func TakeItemsRequest(r model.ItemsTake) *pb.TakeItemsRequest {
 	return &pb.TakeItemsRequest{Entity: Address(r.Entity), Stream: r.ID, Verb: pb.TakeVerb(r.Do), After: r.After}
 }
@@ -21,7 +21,7 @@ func ReadTakeItemsRequest(tenant string, r *pb.TakeItemsRequest) (model.ItemsTak
 	return model.ItemsTake{Entity: ReadAddress(tenant, r.GetEntity()), ID: r.GetStream(), Do: model.TakeVerb(verb), After: r.GetAfter()}, nil
 }
 
-// ItemsPage has items of a stream.
+// ItemsPage builds the message with items of a stream.
 func ItemsPage(p model.ItemsPage) *pb.ItemsPage {
 	return &pb.ItemsPage{Items: each(p.Items, item), Ended: p.Ended, Failure: Failure(p.Failure)}
 }
@@ -31,7 +31,7 @@ func ReadItemsPage(_ string, p *pb.ItemsPage) (model.ItemsPage, error) {
 	return model.ItemsPage{Items: readItems(p.GetItems()), Ended: p.GetEnded(), Failure: ReadFailure(p.GetFailure())}, nil
 }
 
-// SendItemsRequest sends items of a stream.
+// SendItemsRequest builds the message that sends items of a stream.
 func SendItemsRequest(r model.ItemsSend) *pb.SendItemsRequest {
 	return &pb.SendItemsRequest{
 		Entity: Address(r.Entity), Stream: r.ID, First: r.First, Items: each(r.Items, item), Ended: r.Ended, Failure: Failure(r.Failure),
@@ -46,13 +46,14 @@ func ReadSendItemsRequest(tenant string, r *pb.SendItemsRequest) (model.ItemsSen
 	}, nil
 }
 
-// SendItemsReply has the number of the last item that the owner has.
+// SendItemsReply builds the message with the number of the last item that the owner has.
 func SendItemsReply(last int64) *pb.SendItemsReply { return &pb.SendItemsReply{Last: last} }
 
 // ReadSendItemsReply reads the number of the last item that the owner has.
 func ReadSendItemsReply(_ string, r *pb.SendItemsReply) (int64, error) { return r.GetLast(), nil }
 
-// item is an item of a stream. Unlike other values, an empty item is not nil.
+// item builds the message for an item of a stream. Unlike Payload, it does not return nil for an
+// empty value.
 func item(p model.Payload) *pb.Payload { return &pb.Payload{Data: p.Data, Encoding: p.Encoding} }
 
 func readItems(items []*pb.Payload) []model.Payload { return each(items, ReadPayload) }

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// DeadLetterList has messages that were refused. A message that could not be read has no kind, and
-// is sent as stored.
+// DeadLetterList builds the message with messages that were refused. A message that could not be
+// read has no kind, and is sent as stored.
 func DeadLetterList(letters []api.DeadLetter) *pb.DeadLetterList {
 	out := &pb.DeadLetterList{}
 	for i := range letters {

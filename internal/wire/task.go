@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Claim is a task handed to a worker.
+// Claim builds the message for a task handed to a worker.
 func Claim(c *model.Claim) *pb.Claim {
 	return &pb.Claim{
 		Ref: TaskRef(c.Ref.TaskRef), Claim: c.Ref.Claim, Spec: TaskSpec(c.Spec), Input: Payload(c.Input), Attempt: int64(c.Attempt),
@@ -49,7 +49,7 @@ func ReadClaimRef(tenant string, r *pb.TaskRef, claim int64) (model.ClaimRef, er
 	return model.ClaimRef{TaskRef: ref, Claim: claim}, err
 }
 
-// TaskReport says how a claim ended.
+// TaskReport builds the message that says how a claim ended.
 func TaskReport(r *model.TaskReport) *pb.TaskReport {
 	return &pb.TaskReport{
 		Ref: TaskRef(r.Ref.TaskRef), Claim: r.Ref.Claim, Output: Payload(r.Output), Failure: Failure(r.Failure),
@@ -66,7 +66,7 @@ func ReadTaskReport(tenant string, r *pb.TaskReport) (model.TaskReport, error) {
 	}, err
 }
 
-// Beats are heartbeats.
+// Beats builds the message with heartbeats.
 func Beats(id uint64, beats []api.Beat) *pb.Beats {
 	out := &pb.Beats{Id: id, Beats: make([]*pb.Beat, len(beats))}
 	for i := range beats {
@@ -96,7 +96,7 @@ func ReadBeats(tenant string, beats *pb.Beats) ([]api.Beat, error) {
 	return out, nil
 }
 
-// TaskWrite is what a claim writes next to its history.
+// TaskWrite builds the message for data that a claim writes outside the history of its run.
 func TaskWrite(id uint64, w *model.TaskWrite) *pb.TaskWrite {
 	out := &pb.TaskWrite{Id: id, Ref: TaskRef(w.Ref.TaskRef), Claim: w.Ref.Claim, First: w.First, Items: make([]*pb.TaskItem, len(w.Items))}
 	for i := range w.Items {
@@ -124,7 +124,7 @@ func ReadTaskWrite(tenant string, w *pb.TaskWrite) (model.TaskWrite, error) {
 	return out, nil
 }
 
-// States are the named values of a task.
+// States builds the message with the named values of a task.
 func States(id uint64, states []api.TaskState, err error) *pb.States {
 	out := &pb.States{Id: id, Error: ErrorDetail(err)}
 	for i := range states {

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// WatchRequest asks for changes.
+// WatchRequest builds the message that asks for changes.
 func WatchRequest(r api.WatchRequest) *pb.WatchRequest {
 	return &pb.WatchRequest{
 		Classes: each(r.Classes, func(c model.ChangeClass) string { return string(c) }), Types: r.Types, Key: r.Key, Cursor: r.Cursor,
@@ -25,7 +25,7 @@ func ReadWatchRequest(tenant string, r *pb.WatchRequest) (out api.WatchRequest, 
 	return out, err
 }
 
-// ChangePage is a page of changes.
+// ChangePage builds the message for a page of changes.
 func ChangePage(p api.ChangePage) *pb.ChangePage {
 	return &pb.ChangePage{Changes: each(p.Changes, change), Cursor: p.Cursor, Gap: p.Gap, Partial: p.Partial}
 }

@@ -26,8 +26,8 @@ const (
 	ConnWindow = 4 << 20
 )
 
-// WorkflowJoin is an offer to run workflows. Offers do not name the tenant, which is the tenant of
-// the connection.
+// WorkflowJoin builds the message for an offer to run workflows. Offers do not name the tenant,
+// which is the tenant of the connection.
 func WorkflowJoin(o *model.Offer) *pb.Join {
 	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned, Slots: int64(o.Slots), Answers: true}
 }
@@ -45,17 +45,19 @@ func ReadWorkflowJoin(tenant string, j *pb.Join) (model.Offer, error) {
 	return o, nil
 }
 
-// HeldRun is a run that a worker holds from a session that the server has lost.
+// HeldRun builds the message for a run that a worker holds from a session that the server has
+// lost.
 func HeldRun(h model.HeldRun) *pb.HeldRun {
 	return &pb.HeldRun{Address: Address(h.Address), Run: Run(h.Run)}
 }
 
-// HeldClaim is a claim that a worker holds from a session that the server has lost.
+// HeldClaim builds the message for a claim that a worker holds from a session that the server
+// has lost.
 func HeldClaim(ref model.ClaimRef) *pb.HeldClaim {
 	return &pb.HeldClaim{Ref: TaskRef(ref.TaskRef), Claim: ref.Claim}
 }
 
-// TaskJoin is an offer to execute tasks.
+// TaskJoin builds the message for an offer to execute tasks.
 func TaskJoin(o *model.TaskOffer) *pb.Join {
 	return &pb.Join{
 		Role: pb.Role_ROLE_TASKS, Name: o.Name, Version: o.Version, Kinds: o.Kinds, Queues: o.Queues, Slots: int64(o.Slots),
@@ -79,7 +81,7 @@ func ReadTaskJoin(tenant string, j *pb.Join) (model.TaskOffer, error) {
 	return o, nil
 }
 
-// EntityJoin is an offer of entities and services.
+// EntityJoin builds the message for an offer of entities and services.
 func EntityJoin(o *model.EntityOffer) *pb.Join {
 	j := &pb.Join{Role: pb.Role_ROLE_ENTITIES, Name: o.Name, Slots: int64(o.Slots), Interruptible: true}
 	for i := range o.Types {
@@ -92,7 +94,7 @@ func EntityJoin(o *model.EntityOffer) *pb.Join {
 	return j
 }
 
-// Interruption interrupts a call.
+// Interruption builds the message that interrupts a call.
 func Interruption(i model.Interruption) *pb.Interruption {
 	out := &pb.Interruption{Entity: Address(i.Entity), Generation: i.Generation}
 	if i.Call >= 0 {
@@ -102,7 +104,7 @@ func Interruption(i model.Interruption) *pb.Interruption {
 	return out
 }
 
-// ReadInterruption reads which call is interrupted.
+// ReadInterruption reads which call to interrupt.
 func ReadInterruption(tenant string, i *pb.Interruption) model.Interruption {
 	out := model.Interruption{Entity: ReadAddress(tenant, i.GetEntity()), Generation: i.GetGeneration(), Call: model.AnyCall}
 	if i.Call != nil {
@@ -127,7 +129,8 @@ func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
 	return o
 }
 
-// Activation hands a run over to a worker. The caller adds the events, and may split them.
+// Activation builds the message that hands a run over to a worker. The caller adds the events,
+// and may split them.
 func Activation(a *model.Activation) *pb.Activation {
 	return &pb.Activation{
 		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, a.Start),
@@ -152,7 +155,7 @@ func ReadActivation(tenant string, a *pb.Activation) (model.Activation, error) {
 	}, err
 }
 
-// Turn is what the code of a run did.
+// Turn builds the message that says what the code of a run did.
 func Turn(t *model.Turn) *pb.Turn {
 	out := &pb.Turn{
 		Run: Run(t.Run), Generation: t.Generation, Seen: t.Seen, Ahead: int64(t.Ahead), Close: writeClose(t.Close), Running: t.Running,
@@ -320,7 +323,7 @@ func readMessage(body []byte) (model.Message, error) {
 	return m, nil
 }
 
-// Operations are calls of one entity.
+// Operations builds the message that hands calls of one entity to a worker.
 func Operations(o *model.Operations) *pb.Operations {
 	out := &pb.Operations{
 		Entity: Address(o.Entity), Generation: o.Generation, State: Payload(o.State), Exists: o.Exists, Now: int64(o.Now),
@@ -345,7 +348,7 @@ func ReadOperations(tenant string, o *pb.Operations) model.Operations {
 	return out
 }
 
-// Operated reports the results of operations.
+// Operated builds the message that reports the results of operations.
 func Operated(r *model.Operated) *pb.Operated {
 	out := &pb.Operated{
 		Entity: Address(r.Entity), Generation: r.Generation, Changed: r.Changed, State: Payload(r.State), Exists: r.Exists,
