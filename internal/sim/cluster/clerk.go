@@ -432,7 +432,8 @@ func (k *clerk) takeOutcome(x *store.Execution) {
 	}
 }
 
-// await waits for the end of an execution that another node owns, run by run along the chain.
+// await waits for the end of an execution that another node owns. When a run continues as new,
+// await waits for the end of the next run.
 func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)) {
 	shard := k.p.Cluster.ShardOf(a)
 	asked := false

@@ -60,7 +60,7 @@ func (n flowNode) Await(_ context.Context, ready <-chan struct{}) bool {
 	return true
 }
 
-// Pause is shortened, because a second is a long time here.
+// Pause waits for a shorter time than the caller asks for, because a second is a long time here.
 func (n flowNode) Pause(_ context.Context, d time.Duration) bool {
 	n.p.Cluster.Sleep(n.p.Cluster.Between(1, min(d.Microseconds(), 20*kernel.Millisecond)))
 	return true

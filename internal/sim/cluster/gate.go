@@ -245,7 +245,7 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 	}
 }
 
-// Hold implements queue.Gate.
+// Hold implements queue.Admitter.
 func (k *keeper) Hold(now model.Time, it *queue.Item, maker string) {
 	delete(k.kept, it.Ref)
 	k.g.Hold(now, it, maker)
@@ -263,7 +263,7 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 	return true
 }
 
-// Give implements queue.Gate. A claim may keep its permits.
+// Give implements queue.Admitter. A claim may keep its permits.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
 	if k.g.Book != nil && how != queue.Forgotten { // the board forgets tasks of shards that move
@@ -375,7 +375,7 @@ func (k *keeper) letGo(now model.Time) bool {
 	return true
 }
 
-// Group implements queue.Gate.
+// Group implements queue.Admitter.
 func (k *keeper) Group(it *queue.Item) string { return k.g.Group(it) }
 
 // retryAfter records the Retry-After that an attempt of a task returned.

@@ -50,15 +50,15 @@ type job struct {
 // has reports whether the hand has received a claim whose report is not settled.
 func (h *hand) has(ref model.ClaimRef) bool { return h.Held[ref] != nil || h.Reported[ref] != nil }
 
-// Offers implements taskWorker.
+// Offers implements oracle.taskWorker.
 func (h *hand) Offers() *model.TaskOffer { return &h.Offer }
 
-// Executes implements taskWorker.
+// Executes implements oracle.taskWorker.
 func (h *hand) Executes(ref model.ClaimRef) bool {
 	return !h.gone && !h.Ghost && !h.p.Dead && h.has(ref)
 }
 
-// Node implements taskWorker.
+// Node implements oracle.taskWorker.
 func (h *hand) Node() model.NodeID {
 	if h.p.Inc == nil {
 		return model.NodeID{}

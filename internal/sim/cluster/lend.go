@@ -364,10 +364,10 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 // Alive implements loan.Party.
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
-// LookAround implements loan.Node.
+// LookAround implements loan.Party.
 func (u *purse) LookAround() { participantLife{u.inc}.LookAround() }
 
-// GiveBack implements loan.Node.
+// GiveBack implements loan.Party.
 func (u *purse) GiveBack(refs []model.ClaimRef) {
 	slices.SortFunc(refs, scenario.CompareClaims)
 	for _, ref := range refs {
@@ -394,24 +394,24 @@ type claimLane struct {
 	sh *shell
 }
 
-// Attach implements loan.Lane.
+// Attach implements loan.ClaimLane.
 func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
 	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Attach(now, ref, id, "") })
 }
 
-// Report implements loan.Lane.
+// Report implements loan.ClaimLane.
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	c.u.inc.board.freeSlot(id, r)
 	c.u.inc.p.Cluster.Did(scenario.OpReportLent)
 	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Report(now, id, r) })
 }
 
-// Progress implements loan.Lane.
+// Progress implements loan.ClaimLane.
 func (c claimLane) Progress(ref model.ClaimRef, _ queue.WorkerID, p model.Payload) {
 	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Progress(now, ref, "", p) })
 }
 
-// Lose implements loan.Lane.
+// Lose implements loan.ClaimLane.
 func (c claimLane) Lose(ref model.ClaimRef) {
 	c.sh.result(func(now model.Time) { c.sh.Lane.Expire(now, ref, true, model.FailureLost) })
 }

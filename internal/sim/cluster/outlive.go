@@ -141,7 +141,7 @@ func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
 	sh.s.endReunions()
 }
 
-// Begins implements host.
+// Begins implements worker.host.
 //
 //arch:parameters the place of an attempt in its program, and when the run was handed over
 func (p *Proc) Begins(run model.RunID, b, a, attempt int, since model.Time) {

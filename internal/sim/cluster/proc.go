@@ -246,7 +246,7 @@ func (p *Proc) Crash() {
 	p.disperse()
 }
 
-// Kill implements host: a call of an entity ends the process, and a new one starts in its slot.
+// Kill implements worker.host: a call of an entity ends the process, and a new one starts in its slot.
 func (p *Proc) Kill(a model.Address, deed uint64) {
 	s := p.Cluster
 	s.Ledger.CheckKill(a, deed)

@@ -135,8 +135,8 @@ func (s *Cluster) executing(ref model.ClaimRef) {
 }
 
 // decided reports whether one node has made both a claim and the next claim, and has decided that
-// the first claim has ended. Then two bodies may overlap: one lane of the node may stop the first
-// body after another lane has started the next one, and a worker may need a moment to stop.
+// the first claim has ended. In that case two bodies may overlap: one lane of the node may stop the
+// first body after another lane has started the next one, and a worker may need a moment to stop.
 func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
 }

@@ -143,10 +143,10 @@ func (p *Proc) checkTaken(w *worker.Worker, c *lane.Call) {
 	}
 }
 
-// Serves implements host.
+// Serves implements worker.host.
 func (p *Proc) Serves() bool { return p.Inc != nil }
 
-// Lanes implements host.
+// Lanes implements worker.host.
 func (p *Proc) Lanes() int {
 	if p.Inc == nil {
 		return 0
@@ -154,7 +154,7 @@ func (p *Proc) Lanes() int {
 	return len(p.Inc.Shells)
 }
 
-// Post implements host.
+// Post implements worker.host.
 func (p *Proc) Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool {
 	if p.Inc == nil {
 		return false
@@ -163,7 +163,7 @@ func (p *Proc) Post(generation uint64, do func(now model.Time, l *lane.Lane)) bo
 	return sh.put(nil, func(now model.Time) { do(now, sh.Lane) })
 }
 
-// Tell implements host.
+// Tell implements worker.host.
 func (p *Proc) Tell(do func(now model.Time, l *lane.Lane)) {
 	if p.Inc == nil {
 		return
@@ -173,12 +173,12 @@ func (p *Proc) Tell(do func(now model.Time, l *lane.Lane)) {
 	}
 }
 
-// Dismiss implements host.
+// Dismiss implements worker.host.
 func (p *Proc) Dismiss(w *worker.Worker) {
 	p.Workers = slices.DeleteFunc(p.Workers, func(o *worker.Worker) bool { return o == w })
 }
 
-// DismissTeller implements host.
+// DismissTeller implements worker.host.
 func (p *Proc) DismissTeller(t *worker.Teller) {
 	p.Tellers = slices.DeleteFunc(p.Tellers, func(o *worker.Teller) bool { return o == t })
 }

@@ -270,21 +270,21 @@ func (u *user) soon(first *action, wait int64, m model.Message) {
 	})
 }
 
-// Ask implements visitor.
+// Ask implements the interface visitor of package cluster.
 func (u *user) Ask(p *cluster.Proc, a model.Address) {
 	o := u.op(model.Message{To: a})
 	o.Read, o.pinned = true, p
 	o.perform(func() {})
 }
 
-// Knock implements visitor.
+// Knock implements the interface visitor of package cluster.
 func (u *user) Knock(p *cluster.Proc, m model.Message) {
 	s, o := u.s, u.op(m)
 	o.Message.RequestID, o.pinned = "", p
 	s.After(s.Between(0, 3*kernel.Millisecond), nil, func() { o.perform(func() {}) })
 }
 
-// Repeat implements visitor.
+// Repeat implements the interface visitor of package cluster.
 func (u *user) Repeat(p *cluster.Proc, at func(model.Address) bool) {
 	s := u.s
 	var served []*oracle.Op
