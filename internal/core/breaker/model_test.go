@@ -42,7 +42,7 @@ func (o *oracle) underWay() (n int) {
 	return n
 }
 
-// allow returns whether a call passes, and whether as a probe.
+// allow returns whether a call passes, and whether it passes as a probe.
 func (o *oracle) allow() (ok, probe bool) {
 	if o.now < o.held {
 		return false, false

@@ -220,8 +220,8 @@ func (g *Gate) updateView(now model.Time, id rule.BreakerID, probe breaker.Permi
 	n := g.sharedBreaker(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
 	c.view.Receive(now, n)
-	// Wake the waiting groups even if the answer is a refusal, so that they learn until when they
-	// have to wait.
+	// Even if the answer is a refusal, wake the waiting groups: they learn until when they have to
+	// wait.
 	g.wakeCircuit(c)
 	g.publish(now, c, false)
 }

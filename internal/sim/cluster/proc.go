@@ -246,7 +246,8 @@ func (p *Proc) Crash() {
 	p.disperse()
 }
 
-// Kill implements worker.host: a call of an entity ends the process, and a new one starts in its slot.
+// Kill implements worker.host. A call of an entity ends the process, and a new process starts in
+// its slot.
 func (p *Proc) Kill(a model.Address, deed uint64) {
 	s := p.Cluster
 	s.Ledger.CheckKill(a, deed)
