@@ -461,7 +461,7 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 }
 
 // isCramped reports whether the history has no room for another attempt. size is about how many
-// bytes the event that ends the last attempt has.
+// bytes the event has that ends the current attempt.
 func (x *Execution) isCramped(size int, lim Limits) bool {
 	return x.Next+2 > lim.Events || x.wouldExceed(size+attemptBytes, lim)
 }

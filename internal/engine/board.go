@@ -96,8 +96,8 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, name, ok
 }
 
-// leaveGate removes a task that has not started from the gate's lines. If the task waited there on
-// behalf of its group, another task of the group must ask the gate.
+// leaveGate takes a task out of the gate's lines, unless the gate has admitted the task. If the
+// task waited there on behalf of its group, another task of the group must ask the gate.
 func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Reopen(now, group)
@@ -161,7 +161,7 @@ func (b *board) match(now model.Time) []queue.Match {
 	return matches
 }
 
-// maxRounds bounds how often groups are tried in one call; the next call tries the rest.
+// maxRounds bounds how often match tries woken groups in one call. The next call tries the rest.
 const maxRounds = 1000
 
 // Add implements lane.Board.
@@ -424,7 +424,7 @@ func (b *board) enlist(s *TaskSession) {
 	b.moved = true
 }
 
-// leave removes a worker that no longer holds claims.
+// leave removes a worker from the board. The session of the worker takes no further claims.
 func (b *board) leave(s *TaskSession) {
 	b.strike(s)
 	b.Propose()

@@ -114,7 +114,7 @@ func note(ctx context.Context, s *episode.Source, err error) {
 }
 
 // deliverReply finishes the calls that wait for a reply. If the reply belongs to another request
-// with the same id, it refuses the call.
+// with the same id, deliverReply finishes the calls with an error.
 func (k *clerk) deliverReply(r store.Reply) {
 	a := lane.RememberedAnswer(&r)
 	k.mu.Lock()

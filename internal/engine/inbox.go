@@ -178,9 +178,10 @@ func (b *inbox) ring() {
 	}
 }
 
-// take empties the inbox, or only the line of results if full is set. The inbox reuses the given
-// slices. The bytes of the returned ops stay counted until the caller calls releaseBytes. The
-// caller must pass ops that it does not use to giveBack.
+// take empties the inbox, or only the line of results if full is set, which means that the lane has
+// no room for further inputs. The inbox reuses the given slices. The bytes of the returned ops stay
+// counted until the caller calls releaseBytes. The caller must pass ops that it does not use to
+// giveBack.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

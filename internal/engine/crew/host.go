@@ -474,8 +474,8 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	})
 }
 
-// tellHeld tells the owner which runs and entities of lost owners the workers hold that had joined
-// it before.
+// tellHeld tells the owner which runs and entities of lost owners the workers hold. It covers only
+// workers that had already joined the owner.
 func (d *deal) tellHeld(held map[Hands]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

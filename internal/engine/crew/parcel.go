@@ -95,7 +95,7 @@ func decodeFrame(b []byte) (f frame, err error) {
 func pack(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{AllowPartial: true}.Marshal(m)
 	if err != nil {
-		panic(err) // texts of messages are valid or carried as bytes
+		panic(err) // the texts in messages are valid UTF-8, or the messages have them as bytes
 	}
 	return b
 }

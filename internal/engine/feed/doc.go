@@ -8,9 +8,9 @@
 // acquires shards, because the last owner of the shards may have changed something.
 //
 // Changes of one execution come in the order of their commits. The engine publishes a change after
-// its commit. So a caller misses nothing if it reads a list after it got its first page or a gap
-// notice, and then applies the changes that follow. It may see a change that the list already
-// contains.
+// its commit. So a caller misses nothing if it does the following: after its first page, and after
+// each gap notice, it reads a list (for example of executions), and then applies the changes that
+// follow. It may see a change that the list already contains.
 //
 // The feed has changes of this process only. Watchers learn whether other processes own shards.
 package feed

@@ -181,9 +181,9 @@ func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*W
 	return w, nil
 }
 
-// pauseForEach is how much longer a watcher pauses between two pages for each watcher of the node,
-// and mostPause is the longest pause. A page costs about 15 microseconds of CPU time. So a thousand
-// watchers of busy tenants together use less than half of a core.
+// A watcher pauses between two pages: for pauseForEach times the number of watchers of the node,
+// and at most for mostPause. A page costs about 15 microseconds of CPU time. So a thousand watchers
+// of busy tenants together use less than half of a core.
 const (
 	pauseForEach = 50 * time.Microsecond
 	mostPause    = 200 * time.Millisecond

@@ -54,8 +54,8 @@ func (w *Watcher) Next(ctx context.Context) (model.ChangePage, error) {
 }
 
 // look returns a page if there is one. Otherwise it returns a channel that is closed when the
-// watcher should look again. Many watchers can look at the same time, so a publisher waits for at
-// most one look.
+// watcher should look again. Many watchers can look at the same time, so a publisher waits at most
+// about as long as one look takes.
 func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) {
 	h, t := w.hub, w.topic
 	h.mu.RLock()

@@ -95,12 +95,12 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// A task must not start while a lent worker still executes its last attempt. stopPause is how long
-// the task waits before it asks again. Tasks with the same needs wait with it.
+// A task must not start while a lent worker still executes its previous attempt. stopPause is how
+// long the task waits before it asks again. Tasks with the same needs wait with it.
 const stopPause = 25 * time.Millisecond
 
 // Take implements queue.Admitter. A task does not start again while a lent worker still executes
-// its last attempt, because that attempt needs the permits.
+// its previous attempt, because that attempt needs the permits.
 func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.FreeDone(now, it.Ref)
 	if o := k.orphans[it.Ref]; o != nil && k.Lent != nil && k.Lent(o.worker) {

@@ -116,8 +116,8 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if err == nil {
 		f.record(undone)
 	}
-	// If the removal fails, another node has changed the rule since, or all nodes leave it out and
-	// log that.
+	// The removal may fail. In that case either another node has changed the rule since, or the
+	// rule stays in the store, and all nodes leave it out and log that.
 	return conflict
 }
 

@@ -20,8 +20,9 @@ import (
 )
 
 // Only the memory of each node knows which tasks hold a limit and which wait for it. To find out, a
-// node writes a question as a setting, and each node answers with a setting of its own. Both stay
-// until the next question replaces them.
+// node writes a question as a setting, and each node answers with a setting of its own. The
+// question stays until the next question replaces it, and an answer until the node's next answer
+// replaces it.
 const (
 	settingAsk  = "limit_ask"  // a question; its version is its number
 	settingUses = "limit_uses" // an answer, by epoch

@@ -58,7 +58,8 @@ func (f *Flow) ask(asks []gate.Ask) {
 	f.begin()
 }
 
-// ReadSoon reads the settings soon, because another node says that they have changed.
+// ReadSoon schedules a read of the settings, because another node says that they have changed. It
+// never waits.
 func (f *Flow) ReadSoon() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -57,7 +57,7 @@ const (
 	effStop    // the worker that executes a task must stop
 	effSettled // a worker learns whether its report is accepted
 	effEntity  // the state of an entity is durable
-	effBegin   // a brief call of another process may run
+	effBegin   // the row of a call is stored, so the call may run; see beginCall
 	effNoted   // suspects may run
 )
 

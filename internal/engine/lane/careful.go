@@ -85,7 +85,7 @@ func (l *Lane) isLone(in input) bool {
 
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
 // The lane applies its inputs again in halves, because each half needs less time. split returns
-// false if the batch cannot be made smaller. The lane must then send it unchanged.
+// false if the batch cannot be made smaller. In that case the lane must send the batch unchanged.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	// The batch moves unreadable messages out of the way: the next batches move one row each.

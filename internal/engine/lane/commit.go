@@ -68,7 +68,7 @@ func (l *Lane) recover(now model.Time) {
 }
 
 // FinishRefence hands in the result of moving the fence. From now on an unknown commit can have no
-// effect. landed is the last batch that had an effect before (L4).
+// effect. landed is the number of the last batch that had an effect before the fence moved (L4).
 func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	if l.dead != nil || l.recovery.stage != stageRefencing {
 		return

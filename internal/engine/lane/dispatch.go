@@ -43,9 +43,9 @@ func (l *Lane) Withdraw(now model.Time, id WorkerID) {
 	l.leaveLines(now)
 }
 
-// leaveLines ends the wait for a slot in kinds that no worker offers now. The runs and entities of
-// these kinds wait for a worker instead. If the last worker of a tenant has left, its waiting runs
-// and entities go to workers that serve every tenant.
+// leaveLines handles runs and entities that wait for a slot, although no worker offers their kind
+// any longer. They wait for a worker instead. If the last worker of a tenant has left, its waiting
+// runs and entities go to workers that serve every tenant.
 func (l *Lane) leaveLines(now model.Time) {
 	for _, e := range l.workers.unservedLines() {
 		l.dispatch(now, e)

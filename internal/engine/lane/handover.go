@@ -114,8 +114,8 @@ func progressOf(data []store.TaskDatum) model.Payload {
 	return model.Payload{}
 }
 
-// execute gives the claim to the worker. If the claim ended before it started, execute does
-// nothing, because the board knows that.
+// execute gives the claim to the worker. If the claim has ended before the worker could get it,
+// execute does nothing, because the board already knows about the end.
 func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if e.x == nil || e.run() != run {
 		return

@@ -73,8 +73,8 @@ func (l *Lane) writeLetters(b *building) {
 	b.outgoing = b.outgoing[:0]
 }
 
-// receiver returns the address of a message that takes effect now, with the input for it. The input
-// is nil if the message must be written.
+// receiver returns the entry of the receiving address and the input to apply there, if the message
+// takes effect now. The input is nil if the message must be written.
 func (l *Lane) receiver(t *outgoing) (*entry, *messageInput) {
 	m := &t.message
 	e := l.entries[m.To]

@@ -128,7 +128,7 @@ func (q *loads) send(ld *Load) *Load {
 	return ld
 }
 
-// wake returns when a failed read is repeated.
+// wake returns when the lane repeats the next failed read. It returns zero if there is none.
 func (q *loads) wake() model.Time {
 	var t model.Time
 	for _, ld := range q.delayed {

@@ -16,9 +16,9 @@ import (
 // reunion is the time after a server has taken over shards, in which the workers of the last owner
 // come back. A worker outlives its server, and may still run steps of runs and calls of entities
 // that it held. Another worker would run these steps and calls a second time. So the lane reserves
-// these runs and entities for the worker that held them. The names in the code say that the lane
-// keeps them. A worker says with its offer what it holds. When the time is over, any worker gets
-// the runs and entities that no worker has asked for.
+// these runs and entities for the worker that held them. Identifiers use the word keep for this:
+// the lane keeps a run for its holder. A worker says with its offer what it holds. When the time is
+// over, any worker gets the runs and entities that no worker has asked for.
 //
 // The reunion does not end before the lane has read which runs and entities the last owner left.
 // Until then the lane must remember what the workers have said.

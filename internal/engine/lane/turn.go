@@ -54,8 +54,9 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 
 	b := l.record(e, in, &d)
 	if d.Diverged {
-		// The turn assumed that no other events come between. But there were other events, so the
-		// run continues after Seen.
+		// The code ran ahead (see model.Turn), and other events came first. So only the first Ahead
+		// commands of the turn are recorded, and the code has to continue from the events after
+		// Seen.
 		only := *t
 		only.Ahead, only.Close, only.Waits = 0, nil, nil
 		t = &only

@@ -136,8 +136,8 @@ func (w *window) add(t *store.Timer) {
 	if t.Due > w.bound() {
 		return
 	}
-	// The lane reads a timer that is after the position of a late line when the line has its turn.
-	// But a read in flight may already have passed the place of the timer.
+	// The lane reads a timer after the position of a line that is behind when the line has its
+	// turn. But a read in flight may already have passed the place of the timer.
 	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
 		return
 	}
@@ -173,7 +173,7 @@ func (w *window) shrink() {
 	w.stale = w.asked != 0
 }
 
-// trim forgets void timers, timers after the position of a late line, and timers beyond a share.
+// trim forgets void timers, timers after the position of a line behind, and timers beyond a share.
 func (w *window) trim(share int) {
 	slices.SortFunc(w.heap, compareTimers) // a sorted slice is a heap
 	// A timer that was stopped and started again for the same time is in the heap twice. Both
@@ -426,7 +426,7 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 	}
 }
 
-// isWanted reports whether a late line takes a timer that the lane has read at a position.
+// isWanted reports whether a line that is behind takes a timer that the lane has read at a place.
 func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }

@@ -42,8 +42,8 @@ func (w *LockedWorker) Settle(ref model.ClaimRef, err error) {
 	w.w.Settle(time.Now(), ref, err)
 }
 
-// Redirect says that a report reached the wrong owner. The node of the worker then sends it to the
-// right one.
+// Redirect says that a report reached the wrong owner. The node of the worker then sends the report
+// to the right owner.
 func (w *LockedWorker) Redirect(ref model.ClaimRef) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()

@@ -90,8 +90,8 @@ func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n.flush(now)
 }
 
-// Redirect says that a report reached the wrong owner. The node of the worker then sends it to the
-// right one.
+// Redirect says that a report reached the wrong owner. The node of the worker then sends the report
+// to the right owner.
 func (w *BorrowedWorker) Redirect(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)
 	w.n.expected = max(w.n.expected-1, 0)

@@ -65,8 +65,8 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // open cells whose best line has this key
-	// shared holds the elements of cells that have several lines. When the key is served, the line
-	// of another key may become the best one of such a cell.
+	// shared holds those elements of the field cells that have several lines. When the key is
+	// served, the line of another key may become the best line of such a cell.
 	shared []*cell
 }
 
@@ -305,8 +305,8 @@ func (b *Board) hide(cl *cell) {
 	b.settle(c)
 }
 
-// charge books a task on the shares of a class. A tenant or key without waiting tasks needs no
-// booking, see enter.
+// charge counts a task that starts: it advances the shares of the tenant and the key of the task in
+// a class. The shares of a tenant or key without waiting tasks need not advance, see enter.
 func (b *Board) charge(c *class, it *Item) {
 	lv := c.levels[it.Spec.Priority]
 	if lv == nil {

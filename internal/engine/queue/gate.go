@@ -64,8 +64,8 @@ func (byAgain) before(a, b *group) bool {
 }
 func (byAgain) place(g *group) *int32 { return &g.at }
 
-// take asks the gate for a task that could start otherwise. If the gate refuses, take closes the
-// group.
+// take asks the gate about a task that nothing else holds back. If the gate refuses, take closes
+// the group.
 func (b *Board) take(now model.Time, it *Item, g *group) bool {
 	if b.cfg.Gate == nil {
 		return true
@@ -91,7 +91,7 @@ func (b *Board) give(now model.Time, it *Item, how Outcome) {
 	b.open(b.groups[b.cfg.Gate.Group(it)])
 }
 
-// open lets the board ask the gate for a group again.
+// open lets the board ask the gate about a group again.
 func (b *Board) open(g *group) {
 	if g == nil || !g.closed {
 		return
