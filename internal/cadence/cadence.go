@@ -2,11 +2,11 @@
 // at a fixed interval. It is pure: a Cadence is a value, and its results depend only on its
 // arguments and on the time zone database, which is linked into the program.
 //
-// A cron line refers to wall clock time. Its times are computed on a wall clock where every day has
-// 24 hours. Each is then mapped to the first instant at which the real wall clock shows that time
-// or a later one. So a time that does not exist, because the clock was put forward, is due once,
-// right after the gap. A time that exists twice is due only the first time. No wall clock time is
-// due twice.
+// A cron line refers to wall clock time. The package first computes the times of the line on a wall
+// clock where every day has 24 hours. Then it maps each of these times to the first instant at
+// which the real wall clock shows that time or a later one. So a time that does not exist, because
+// the clock was put forward, is due once, right after the gap. A time that exists twice is due only
+// the first time. No wall clock time is due twice.
 package cadence
 
 import (
@@ -29,7 +29,7 @@ const (
 	firstYear = 1970
 	lastYear  = 9999
 	// searchYears is how far apart two times of a cron line may be. The 29th of February falls on a
-	// given weekday at least every 40 years.
+	// given weekday at least once in 40 years.
 	searchYears = 41
 )
 

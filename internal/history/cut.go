@@ -30,11 +30,11 @@ const (
 
 // Request says how a history is cut.
 //
-// The cut keeps the events up to a position. The caller may name that position. If it does not, a
-// retry keeps everything before the cancel request. If there was no cancel request, it keeps
-// everything before the last step or child that failed, and if there is none either, it keeps
-// everything. A fork and an import keep everything, or everything up to the step whose result is
-// edited. A reset must name a position.
+// The cut keeps the events up to a position. The caller may name that position. For a reset, it
+// must. Without a named position, a cut with edits keeps everything up to the edited result.
+// Without edits, a fork and an import keep everything. A retry keeps everything before the cancel
+// request. If there was no cancel request, it keeps everything before the last step, child or call
+// that failed. If nothing failed, it keeps everything.
 //
 // Among the kept events:
 //

@@ -120,8 +120,9 @@ type Message struct {
 	// OneWay says that the caller does not wait for the result of a call. The call is answered when
 	// it is stored.
 	OneWay bool `cbor:"42,keyasint,omitempty"`
-	// Brief says that a call is kept only in memory. It is lost if its owner dies, and is made at
-	// most once.
+	// Brief says that a call is made at most once. If its owner dies, the call is lost: no other
+	// owner makes it again. The engine keeps a brief call of the owner's own process only in
+	// memory.
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`

@@ -223,9 +223,9 @@ func (r *run) layDown() bool {
 	return true
 }
 
-// giveBackLocked releases the run if its worker is leaving and the run waits for no report to come
-// back. If it does wait for one, the run is released when that report has come back. giveBackLocked
-// unlocks.
+// giveBackLocked releases a parked run if its worker is leaving, no body of the run runs, and the
+// engine has delivered every event that the worker has reported. Otherwise the worker tries again
+// later, when a body has ended or an event has arrived. giveBackLocked unlocks.
 func (r *run) giveBackLocked() {
 	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
 		r.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TakeItemsRequest builds the message for a request of the reader of a stream. The verbs have
-// the same numbers on both sides.
+// TakeItemsRequest builds the message for a request of the reader of a stream. The verbs have the
+// same numbers in the protocol as in package model.
 func TakeItemsRequest(r model.ItemsTake) *pb.TakeItemsRequest {
 	return &pb.TakeItemsRequest{Entity: Address(r.Entity), Stream: r.ID, Verb: pb.TakeVerb(r.Do), After: r.After}
 }
