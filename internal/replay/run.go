@@ -224,8 +224,8 @@ func (r *run) layDown() bool {
 }
 
 // giveBackLocked releases a parked run if its worker is leaving, no body of the run runs, and the
-// engine has delivered every event that the worker has reported. Otherwise the worker tries again
-// later, when a body has ended or an event has arrived. giveBackLocked unlocks.
+// engine has delivered every event that the worker has reported. Otherwise the worker releases the
+// run later, when these conditions hold. giveBackLocked unlocks.
 func (r *run) giveBackLocked() {
 	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
 		r.mu.Unlock()

@@ -51,7 +51,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, b.names[id], ok
 }
 
-// leaveGate removes a task from all waiting lines of the gate. The task has not started.
+// leaveGate takes a task out of the gate's lines, unless the gate has admitted the task.
 func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if b.keeper == nil {
 		return

@@ -136,7 +136,8 @@ func (p *Proc) call(c *lane.Call) {
 	}
 }
 
-// checkTaken fails if a turn without events is answered twice.
+// checkTaken fails the simulation if a lane answers a turn that the worker has not reported, or
+// answers a turn twice.
 func (p *Proc) checkTaken(w *worker.Worker, c *lane.Call) {
 	if h := w.Held[c.Run]; h != nil && !h.Answer() {
 		p.Cluster.Fail("I22: worker %d of %s gets an answer about %s, and has reported no turn", w.ID, p.Name(), scenario.Short(c.Run))

@@ -173,7 +173,8 @@ func (h eventHeap) less(i, j int) bool {
 	return h[i].at < h[j].at || (h[i].at == h[j].at && h[i].seq < h[j].seq)
 }
 
-// The heap has four children per node: it is shallow, and most events are pushed near its end.
+// Each node of the heap has four children, so the heap is shallow. Most pushed events stay near its
+// end.
 
 func (h *eventHeap) push(e event) {
 	*h = append(*h, e)

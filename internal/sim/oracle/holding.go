@@ -51,7 +51,7 @@ type doing struct {
 
 	kept  bool    // the call is or was in the store
 	sent  custody // how owners had lost the shard when the call was stored
-	since custody // likewise, when the call was in the mailbox
+	since custody // likewise, when the call came into the mailbox
 	kills int     // how many processes it has killed while it was in the store
 	aside bool    // it was set aside
 }

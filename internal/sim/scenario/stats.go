@@ -68,11 +68,11 @@ const (
 	OpSwept
 	OpWentOn // a quarantined address continues
 	OpTimerRestarted
-	OpAnswered // a message of a workflow
+	OpAnswered // a workflow got the answer to a message
 	OpUpdate
 	OpUpdateAnswered
 	OpUpdateCarried
-	OpUpdateCut // its execution ended first
+	OpUpdateCut // an execution ended before it had answered an update
 	OpState
 	OpMarked
 	OpNoted
@@ -83,35 +83,35 @@ const (
 	OpAskedRemote
 	OpLinked   // a request that another node answered over a connection
 	OpMoved    // a request over a connection to a node that was not the owner
-	OpRecalled // a run that had ended
+	OpRecalled // a worker answered a query about a run that had ended
 	OpPinned
 	OpStranded   // a run was seen waiting for a worker of its version
 	OpUnstranded // such a run continued
 	OpUnpinned   // a pinned run continues with code that no longer pins it
 	OpForked
-	OpEdited // with an edited result
+	OpEdited // a run began with a past that has an edited result
 	OpImported
 	OpImportedClosed
 	OpRetried
-	OpResetTalk // of a run with updates, state, labels or pauses
+	OpResetTalk // a reset of a run with updates, state, labels or pauses
 	OpDeleted
 	OpExists
-	OpCalled // an update sent by a workflow
+	OpCalled // a workflow sent an update, and the receiver accepted it
 	OpCallAnswered
 	OpCallRefused
 	OpCallCarried
 	OpCallCut
 	OpReadAgain
-	OpUpdateAgain // of a copied past: no caller waits for the answer
+	OpUpdateAgain // a run answered an update of a copied past; no caller waits for that answer
 	OpSubmitted
 	OpScheduled
-	OpReserved // claimed in the commit that scheduled it
+	OpReserved // a worker claimed a task in the commit that scheduled the task
 	OpClaimed
 	OpExecuted
 	OpBeat
 	OpReturned
 	OpTaskCompleted
-	OpTaskFailed // an attempt
+	OpTaskFailed // a worker reported that an attempt of a task had failed
 	OpTaskWithdrawn
 	OpTaskCanceled
 	OpToStart
@@ -119,41 +119,41 @@ const (
 	OpTotal
 	OpSilence
 	OpLost
-	OpPoison // too rare to be demanded: it takes three lost nodes, one after the other
+	OpPoison // a task took three workers with it, one after the other; too rare to be demanded
 	OpDead
 	OpStopped
 	OpReportMailed
 	OpReportLate
 	OpHandLeft
-	OpExecuteGone // a claim of a hand that has left
+	OpExecuteGone // a lane handed a claim to a hand that had left
 	OpDenied      // a node answered that it does not have a claim; too rare to be demanded
-	OpDropped     // the claim was given back; even rarer
+	OpDropped     // such a claim was given back; even rarer
 	OpExpired     // a run left after its retention
-	OpExpiredOwn  // after a retention that it stated itself
+	OpExpiredOwn  // a run left after a retention that it stated itself
 	OpDeadExpired
 	OpMany
 	OpRequeued
 	OpRequeuedStep
 	OpRequeuedEdited
 	OpRequeuedAgain
-	OpRequeuedBefore // another user was faster
+	OpRequeuedBefore // a user learned that another user had requeued the task first
 	OpRequeueUndone
 	OpPurged
 	OpSet
-	OpSettingRace // another node has changed the setting since it was read
-	OpStateSaved  // of a breaker
-	OpStateLost   // another node was faster
+	OpSettingRace // a node changed a setting after a user had read it and before the user wrote it
+	OpStateSaved  // the state of a breaker was written
+	OpStateLost   // a node could not write a setting, because another node had written it first
 	OpAdopted
 	OpLimited
 	OpLimitMissing
-	OpBarred // by a breaker
+	OpBarred // a breaker held a task back
 	OpHeldAnyhow
 	OpOpened
 	OpProbe
 	OpRecovered
 	OpRetryAfter
 	OpQueuePaused
-	OpPage   // of the ledger was written
+	OpPage   // a page of the ledger was written
 	OpOrphan // a node still counts a claim that its board has given up
 	// OpFreedEarly: a worker reported such a claim, and its permits became free before its end was
 	// stored.
@@ -169,7 +169,7 @@ const (
 	OpDeedFailed
 	OpOneWay
 	OpBrief
-	OpInterrupted // too rare to be demanded
+	OpInterrupted // a caller learned that a call may or may not have run; too rare to be demanded
 	OpViewed
 	OpPassed
 	OpPassedInside    // a message took effect in the batch that sent it
@@ -196,11 +196,11 @@ const (
 	OpCleared
 	OpAdvanced
 	OpWentBack
-	OpWokeUp  // after a suspend, without its shards
+	OpWokeUp  // a node woke from a suspend, and another node owned one of its shards
 	OpKnocked // an owner told a node that its tasks wait for workers
 	OpPolled
-	OpPollFailed // was not answered in time
-	OpLent       // slots of a worker
+	OpPollFailed // a poll was not answered in time
+	OpLent       // a node lent slots of a worker
 	OpBorrowed   // a claim went to a worker of another node
 	OpBeatLent
 	OpReportLent
@@ -209,9 +209,9 @@ const (
 	OpLoanBack      // a node gave a claim without a worker back; too rare to be demanded
 	OpDelayed       // a start was postponed
 	OpCanceledEarly // a run was canceled before its start time; too rare to be demanded
-	OpTimedOut      // an execution
-	OpSignalDropped // by an operator
-	OpSignalSkipped // by an operator; too rare to be demanded
+	OpTimedOut      // an execution timed out
+	OpSignalDropped // an operator dropped a signal
+	OpSignalSkipped // an operator skipped a signal; too rare to be demanded
 	OpRunRepeated   // a failed run was followed by another attempt
 	OpNeighbours    // all other addresses continued while rows of one were refused
 	OpRejoined      // a worker outlived its server, and joined another one with its runs
@@ -233,7 +233,7 @@ const (
 	OpReplyUnread   // a user learned that the answer to a request cannot be read
 	OpRestored      // an operator restored a setting
 
-	OpClosed // + status
+	OpClosed // a run closed; the status of the run is added to this number
 	_
 	_
 	_
@@ -313,7 +313,7 @@ const (
 	FaultDeploy
 	FaultHandHangs
 	FaultReportTwice
-	FaultMessageOdd // late, or twice
+	FaultMessageOdd // a message arrived late, or twice
 	FaultSettingFails
 	FaultSettingLost
 	FaultTellerHangs
