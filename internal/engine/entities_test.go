@@ -77,8 +77,8 @@ func stateOf(t testing.TB, st store.Store, a model.Address) string {
 	return string(got.Entity.State.Data)
 }
 
-// Nodes join, die and leave. Each call runs once, wherever it comes from. Calls that are only in
-// memory run at most once.
+// Nodes join, die and leave. Each call runs once, wherever it comes from. Brief calls run at most
+// once.
 func TestEntitiesAmongNodes(t *testing.T) {
 	t.Parallel()
 	for _, linked := range []bool{false, true} {

@@ -62,8 +62,8 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// A call of another process that the lane keeps only in memory runs once: no worker starts the call
-// before its row in the inbox is gone.
+// A brief call of another process runs at most once: no worker starts the call before its row in
+// the inbox is gone.
 func TestBriefCallOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // The caller of a brief one-way call gets one answer, when the lane takes the call. A brief call is
-// a call that the lane does not store.
+// a call that runs at most once.
 func TestBriefOneWayIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
