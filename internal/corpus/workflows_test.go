@@ -217,8 +217,8 @@ func runRelay(ctx perdure.WorkflowCtx, left int) (string, error) {
 	return "", relay.ContinueAsNew(left - 1)
 }
 
-// repaired fails while fragile is set. The recorder forks it with an edited result of the failing
-// step, and retries and resets it after it has cleared fragile.
+// repaired fails while fragile is set. The recorder forks a failed run with an edited result of the
+// failing step. Later the recorder clears fragile, and then retries and resets the run.
 var repaired = perdure.NewWorkflow("repaired", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	before, err := record.Run(ctx, draw(ctx))
 	if err != nil {

@@ -133,8 +133,8 @@ func (f noFlow) RefusalOf(*core.Task) (model.Reason, bool, error) {
 	return model.Reason{Code: model.WaitBreaker}, f.refused, nil
 }
 
-// A task that may start is held back by a paused queue, then by the lack of a worker, then by
-// limits and breakers.
+// If several things hold a task back, the diagnosis names one of them: first a paused queue, then a
+// missing worker, then limits and breakers.
 func TestTask(t *testing.T) {
 	t.Parallel()
 	mail, call := &model.TaskSpec{Queue: "mails", Kind: "mail"}, &model.TaskSpec{Queue: "calls", Kind: "call"}

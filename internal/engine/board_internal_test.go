@@ -93,7 +93,7 @@ func (k *keeping) item(t *rapid.T) queue.Item {
 	return queue.Item{Ref: ref, Spec: spec, Input: in, Scheduled: k.now, Visible: k.now}
 }
 
-// begin commits a proposal, and checks that no limit is exceeded by it.
+// begin commits a proposal, and checks that the proposal exceeds no limit.
 func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
 	for name, most := range k.needs(&it) {
 		if n := k.uses(name); n >= most {

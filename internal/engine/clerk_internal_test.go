@@ -22,8 +22,9 @@ func (s *rowCatcher) PutInbox(_ context.Context, rows []store.InboxRow) error {
 }
 
 // A request that was lost with a connection goes to the store under the same id. The stored request
-// names the connection, so that an owner that still has the first copy in memory looks up its id
-// before it applies it. A request without an id gets a new one, which no owner can have seen.
+// names the connection. After an owner has read the stored request, it looks up the id of every
+// request that it still gets over that connection. A request without an id gets a new id, which no
+// owner can have seen.
 func TestStoredRequestNamesTheLostConnection(t *testing.T) {
 	t.Parallel()
 	st := &rowCatcher{Store: memory.New(memory.Options{})}

@@ -154,9 +154,9 @@ func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Messag
 	return runs
 }
 
-// The workflow of a dead task has already received its failure. A requeue starts the task under an
-// address of its own, with its old idempotency key. Then the test undoes the requeue, at that
-// address and at the dead task.
+// The workflow of a dead task has already received the failure of the task. A requeue starts the
+// task under an address of its own, with its old idempotency key. Then the test undoes the requeue,
+// at that address and at the dead task.
 func TestRequeueOfAStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestRequeueOfAStep(t *testing.T) {
 		if a, err = e.Send(t.Context(), order(&dead, model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
-		// The dead task is marked. Whether the new task has started or is in flight, the next
-		// process finds it.
+		// The store knows that the dead task was requeued. The next process finds the new task,
+		// whether the new run has started or the message that starts it is in flight.
 		stop()
 		e, stop = open(t, st)
 		fail = false
@@ -273,8 +273,8 @@ func TestOldDeadTasksGo(t *testing.T) {
 }
 
 // An old dead task was requeued, and the message that starts the new run is still in flight. So the
-// run does not exist yet, and the dead task must stay. The sweep removes it when the run has
-// certainly been removed.
+// run does not exist yet, and the dead task must stay. The sweep removes the dead task when the run
+// has certainly been removed.
 func TestOldDeadTaskWhoseRequeueIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

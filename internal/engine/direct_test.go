@@ -196,7 +196,7 @@ func testDirectRequests(t *testing.T, ahead time.Duration) {
 					t.Errorf("await: %v", err)
 				}
 			}
-			// This execution has ended before.
+			// This execution has already ended.
 			if _, err := n.Await(ctx, start(key).To, model.RunID{}); err != nil {
 				t.Errorf("await: %v", err)
 			}
@@ -211,9 +211,9 @@ func testDirectRequests(t *testing.T, ahead time.Duration) {
 			t.Errorf("%d requests went through the store", n)
 		}
 
-		// The nodes remove the answers to drawn ids when their callers have them. One signal per
-		// key has an id that the caller gave, and each of four lanes may keep one answer for its
-		// next batch.
+		// If a node has drawn the id of a request, the owner removes the answer when the caller has
+		// it. One signal per key has an id that the caller gave, and each of four lanes may keep
+		// one answer for its next batch.
 		time.Sleep(5 * time.Second)
 		if n := p.st.remembered(t); n < 24 || n > 28 {
 			t.Errorf("%d answers are remembered", n)

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that gives up its runs waits for running tasks: for their reports, and for the data that
-// they write before. After these reports it waits no longer. The workers of the tasks may belong to
-// this node or to another node.
+// A node that gives up its runs waits for running tasks: for the data that they write, and then for
+// their reports. After the last report the node waits no longer. The workers of the tasks may
+// belong to this node or to another node.
 func TestRunsMoveWhenTheirTasksHaveEnded(t *testing.T) {
 	t.Parallel()
 	for _, lent := range []bool{false, true} {

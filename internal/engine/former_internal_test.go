@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A server that acquires a shard knows whether remote workers of the last owner may be on their
-// way.
+// A server that acquires a shard knows whether remote workers of the last owner may be on their way
+// to this server.
 func TestFormerOwners(t *testing.T) {
 	t.Parallel()
 	server, program, fresh := model.NodeID{1}, model.NodeID{2}, model.NodeID{3}

@@ -7,9 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 )
 
-// If the loop has to wake many workers and callers, it first sends a batch to the database server:
-// its own goroutine commits, and the other one gets the loop. If there are few to wake, or if the
-// store is in this process, the other goroutine commits.
+// A lane has two goroutines, and one of them runs the loop. If the store is a database server and
+// the loop has many workers and callers to wake, that goroutine commits the batch first, and the
+// other goroutine takes over the loop. If the loop has few to wake, or if the store is in this
+// process, the other goroutine commits.
 func TestWhoCommits(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {

@@ -42,8 +42,9 @@ func (w *waiter) Query(model.RunID, uint64, model.Query)               {}
 func (*waiter) Recall(model.Address, model.RunID, uint64, model.Query) {}
 func (*waiter) Taken(model.RunID, uint64)                              {}
 
-// When its renewals are not answered, a node stops answering from memory before its lease ends, by
-// its own clock. It answers again after the first successful renewal.
+// When the store does not answer the renewals of a node, the node stops answering from memory. It
+// stops before its lease ends, as measured by its own clock. It answers again after the first
+// successful renewal.
 func TestExplainEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, explainEndsWithTheLease)

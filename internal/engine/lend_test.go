@@ -100,7 +100,7 @@ func newWorld(t *testing.T, lose, twice float64) *world {
 	return w
 }
 
-// node runs an engine until stop, which waits for its end.
+// node runs an engine. stop ends the engine and waits for its end.
 func (w *world) node() (e *engine.Engine, stop func()) {
 	w.t.Helper()
 	return w.nodeOn(w.st)
@@ -268,8 +268,8 @@ func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 	})
 }
 
-// Two nodes with the same workers share the tasks of one of them, as long as more tasks wait there
-// than it has slots.
+// Two nodes have equal workers, and one of the nodes owns all tasks. The nodes share the tasks as
+// long as more tasks wait at the owner than it has slots.
 func TestTasksAreShared(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {

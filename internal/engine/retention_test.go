@@ -27,7 +27,7 @@ type watched struct {
 	mu    sync.Mutex
 	looks int
 	pages []int       // runs that each commit removed
-	fail  func() bool // commits that remove something
+	fail  func() bool // whether the next commit that removes something fails
 }
 
 func (w *watched) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
@@ -64,8 +64,8 @@ func (w *watched) count(t interface{ Fatal(...any) }) int {
 	return int(n)
 }
 
-// serve runs an engine until the returned function is called. The engine does its periodic work
-// only once a year of virtual time, so that days pass quickly.
+// serve runs an engine until the returned function is called. The engine renews its lease and reads
+// timers only every few years of virtual time, so that days pass quickly.
 func serve(t interface{ Fatal(...any) }, cfg engine.Config) (*engine.Engine, func()) {
 	cfg.LeaseTTL, cfg.SweepEvery = 10*365*day, time.Hour
 	cfg.Lane.TimerHorizon = 10 * 365 * day

@@ -424,8 +424,8 @@ func TestReunionOfAShardThatMovesOn(t *testing.T) {
 	})
 }
 
-// A server that stops in order leaves only the names of workers that hold something in the store.
-// The next server waits only for these workers.
+// When a server stops in order, the store keeps only the names of those workers that still hold
+// something. The next server waits only for these workers.
 func TestReunionAfterAnOrderlyStop(t *testing.T) {
 	t.Parallel()
 	for _, holds := range []bool{true, false} {

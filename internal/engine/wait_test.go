@@ -98,9 +98,9 @@ func TestCallsEndWithTheNode(t *testing.T) {
 	})
 }
 
-// The engine wakes a listener to an execution when the node has its shards, and when the node ends.
-// A later listener gets an error that says that the node has ended. No listener waits for a node
-// that is gone.
+// The engine wakes a listener to an execution when the node has acquired the shard of the
+// execution, and when the node ends. A later listener gets an error that says that the node has
+// ended. No listener waits for a node that is gone.
 func TestListenersEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

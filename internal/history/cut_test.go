@@ -11,10 +11,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// record makes a history from short words: +step, -step (failed), ~step (attempt failed), >child,
-// <child (completed), !child (failed), ?signal, ?signal*, (taken, of the last one), #, (dropped, of
-// the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed,
-// ]returned, ttimed-out, Tfor-good, {lock (of two entities), g (granted, one of them), }lock.
+// record makes a history from short words. Each word is one event: a mark, and mostly a name.
+//
+//	+a -a ~a    step a has completed, has failed; an attempt of step a has failed
+//	>a <a !a    child a has started, has completed, has failed
+//	?a * #      signal a has arrived; the code took the last signal, an operator dropped it
+//	=a @a x     promise a is settled; a is a watcher; a cancel request
+//	/a          what the code asked for under the id a was withdrawn
+//	(a [a ]a    task a is scheduled, claimed, given back
+//	ta Ta       an attempt of task a has timed out; task a has timed out for good
+//	^a :a ;a    message a was sent; it was answered; it was answered with a failure
+//	{a ga }a    section a asks to lock two entities; one of them is locked; the section has ended
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -79,7 +86,7 @@ func record(words string) *model.History {
 	return h
 }
 
-// words returns events in the same short form; _ is a blank.
+// words returns events in the same short form. The mark _ is a placeholder, see model.Blank.
 func words(past []model.PastEvent) string {
 	var out []string
 	for _, p := range past {

@@ -465,8 +465,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// The worker has asked the engine to take a run back. Until the engine does, the run answers
-// queries. It reports nothing.
+// The worker has asked the engine to take a run back. Until the engine does, the run still answers
+// queries, but reports no turns.
 func TestQueryOfReleasedRun(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })

@@ -93,7 +93,7 @@ func (o *office) add(t *testing.T, id model.NodeID, work Workplace, workers func
 	return d.Host, end
 }
 
-// view returns the members as a node sees them: these nodes live, and each has other code.
+// view returns the members as a node sees them: the given nodes are alive, and each has other code.
 func view(nodes ...model.NodeID) *store.View {
 	v := &store.View{Now: 1}
 	for _, n := range nodes {

@@ -16,9 +16,9 @@ import (
 )
 
 // A node removes its statement about claims of dead nodes. At the same time a later version of the
-// statement arrives, which the node itself wrote, and whose answer was lost. After that, the node
-// must be able to make a statement again. Otherwise the permits of dead nodes would never become
-// free.
+// statement arrives. The node wrote that version itself, and the answer of the store was lost.
+// After that, the node must be able to make a statement again. Otherwise the permits of dead nodes
+// would never become free.
 func TestForgetWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -326,8 +326,8 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 }
 
 // A run may be read twice at the same time: because it is runnable, and for an input. In between,
-// the lane has read the run, or the next run, for the next worker. The slower read does not discard
-// that.
+// the lane has read the run, or the next run, for the next worker. The result of the slower read
+// does not replace the result of that read.
 func TestReadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, continued := range []bool{false, true} {

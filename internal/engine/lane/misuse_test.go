@@ -49,8 +49,8 @@ func (r *rig) putRow(m model.Message) model.RunID {
 	return row.ID
 }
 
-// secondComes names the moments at which the second request may come. Each function lets happen
-// what happens before that moment.
+// secondComes names the moments at which the second request may come. Each function does what must
+// happen before that moment.
 var secondComes = map[string]func(r *rig, a model.Address){
 	"in the same batch":             func(*rig, model.Address) {},
 	"while the first is in flight":  func(r *rig, _ model.Address) { r.read(); r.flush() },

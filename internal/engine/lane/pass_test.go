@@ -174,8 +174,8 @@ func TestReleaseLetsCallsBeginAfterItsCommit(t *testing.T) {
 }
 
 // A section releases a lock. The next section in the line, which another node has ended, releases
-// it too. Only the second release is durable. A call that waited for both sections begins after the
-// first release is durable as well.
+// it too. Only the second release is durable. A call that waited for both sections begins only when
+// the first release is durable too.
 func TestReleaseOfAnotherNodeBehindOneThatIsNotDurable(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

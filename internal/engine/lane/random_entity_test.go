@@ -157,8 +157,8 @@ func (v *village) clients() func(*rapid.T) {
 type section struct {
 	id    string
 	locks []model.Address
-	has   int // that are granted
-	calls int // that are not answered
+	has   int // locks that are granted
+	calls int // calls that are not answered
 	own   int // events that its commands led to
 }
 

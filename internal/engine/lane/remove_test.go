@@ -168,8 +168,8 @@ func (r *rig) unreadable(a model.Address) {
 	}
 }
 
-// An entity with an unreadable row is removed by force. A section that waits for its lock gets an
-// error, a one-way call becomes a dead letter, and the next holder gets a larger token.
+// An operator removes an entity with an unreadable row by force. A section that waits for its lock
+// gets an error, a one-way call becomes a dead letter, and the next holder gets a larger token.
 func TestForcedDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

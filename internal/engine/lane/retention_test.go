@@ -44,8 +44,8 @@ func (r *rig) find() {
 	r.read()
 }
 
-// expire lets the lane remove the page of runs that it found. If no other batch is in flight, the
-// batch with the removals is.
+// expire lets the lane remove the page of runs that it found. If no other batch is in flight, this
+// also sends the batch with the removals.
 func (r *rig) expire() {
 	r.t.Helper()
 	r.now = r.now.Add(50 * time.Millisecond)
@@ -82,7 +82,7 @@ func (r *rig) busy() {
 }
 
 // A start replaces a run that the lane is about to remove. The removal waits for the commit of the
-// start, whichever batch it is in. The store would refuse a batch with both, because a batch
+// start, whichever batch the start is in. The store would refuse a batch with both, because a batch
 // deletes rows before it writes rows.
 func TestRemovalBehindStart(t *testing.T) {
 	t.Parallel()
@@ -244,8 +244,8 @@ func TestInputsDuringRemoval(t *testing.T) {
 	}
 }
 
-// The lane read the run for inputs before its removal. Inputs behind that find the address free, in
-// the same batch.
+// The lane reads the run for an earlier input, and then removes the run. Inputs behind the removal
+// find the address free, in the same batch.
 func TestInputsBehindRemovalOfKnownRun(t *testing.T) {
 	t.Parallel()
 	a := key("a")

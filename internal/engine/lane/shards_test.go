@@ -148,7 +148,7 @@ func TestGiveUpWhileCommitting(t *testing.T) {
 	}
 }
 
-// The store is away while a shard is given up: the lane waits without spinning.
+// The store is away while the lane gives up a shard. The lane waits without spinning.
 func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -235,7 +235,7 @@ func TestSenderMoves(t *testing.T) {
 	r.wantEvents(to, receivedNames(1, 3)...)
 }
 
-// A page of runnable runs is followed by the next one.
+// After one page of runnable runs, the lane reads the next page.
 func TestManyRunnableRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

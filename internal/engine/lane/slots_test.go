@@ -339,7 +339,7 @@ func TestSlotForEntityThatLeftMemory(t *testing.T) {
 	r.wantFreeSlots()
 }
 
-// Slots are given in the order in which runs asked for them.
+// Runs get slots in the order in which they asked for them.
 func TestSlotsAreGivenInOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

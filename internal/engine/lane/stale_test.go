@@ -47,8 +47,9 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	}
 }
 
-// A turn names a run, but the generation of the hand-over of another run. Neither run is taken from
-// its worker because of it, and the eviction in flight still reaches the worker.
+// A turn names a run, but the generation of the hand-over of another run. The lane takes no run
+// from its worker because of this turn, and the eviction that is in flight still reaches the
+// worker.
 func TestReportOfAnotherHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

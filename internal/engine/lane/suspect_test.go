@@ -267,7 +267,7 @@ func TestCallThatEndsItsProcess(t *testing.T) {
 	}
 }
 
-// The caller of a call that ends its process learns why it no longer runs.
+// The caller of a call that ends its process learns why the call no longer runs.
 func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -9,8 +9,8 @@ import (
 )
 
 // While the lane acquires a shard, a caller repeats the request that submitted a task there. The
-// repetition gets the remembered answer and does not read the run, and no other input does. The
-// task continues anyway.
+// caller gets the remembered answer, and the lane does not read the run for it. No other input
+// makes the lane read the run either. The task continues anyway.
 func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)

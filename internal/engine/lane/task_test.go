@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A batch has a claim in the commit of the start, a claim of a waiting task, and the schedule of
-// another task. The store refuses the batch because of another address. The lane applies all three
-// again, each once, and no worker learns about them before they are committed.
+// A batch starts a task and claims it immediately, claims a task that has waited, and schedules a
+// task of a workflow. The store refuses the batch because of another address. The lane applies all
+// three again, each once, and no worker learns about them before they are committed.
 func TestRefusedBatchWithClaims(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)

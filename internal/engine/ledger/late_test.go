@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node takes a whole page, and the answer to that write is lost. Before it reads the page,
-// another node leaves a message on it. The first node hands over the page immediately, without
-// waiting for a second message.
+// A node takes a whole page, and the answer to that write is lost. Before the node reads the page,
+// another node leaves a message on the page. The first node hands over the page immediately,
+// without waiting for a second message.
 func TestMessageOnAPageThatWasTakenUnheard(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)

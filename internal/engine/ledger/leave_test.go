@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node starts to leave while the write that takes a whole page is in flight. It still gives the
-// page back, so other nodes do not have to wait until it is declared dead.
+// A node starts to leave while the write that takes a whole page is in flight. The node still gives
+// the page back, so other nodes do not have to wait until the leaving node is declared dead.
 func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}}}, nil)
 	if err != nil {

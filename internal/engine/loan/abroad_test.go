@@ -51,8 +51,8 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// A claim ends before its last heartbeat was sent. The node drops the heartbeat. No poll would
-// carry it, and the node would poll the owner again and again.
+// A claim ends before its last heartbeat was sent. The node drops the heartbeat. Otherwise the node
+// would poll the owner again and again, because no poll would carry the heartbeat.
 func TestNewsEndsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad

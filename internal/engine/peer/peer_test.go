@@ -16,7 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// echo answers with the question, unless that is empty, and keeps notes.
+// echo repeats each question in its answer. It does not answer an empty question. It passes notes
+// on to the test.
 type echo struct{ words chan string }
 
 func (e echo) HandleQuestion(_ model.NodeID, q []byte, answer func([]byte)) {

@@ -58,8 +58,8 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// The memory is bounded. The recorder drops the tenant that was counted least recently, and no
-// longer claims to know the time before.
+// The memory is bounded. The recorder drops the tenant that was counted least recently. For this
+// tenant it then says that it began to count only after the numbers that it dropped.
 func TestManyTenants(t *testing.T) {
 	t.Parallel()
 	r := series.New(noon)
