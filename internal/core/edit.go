@@ -11,8 +11,9 @@ import (
 // because the operation works on the old state. It also refuses while a section holds the lock,
 // because only that section may change the entity.
 //
-// If the new state does not say which version of the state's type it has, it gets the version of
-// the state that it replaces, because the operator has edited that one.
+// The new state keeps the version of the state's type that it names. But it gets at least the
+// version of the state that it replaces, because the operator has edited that state. If it replaces
+// no state, it gets at least the version of the workers.
 func (n *Entity) edit(d *Decision, m *model.Message, a *Arrival, now model.Time) {
 	n.expire(now)
 	has := n.Row.VersionNow()

@@ -77,8 +77,9 @@ type Arrival struct {
 	// that is made at most once is a warning: an owner that finds it after a crash must assume that
 	// a worker may have made the call.
 	Held bool
-	// Early says that the commit that sends the call is not durable yet. The entity holds such a
-	// call, even if it is a view, and all later calls wait behind it.
+	// Early makes the entity hold the call even if it is a view. Later calls wait behind the call,
+	// unless it is a view or a call of a service. The lane sets Early if the commit that sends the
+	// call is not durable yet, or if the call may have killed the last owner.
 	Early bool
 	View  bool
 	Tag   any
@@ -716,9 +717,9 @@ func (n *Entity) endHandOver(items []*Item) {
 }
 
 // Apply applies a worker's report on a hand-over. version is the version of the row when the items
-// were handed over. Apply reports false and changes nothing when the row has changed since the
-// hand-over. Apply changes r: it turns the results of calls that did something forbidden into
-// failures.
+// were handed over. Apply returns false and applies no result if the row has changed since the
+// hand-over, or if the entity no longer has one of the stored calls. Apply changes r: it turns the
+// results of calls that did something forbidden into failures.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row

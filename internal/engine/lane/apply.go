@@ -97,7 +97,8 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	l.postChanges(now, e, &d, how)
 }
 
-// terminate handles a run that an operator has ended: it takes the run from its worker.
+// terminate handles a run that ends without a turn of its worker, for example because an operator
+// has terminated it: the lane takes the run from its worker.
 func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	why := "ended"
 	if o.Failure != nil {

@@ -29,7 +29,8 @@ func newMessageInput(m *model.Message, fresh bool, token any) *messageInput {
 	}
 }
 
-// receive takes a message of a client of this process.
+// receive takes a message that does not come from the store: from a client of this process, or over
+// a connection to another node.
 func (l *Lane) receive(now model.Time, in *messageInput) {
 	m, token := in.origin.message, in.origin.token
 	if !m.Linked.IsZero() && l.lost.has(takeLink(m)) {

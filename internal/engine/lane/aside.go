@@ -106,7 +106,8 @@ func (l *Lane) finishAside(b *building) {
 	l.mail.aside.report(&l.out, b.asides)
 }
 
-// refuseAside handles a refused batch of moveAside. The lane reads the messages again.
+// refuseAside handles a batch of moveAside that the store refused or never took in time. The lane
+// reads the messages again.
 func (l *Lane) refuseAside(now model.Time, b *building) {
 	for _, id := range b.requests {
 		l.mail.untake(id)

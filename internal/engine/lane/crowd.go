@@ -65,10 +65,9 @@ func (l *Lane) whyWaiting(e *entry) string {
 // clients. Operations may take seconds, and a line that moves is no reason to refuse a call.
 const maxLine = 30 * time.Second
 
-// whyStalled returns why an entity takes no further call of a client: more calls wait than a
-// hand-over takes, and the first of them has waited too long. It is empty when the call may wait.
-// One-way calls and calls of workflows have no such bound. For them, only the size of the mailbox
-// counts.
+// whyStalled returns why an entity takes no further call of a client: more than Config.PerKey calls
+// wait, and the first of them has waited too long. It is empty when the call may wait. One-way
+// calls and calls of workflows have no such bound. For them, only the size of the mailbox counts.
 func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 	m, n := in.origin.message, e.actor.entity
 	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || in.origin.passed || n.MailCount() <= l.cfg.PerKey {

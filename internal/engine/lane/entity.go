@@ -187,8 +187,9 @@ func (l *Lane) endFreeing(now model.Time, e *entry, b *building) {
 }
 
 // beginCall starts a call that waited until its row in the mailbox was stored: a call that runs at
-// least once, a brief call of another process, or a call that another address of this lane has
-// sent. If the lane has dropped the entity since, the row is found when the entity is read again.
+// least once, a brief call of another process, a call that another address of this lane has sent,
+// or a call that the lane is wary of (see isWary). If the lane has dropped the entity since, the
+// row is found when the entity is read again.
 func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Begin(m)

@@ -35,7 +35,7 @@ type entry struct {
 	tasks      taskBook   // what the board and the workers know about its tasks
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
-	remembered int        // requests that were served
+	remembered int        // answers that the lane began to remember; see lookup.served
 	// the run that this lane itself has started or given to a worker, see reunion
 	ours model.RunID
 	// claimed says that the worker that held the run or the entity under the last owner has come

@@ -21,7 +21,7 @@ const (
 	FactStep // an attempt of step Name, which ran in the process of its workflow, ended: Outcome
 	// a task was created: Name and Queue, as in all facts about tasks
 	FactSubmitted
-	FactClaimed // a worker has an attempt: Since is when it could have started
+	FactClaimed // a worker has an attempt: Since is when the attempt could have started
 	// an attempt ended: Outcome, Failure, Since is when it was claimed
 	FactAttempt
 	FactTimedOut // Word is which time-out of a task passed

@@ -102,7 +102,7 @@ type lookup struct {
 	fresh   bool // the caller says that the id has never been used before
 	seen    bool // the store says that an answer is remembered under the id
 	checked bool // the lane has looked for the remembered answer
-	served  int  // how many requests to the address had been served by then
+	served  int  // entry.remembered at that time
 }
 
 // erasure is what the lane has read of an entity that a message removes by force.
@@ -169,9 +169,9 @@ func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
 
-// isOrder reports whether a caller in another process waits for the answer to the input. The lane
-// refuses such an input while its address is quarantined, as it does for callers in its own
-// process.
+// isOrder reports whether the input is an order, or a request as in isRequest, and a caller in
+// another process waits for its answer. The lane refuses such an input while its address is
+// quarantined, as it does for callers in its own process.
 func (in *messageInput) isOrder() bool {
 	m := in.origin.message
 	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep

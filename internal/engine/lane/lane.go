@@ -32,7 +32,7 @@ type Lane struct {
 	flight    *building // nil when no batch is in flight
 	spare     *building // memory of an earlier batch
 	recovery  recovery
-	apart     int    // the next so many proposals of the board get a batch each, see isApart
+	apart     int    // how many of the next proposals of the board get a batch each, see isApart
 	delays    delays // of messages for quarantined addresses
 	hurried   bool   // the node stops, see Hurry
 	farewells int    // failed attempts since then

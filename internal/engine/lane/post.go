@@ -106,7 +106,8 @@ func (e *entry) isOutdated(id string, p posting) bool {
 	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
 }
 
-// postTask tells the board about a task that it does not know.
+// postTask tells the board about a task that it does not know. If the board knows the task,
+// postTask only warns its worker when the task is canceled.
 func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	x := e.x
 	p, ok := e.tasks.posted.get(t.ID)

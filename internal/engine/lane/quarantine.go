@@ -20,7 +20,7 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.quarantined.add(e)
 	}
 
-	// The lane takes the run from its worker, and stops reading its history.
+	// The lane stops reading the history of the run for a worker.
 	e.reading.endHistory()
 	l.workers.unstrand(e) // after the quarantine, any worker may get the run again
 
@@ -31,7 +31,7 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.abandon(e, blocked)
 	}
 
-	// From here on the lane refuses inputs for the address.
+	// From here on the lane refuses inputs for the address, or puts them off.
 	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
 	l.unpost(now, e) // workers that execute tasks of the run continue
 	if l.cfg.Board != nil && !e.isEntity() {
@@ -78,8 +78,9 @@ func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.open.inputs = append(l.open.inputs, in)
 }
 
-// applyPoisoned refuses a message if a caller, in this or another process, waits for the answer. It
-// applies a removal by force, because that ends the quarantine. It puts off all other messages.
+// applyPoisoned applies a removal by force, because that ends the quarantine. It refuses a message
+// of a client of this process, and an order of another process (see isOrder). It puts off all other
+// messages of other processes and shards.
 func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	blocked := e.refusal()
 	switch {

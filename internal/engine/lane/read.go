@@ -39,7 +39,7 @@ type Load struct {
 	Kind      LoadKind
 	Shard     model.ShardID
 	Shards    []model.ShardID
-	Leaving   []model.ShardID // shards that are being given up
+	Leaving   []model.ShardID // shards of which LoadMail reads only the requests
 	Address   model.Address
 	Run       model.RunID
 	RequestID string

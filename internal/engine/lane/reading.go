@@ -15,7 +15,7 @@ func (l *Lane) schedule(e *entry) {
 }
 
 // ensureKnown reports whether the run of an entry is known, and reads it if it is not. A
-// quarantined address needs no read, because the lane refuses its inputs.
+// quarantined address needs no read, because the lane refuses its inputs or puts them off.
 func (l *Lane) ensureKnown(e *entry) bool {
 	if e.known || e.quarantine.why != nil {
 		return true

@@ -16,9 +16,9 @@ const (
 	entityChanged     = "the entity was not removed: it changed while it was exported; try again"
 )
 
-// applyForced removes runs that cannot be read, or that are quarantined, in one commit. After the
-// commit the address is free, and the lane serves its waiting inputs. If the message names a step
-// of the parent, that step gets the failure of its child.
+// applyForced removes runs that cannot be read, or that are quarantined, in one commit. If this
+// removes the current run, the address is free after the commit, and the lane serves its waiting
+// inputs. If the message names a step of the parent, that step gets the failure of its child.
 func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	if in.origin.isRepeated() {
 		l.finishInput(in)

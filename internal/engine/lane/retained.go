@@ -37,12 +37,12 @@ type retention struct {
 	more    bool            // the look is not over
 	found   []store.RunHead // runs to remove
 	pending int             // inputs of the page that are not finished
-	removed int             // runs in this look
+	removed int             // runs that this look has removed
 	keep    bool            // the lane may remove nothing, because the store's clock is in doubt
 }
 
-// plan sets the time of the next look. The first look is in the second half of the interval, so
-// that nodes that started together do not look together.
+// plan sets the time of the next look: half of RetainEvery from now, plus a part of the other half
+// that depends on the node and the lane. So nodes that started together do not look together.
 func (r *retention) plan(cfg *Config, now model.Time) {
 	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:]) + uint64(cfg.Ref.Lane)*uint64(cfg.RetainEvery)/uint64(cfg.Lanes)
 	r.at = now.Add(cfg.RetainEvery/2 + time.Duration(spread%uint64(cfg.RetainEvery/2+1)))

@@ -305,9 +305,8 @@ func (l *Lane) seatFor(e *entry, pin string) (seat, bool) {
 	return seat{}, false
 }
 
-// seatToRead takes a slot for a run that is about to be read. If there are workers that take any
-// number of runs, the run needs no slot yet: the lane chooses one of these workers when it has read
-// the run.
+// seatToRead takes a slot for a run that is about to be read. If all workers take any number of
+// runs, the run needs no slot yet: the lane chooses a worker when it has read the run.
 func (w *workers) seatToRead(e *entry) (s seat, full bool) {
 	if len(w.slots) == 0 {
 		return seat{}, false

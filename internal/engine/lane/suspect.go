@@ -8,8 +8,8 @@ import (
 
 // A call that kills its process must not kill every process that owns its shard, one after the
 // other. When the last owner of a shard has died, the calls that it left are suspects. The lane
-// stores a note before it runs a suspect. If this process dies too, the next owner finds the note,
-// and sets the call aside.
+// stores a note before it runs a suspect. If this process dies too, the next owner finds the note.
+// An owner sets a call aside when two processes have died while they ran it alone.
 
 // loneCalls is how many suspects of a shard run alone if only one owner has died with them. Each of
 // them costs a commit, and the calls behind it wait. Further suspects first run together.

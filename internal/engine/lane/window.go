@@ -61,8 +61,8 @@ func newWindow(limit int) window {
 	return window{limit: limit, known: map[timerKey]model.Time{}, lines: map[kind]*line{}, changed: map[timerKey]struct{}{}, fresh: true}
 }
 
-// reset makes the lane read all timers again, because the lane has acquired shards, or because the
-// store refused a batch that stopped timers.
+// reset makes the lane read all timers again: after it has acquired shards, after a quarantine, and
+// after it has dropped a batch that may have stopped timers.
 func (w *window) reset() {
 	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
 	for _, n := range w.lines {

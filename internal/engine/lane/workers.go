@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// WorkerID names a worker of this process. Zero means that there is none.
+// WorkerID names a worker that has joined this node. The worker may belong to another node, see
+// JoinAway. Zero means that there is no worker.
 type WorkerID int
 
 // kind is a workflow, an entity or a service of a tenant.
@@ -16,7 +17,7 @@ type kind struct{ tenant, workflow string }
 // workers knows which workers there are, what they offer, and which runs wait for one of them.
 type workers struct {
 	offers   map[kind][]offer
-	turn     map[kind]int // for pick
+	turn     map[kind]int // for pick and seat
 	unserved map[kind][]*entry
 	here     map[WorkerID]bool
 	leaving  map[WorkerID]bool
