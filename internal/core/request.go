@@ -55,7 +55,7 @@ func answerNamesRun(m *model.Message) bool {
 	}
 }
 
-// misuse refuses a message whose request id belongs to another request that is still pending.
+// misuse refuses a message whose request id belongs to another request.
 func (d *Decision) misuse(m *model.Message, f *model.Failure) {
 	d.Answer.Failure, d.Misused = f, true
 	d.acknowledge(m)

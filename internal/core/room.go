@@ -57,7 +57,8 @@ func LimitReached(a model.Address, blocked *model.Reason) error {
 		"it cannot continue: reset it to an earlier event with code that continues as new in time, or terminate it")
 }
 
-// admit refuses a client's message when the mailbox or the history has no room for it.
+// admit refuses a signal, an update or a promise if there is no room for it among the unread
+// messages or in the history, or if the run has reached a limit and cannot continue.
 func (x *Execution) admit(d *Decision, e *model.Event, lim Limits) bool {
 	size := e.Size()
 	why := x.crowdReason(size, lim)

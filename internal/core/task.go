@@ -299,8 +299,9 @@ func (x *Execution) hasEnded(id string, claim int64) bool {
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
-// Expiry is a time-out of a task, or the loss of its worker. The field What is the kind of the
-// failure. Held and Claim are the state of the task when the caller looked at it.
+// Expiry is a time-out of a task, or the loss of its worker. What is the type of the failure, for
+// example model.TimeoutToStart or model.FailureLost. Held and Claim are the state of the task when
+// the caller looked at it.
 type Expiry struct {
 	ID    string
 	Held  bool
