@@ -40,7 +40,7 @@ func (inc *incarnation) ownerOf(shard model.ShardID) (model.NodeID, int64) {
 }
 
 // readMap waits for the next renewal of the lease, which brings the map of the shards. It returns
-// false if ctx has ended.
+// false if no renewal ends within mapPatience, or if ctx or the engine has ended.
 func (inc *incarnation) readMap(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, mapPatience)
 	defer cancel()

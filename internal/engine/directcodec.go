@@ -96,9 +96,10 @@ func decodeAsk(body []byte) (q ask, err error) {
 
 // told is the answer of an owner.
 type told struct {
-	// Moved says that the node does not own the shard. Taken says that the node may still have
-	// applied the request. Begun says that the node has started the execution, but cannot wait for
-	// its end.
+	// Moved says that the node does not answer the request, in most cases because it does not own
+	// the shard. Taken says that the request may have been applied, so that the sender must not
+	// treat its id as fresh. Begun says that the node has started the execution, but cannot wait
+	// for its end.
 	Moved bool `cbor:"1,keyasint,omitempty"`
 	Taken bool `cbor:"2,keyasint,omitempty"`
 	Begun bool `cbor:"3,keyasint,omitempty"`

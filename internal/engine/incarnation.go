@@ -58,7 +58,7 @@ type incarnation struct {
 	// leased is how long (ns) the machine had been suspended when the last answered renewal was
 	// sent.
 	leased   atomic.Int64
-	renewals bell // rung when a renewal was answered
+	renewals bell // rung when a renewal has succeeded or failed
 	// suspended is how long the machine had been suspended at the last look. Only the members loop
 	// uses it.
 	suspended time.Duration

@@ -224,8 +224,9 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 // abandon answers the inputs that were still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
 	s.unstored = s.lane.Unstored()
-	// Requests get an error that tells the caller to ask the next owner. Reports of workers get it
-	// too, and the next owner runs the bodies again.
+	// Callers of requests get an error that tells them to ask the next owner. The sessions of task
+	// workers send their reports to the next owner. Turns are lost, and the next owner lets the
+	// steps run again.
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
 		switch {
 		case o.message != nil:

@@ -44,7 +44,8 @@ func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	}
 }
 
-// asideLines is how many rows a lane sets aside per minute with a line of their own in the log.
+// asideLines is how many of the rows that a lane sets aside get a line of their own in the log, per
+// minute.
 const asideLines = 20
 
 // asideLog bounds the lines about rows that a lane sets aside, because a newer build or a damaged

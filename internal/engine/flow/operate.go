@@ -73,9 +73,10 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 	}
 }
 
-// keep checks a rule that this process has just set. If the rule contradicts another one that was
-// set at the same moment, keep removes the later of the two. Only the process that has set the
-// later rule sees both. The caller must hold the turn.
+// keep checks a rule that this process has just set. If the rule contradicts an earlier one that
+// was set at the same moment, keep undoes the change: it removes the rule, or restores the rule
+// that was replaced. The process that has set the earlier rule does not see the later one. The
+// caller must hold the turn.
 func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if made.Deleted || made.Kind != settingLimit && made.Kind != settingBreaker {
 		return nil

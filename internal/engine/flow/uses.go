@@ -41,7 +41,7 @@ const (
 type LimitUse struct {
 	Resource      rule.Resource
 	Held, Waiting int
-	// Holders and Waiters are some of these tasks. The tasks that have waited longest come first.
+	// Holders and Waiters are some of these tasks. The waiters that have waited longest come first.
 	Holders []model.TaskRef
 	Waiters []gate.Waiter
 	// If Keys is not 0, this LimitUse is the sum of this many keys that are not named.

@@ -251,8 +251,8 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 // alike.
 func (g *Gate) Group(it *Task) string { return g.planOf(it).group }
 
-// TakeWoken returns the groups whose tasks may pass now, because something became free or has
-// changed. It returns each of them once.
+// TakeWoken returns the groups that the gate has woken since the last call. Their tasks may pass
+// now, because something became free or has changed. A group may be in the list more than once.
 func (g *Gate) TakeWoken() []string {
 	w := g.woken
 	g.woken = nil

@@ -117,7 +117,8 @@ func (g *Gate) rouse(group string) {
 }
 
 // trim drops groups that no longer wait here. At the head of the line it drops them every time.
-// Elsewhere it drops them once there are more of them than waiting groups.
+// Elsewhere it drops them once the line is more than about twice as long as the number of waiting
+// tasks.
 func (r *resource) trim() {
 	k := 0
 	for k < len(r.line) && r.line[k].at != r {

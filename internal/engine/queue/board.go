@@ -277,8 +277,8 @@ func (b *Board) propose(t *task, w *worker, s state) {
 
 // Reserve takes a slot and permits for a task that is about to be committed, so that the claim can
 // be part of the same commit. It does so only if a suitable worker is free and no waiting task goes
-// first. Otherwise it returns false and changes nothing, and the caller calls Add once the task is
-// committed.
+// first. Otherwise it returns false, and the caller calls Add once the task is committed. In that
+// case the gate may already have put the task into one of its lines.
 func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	b.advance(now)
 	if it.Visible > now || it.spent() || b.tasks[keyOf(&it.Ref)] != nil {
