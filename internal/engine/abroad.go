@@ -83,8 +83,8 @@ func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.heard.ring()
 }
 
-// Flush waits until the other nodes that own runs of the session's claims have received everything
-// that was passed to Beat before the call.
+// Flush waits until the other nodes that own runs of the session's claims have received all
+// progress that was passed to Beat before the call.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()

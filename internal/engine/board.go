@@ -332,7 +332,7 @@ func (b *board) takeAwaited(worker string) []model.ClaimRef {
 	return refs
 }
 
-// livesElsewhere reports whether another node has this id and a lease.
+// livesElsewhere reports whether another node has this id and is a member, as of the last renewal.
 func (b *board) livesElsewhere(node string) bool {
 	alive := b.inc.alive.Load()
 	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)

@@ -45,7 +45,7 @@ type incarnation struct {
 	tenure   atomic.Int64 // counts how often shards were acquired
 	// toldShards are the shards of other nodes whose messages were sent over connections.
 	toldShards toldShards
-	alive      atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
+	alive      atomic.Pointer[[]string] // the members at the last renewal
 	company    atomic.Pointer[company]  // the live nodes, at the last renewal
 	// owner has an entry per shard. The entry is 0 if this node does not own the shard. If it does,
 	// the entry is the number of the lane plus one. While this node gives up the shard, the entry

@@ -448,7 +448,7 @@ func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 
 // Beat says that a claim is being executed, with its progress if that has changed. It reports
 // whether the worker still has the claim, and whether the claim was canceled. If another node owns
-// the run, Beat queues the heartbeat for that node. Flush waits until it has arrived.
+// the run, Beat queues the heartbeat for that node. Flush waits until the progress has arrived.
 func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
 	s.mu.Lock()
 	canceled, held = s.held[ref]

@@ -29,7 +29,8 @@ type page struct {
 	// for the owners. The owners receive them when they are back on the page.
 	sole     limit.Place
 	messages []message
-	// seen is the number of the last applied messages, by place.
+	// seen has, for each place, the number of its last write whose messages are on the page or have
+	// been applied to the owners.
 	seen   map[limit.Place]int64
 	owners map[rule.Resource]*limit.Owner
 	// emptied is when a place that kept the whole page in its memory died. It is not known how many

@@ -42,8 +42,9 @@ func (w *LockedWorker) Settle(ref model.ClaimRef, err error) {
 	w.w.Settle(time.Now(), ref, err)
 }
 
-// Redirect says that a report reached the wrong owner. The node of the worker then sends the report
-// to the right owner.
+// Redirect says that this owner has not recorded a report, because it does not own the run or has
+// no room now. The node of the worker sends the report again, to the node that owns the run by
+// then.
 func (w *LockedWorker) Redirect(ref model.ClaimRef) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()

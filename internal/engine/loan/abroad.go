@@ -134,8 +134,9 @@ func (a *Abroad) NewsOf(ref model.ClaimRef) News { return a.news[ref] }
 // Last returns the number of the last news.
 func (a *Abroad) Last() uint64 { return a.seq }
 
-// Untold reports whether there is news, up to the given number, that the owner of a claim has not
-// received. It drops news about claims that the worker does not execute.
+// Untold reports whether there is progress, in news up to the given number, that the owner of a
+// claim has not received. Heartbeats without progress do not count. It drops news about claims that
+// the worker does not execute.
 func (a *Abroad) Untold(last uint64, executes func(model.ClaimRef) bool) (untold bool) {
 	for ref, n := range a.news {
 		if !executes(ref) {

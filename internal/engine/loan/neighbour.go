@@ -207,7 +207,7 @@ func (n *neighbour) reply(now time.Time) {
 	answer(&a)
 }
 
-// tidy drops claims that have ended.
+// tidy drops claims that have ended, and claims of runs that have moved away.
 func (n *neighbour) tidy(now time.Time) {
 	n.pending = slices.DeleteFunc(n.pending, func(e datedEntry) bool { return e.Claim != nil && n.over(&e, now) })
 	for _, w := range n.workers {

@@ -8,7 +8,8 @@ import (
 
 // Party is the life of a node that lends and borrows.
 type Party interface {
-	// Alive reports whether another node had a lease at the last look at the members.
+	// Alive reports whether another node was a member at the last look. A dead node stays a member
+	// until it is fenced.
 	Alive(node model.NodeID) bool
 	// LookAround makes the node look at the members soon. It never waits.
 	LookAround()

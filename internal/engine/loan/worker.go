@@ -90,8 +90,9 @@ func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n.flush(now)
 }
 
-// Redirect says that a report reached the wrong owner. The node of the worker then sends the report
-// to the right owner.
+// Redirect says that this owner has not recorded a report, because it does not own the run or has
+// no room now. The node of the worker sends the report again, to the node that owns the run by
+// then.
 func (w *BorrowedWorker) Redirect(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)
 	w.n.expected = max(w.n.expected-1, 0)

@@ -51,8 +51,8 @@ type PollWorker struct {
 	Version string   `cbor:"5,keyasint,omitempty"`
 	// Lend is how many slots the owner may use, until it answers.
 	Lend int `cbor:"6,keyasint,omitempty"`
-	// Holds are all claims of the worker for runs that the node does not own. This includes
-	// reported claims whose reports are not settled.
+	// Holds are all claims of the worker for runs that its node does not own, and all its claims
+	// that the polled node has made. This includes reported claims whose reports are not settled.
 	Holds []Hold `cbor:"7,keyasint,omitempty"`
 }
 

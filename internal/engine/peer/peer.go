@@ -5,7 +5,8 @@
 // a while, and asks again if the answer still matters. So a lost message must cost nothing but
 // time.
 //
-// [Post] sends messages through the store, which every node reaches. Hints make it fast. Without
+// [Post] sends a message over a connection between the two nodes if there is one. Otherwise it
+// sends the message through the store, which every node reaches. Hints make that fast. Without
 // hints, a node that waits for an answer looks once a second, and every other node learns with the
 // renewal of its lease that a message is there.
 package peer
@@ -57,7 +58,7 @@ const (
 	answer   = 'a'
 )
 
-// Post is a Line through the store.
+// Post is a Line over connections, and through the store where there are none.
 type Post struct {
 	self    model.NodeID
 	mail    store.Peers

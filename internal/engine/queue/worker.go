@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// WorkerID identifies a worker of this node. 0 is none.
+// WorkerID identifies a worker on a board: a worker of the node, or a lent worker. 0 is none.
 type WorkerID int
 
 // InlineWorker is the id for attempts of steps that workflow workers run themselves
