@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file has what the board does with orphans: claims that workers of this node still execute,
-// although their runs have moved away or are quarantined. An orphan keeps its permits until its
-// worker is done (see flow.BoardGate).
+// This file has what the board does with orphans: claims that workers of this node, or workers that
+// are lent to it, still execute although their runs have moved away or are quarantined. An orphan
+// keeps its permits until its worker is done (see flow.BoardGate).
 
 // Release implements lane.Board.
 func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
