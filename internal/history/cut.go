@@ -44,13 +44,13 @@ const (
 //     its attempts again.
 //   - If the cut keeps the start of a child but not its outcome, the new run watches the child
 //     again. If the child no longer exists, its start is left out, and the code starts it again.
-//     Retry and reset do the same if the child did not complete. An import refuses children that do
-//     not exist here.
+//     Retry and reset do the same with a child that failed, was cancelled or was terminated. An
+//     import refuses children that do not exist here.
 //   - If the cut keeps a message but not its answer, the answer is taken from behind the cut. If
 //     there is no answer, the message is left out, and the code sends it again.
-//   - A lock that the code still waits for is left out, and the code asks for it again. A cut at a
-//     place where the code has entities locked is refused, because the new run would not hold the
-//     locks.
+//   - A task without an outcome is left out, and the code schedules it again. So is a lock that the
+//     code still waits for, and the code asks for it again. A cut at a place where the code has
+//     entities locked is refused, because the new run would not hold the locks.
 //   - Pauses are left out: the new run is not paused.
 //   - Each event that is left out becomes a blank, so that positions stay the same.
 //

@@ -71,7 +71,8 @@ func (d *DeadTask) Add(a FailedAttempt) {
 	d.LeftOut++
 }
 
-// cut returns the first bytes of a text, at most this many, without a partial character at the end.
+// cut returns the text with at most this many bytes. A text that is cut ends with an ellipsis,
+// without a partial character before it.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

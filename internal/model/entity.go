@@ -37,8 +37,8 @@ type Fence struct {
 }
 
 // SortLocks returns the entities of a section in the order in which they are locked, each once: by
-// type and key, each compared by bytes. All sections use the same order, so that two sections
-// cannot wait for each other.
+// tenant, type and key, each compared by bytes. All sections use the same order, so that two
+// sections cannot wait for each other.
 func SortLocks(set []Address) []Address {
 	locks := slices.Clone(set)
 	slices.SortFunc(locks, func(a, b Address) int {

@@ -8,12 +8,13 @@ type EventKind uint8
 // history.
 const (
 	EventStarted       EventKind = 1 // event 0; built from the row of the run
-	EventStepCompleted EventKind = 2 // (asked) an inline step returned: Input, Output
+	EventStepCompleted EventKind = 2 // (asked) a step returned: Input, Output
 	EventStepFailed    EventKind = 3 // (asked) its last attempt failed: Input, Failure
 	// (asked) an attempt failed, and the next one begins at Due: Attempt, Failure
 	EventAttemptFailed EventKind = 4
 	EventTimerFired    EventKind = 5 // (asked) a timer or the deadline of a scope: Due
-	// (asked) the code cancelled the step, timer or child ID before its outcome
+	// (asked) the code gave up on what ID asked for, such as a step, a timer or a child, before its
+	// outcome
 	EventWithdrawn      EventKind = 6
 	EventSignalReceived EventKind = 7  // Name, Input, RequestID
 	EventSignalTaken    EventKind = 8  // (asked) the code took the signal of position Ref: Name
@@ -123,8 +124,8 @@ type Event struct {
 	At   Time      `cbor:"-"`
 	Kind EventKind `cbor:"-"`
 
-	// ID identifies what the code asked for: coroutine path, name, and key or arguments (see
-	// StepID).
+	// ID identifies what the code asked for: coroutine path, name, and key or arguments. See
+	// internal/replay/id.go.
 	ID      string   `cbor:"1,keyasint,omitempty"`
 	Name    string   `cbor:"2,keyasint,omitempty"`
 	Attempt int      `cbor:"3,keyasint,omitempty"`

@@ -61,7 +61,7 @@ const (
 	AbandonChild ParentClosePolicy = 1
 )
 
-// Link points back to the step of a run that waits for the outcome of an execution.
+// Link names a step of a run, for example the step that waits for the outcome of an execution.
 type Link struct {
 	Address Address `cbor:"1,keyasint,omitempty"`
 	Run     RunID   `cbor:"2,keyasint,omitempty"`
@@ -98,7 +98,7 @@ type Start struct {
 	// that the time is At.
 	Began Time
 	// Seeds are the runs whose random numbers the code drew in the past, in order of position.
-	// Behind the last seed the run draws its own random numbers.
+	// Behind the last seed, the code draws the random numbers of IdentityRun.
 	Seeds []Seed
 	// Identity is the run whose idempotency keys the steps keep. A retry sets it. It is zero when
 	// the steps have their own keys.
@@ -139,7 +139,8 @@ type Outcome struct {
 	At      Time
 	// Seen is the last event that the code had seen when it returned.
 	Seen int64
-	// Next is the run that follows after continue-as-new.
+	// Next is the run that follows if Status is Continued: after continue-as-new, a failed run that
+	// is repeated, or a reset.
 	Next RunID
 	// Leaves is when the run may be removed, if its workflow has its own retention time; zero when
 	// the retention time of the engine applies.

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// Address names an execution, an entity or a service. Only the owner of its shard may change it.
+// Address names an execution, an entity or a service. Only the owner of its shard may change what
+// it names.
 type Address struct {
 	Tenant string `cbor:"1,keyasint,omitempty"`
-	Type   string `cbor:"2,keyasint,omitempty"` // the name of the workflow
+	Type   string `cbor:"2,keyasint,omitempty"` // the name of a workflow, or a prefix and another name
 	Key    string `cbor:"3,keyasint,omitempty"`
 }
 

@@ -19,7 +19,7 @@ type payloadForm struct {
 // IsZero reports whether there is no payload.
 func (p JSONPayload) IsZero() bool { return len(p.Data) == 0 && p.Encoding == "" }
 
-// MarshalJSON writes the shortest of these forms.
+// MarshalJSON writes the first of these forms that fits.
 func (p JSONPayload) MarshalJSON() ([]byte, error) {
 	f := payloadForm{Encoding: p.Encoding}
 	switch {

@@ -59,8 +59,8 @@ func Labels(pairs map[string]string) []Label {
 	return labels
 }
 
-// SetLabel returns the labels with one of them changed, or removed when the value is empty. It does
-// not change its argument.
+// SetLabel returns the labels with one of them set, or removed when the value is empty. It does not
+// change its argument.
 func SetLabel(labels []Label, name, value string) []Label {
 	i, found := slices.BinarySearchFunc(labels, name, func(l Label, name string) int { return cmp.Compare(l.Name, name) })
 	switch {

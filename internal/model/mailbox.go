@@ -14,7 +14,7 @@ const (
 	MailboxList = "list"
 	MailboxShow = "show" // show one item with its input
 	MailboxSkip = "skip" // move one item behind the others
-	MailboxDrop = "drop" // remove one item; its caller gets a failure
+	MailboxDrop = "drop" // remove one item; a waiting caller gets a failure
 	// remove the oldest signals of a name, at most MailboxDropped; the message's ID is the name
 	MailboxDropNamed = "drop-named"
 	// replace the state of the entity by Input, if its version is the one that ID names
@@ -33,7 +33,7 @@ const MailboxListed = 1000
 type Call struct {
 	ID        string  `json:"id"`
 	Position  int     `json:"position"` // counts from 1
-	Kind      string  `json:"kind"`     // call or lock
+	Kind      string  `json:"kind"`     // call, lock or signal
 	Operation string  `json:"operation,omitempty"`
 	At        Time    `json:"at"`
 	Bytes     int     `json:"bytes"`

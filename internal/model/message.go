@@ -159,8 +159,8 @@ type Message struct {
 }
 
 // Order reports whether an operator or a client wants to end or change something with the message.
-// If the execution or entity is quarantined, the owner refuses orders immediately. Other messages
-// wait.
+// If the execution or entity is quarantined, the owner refuses orders immediately, also if they
+// come from another node.
 func (m *Message) Order() bool {
 	switch m.Kind {
 	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock, MessageMailbox:

@@ -34,7 +34,7 @@ const (
 	WaitCorrupt ReasonCode = "corrupt"     // Detail names the row that cannot be decoded
 	// Detail names the row that only a newer build can read
 	WaitNewer ReasonCode = "newer_version"
-	WaitLimit ReasonCode = "history_limit" // the history has as many events as a run may have
+	WaitLimit ReasonCode = "history_limit" // the history has reached a limit of events or bytes
 	// code blocks outside the scheduler; Detail is the stack
 	WaitStuck ReasonCode = "code_blocked"
 	// it waits until an operator resumes it, or resumes its queue Name; Detail is why it was paused
@@ -62,8 +62,8 @@ const (
 	// entity Name, written entity/key, makes the calls in front of this one first; Detail is how
 	// many
 	WaitMailbox ReasonCode = "mailbox"
-	// the code begins at Until; if it is repeated, Attempt is the number of the failed attempt and
-	// Detail its error
+	// the code begins at Until; if the run repeats a failed one, Attempt is the number of the
+	// attempt that begins, and Detail is the error of the attempt before
 	WaitStart ReasonCode = "start"
 
 	// the owner of its shard has no code for Name, but another node has; Detail is as in WaitWorker

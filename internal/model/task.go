@@ -213,8 +213,8 @@ type Retry struct {
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
-// NewRetry returns the policy for these numbers. A first pause that is longer than the default
-// maximum becomes the maximum.
+// NewRetry returns the policy for these numbers. If longest is 0 and the first pause is longer than
+// the default maximum, the first pause becomes the maximum.
 //
 //arch:parameters these are the five numbers of a retry policy, as users write them
 func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {
@@ -288,7 +288,7 @@ type TaskRef struct {
 	ID      string  `cbor:"3,keyasint,omitempty"`
 }
 
-// Compare orders tasks by their addresses, then by their runs.
+// Compare orders tasks by their addresses, then by their runs, then by their ids.
 func (r TaskRef) Compare(o TaskRef) int {
 	return cmp.Or(
 		strings.Compare(r.Address.Tenant, o.Address.Tenant), strings.Compare(r.Address.Type, o.Address.Type), strings.Compare(r.Address.Key, o.Address.Key),

@@ -31,8 +31,8 @@ func (x Ctx) Block(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// HasBegun reports whether the code has run before, because the engine says so or because the
-// history has something that the code asked for.
+// HasBegun reports whether the code has run before. It has if the engine says so, or if the history
+// has something that the code asked for.
 func (x Ctx) HasBegun() bool {
 	x.must("Begun")
 	r := x.co.m.r
@@ -247,8 +247,8 @@ func (m *machine) close(end *model.Close) {
 	m.turnOver(nil, false) // the run stays until the engine accepts the end
 }
 
-// endOthers ends all coroutines except the root, the last one first, and gives up on every step and
-// timer that is pending.
+// endOthers ends all coroutines except the root, the last one first. If functions of Cleanup must
+// still run, it also gives up on every pending step and timer, and ends all sections.
 func (m *machine) endOthers() {
 	for n := m.coroutines.last; n != nil && n.value != m.root; n = m.coroutines.last {
 		m.end(n.value)

@@ -113,7 +113,8 @@ func (f *Future) unbind() {
 	}
 }
 
-// giveUp resolves a pending future with an error and withdraws the work behind it.
+// giveUp resolves a pending future with an error and withdraws the work behind it. A child
+// continues. A step that settles is only hurried, and its future stays pending.
 func (m *machine) giveUp(f *Future, err error) {
 	if f.done {
 		return
@@ -195,8 +196,8 @@ func (x Ctx) check(call string, fs ...*Future) error {
 type waitMode uint8
 
 const (
-	waitAny  waitMode = iota // the first future is resolved
-	waitAll                  // all are resolved, or the first has failed
+	waitAny  waitMode = iota // one is resolved
+	waitAll                  // all are resolved, or one has failed
 	waitDone                 // all are resolved
 	waitSome                 // enough of them have succeeded, or too many have failed
 )
@@ -364,8 +365,8 @@ func (f *Future) abandon(c *Coroutine) {
 	}
 }
 
-// Get waits for the future. It returns the error of the scope, or the error of the work behind the
-// future.
+// Get waits for the future and returns the error of the work behind it. If the scope ends first,
+// Get returns the error of the scope, but for a step that settles it still waits for the outcome.
 func (x Ctx) Get(f *Future) error {
 	if err := x.check("Get", f); err != nil {
 		return err
@@ -425,7 +426,9 @@ func (x Ctx) Wait(fs []*Future) error {
 	return nil
 }
 
-// All waits for all futures, or returns the first error by position and cancels the rest.
+// All waits until all futures are resolved or one has failed. If one has failed, All cancels the
+// others and returns the first error by position. If the scope ends first, All cancels all futures
+// and returns the error of the scope.
 func (x Ctx) All(fs []*Future) error {
 	if err := x.check("All", fs...); err != nil {
 		return err

@@ -28,8 +28,8 @@ func (h *hosts) run(c *Coroutine) {
 	go h.host(c)
 }
 
-// host runs one coroutine after the other. It ends when the worker unloads a coroutine, or when
-// user code ends the goroutine.
+// host runs one coroutine after the other. It ends when the worker unloads its coroutine, when user
+// code ends the goroutine, when enough other goroutines are idle, or when the worker closes.
 func (h *hosts) host(c *Coroutine) {
 	defer h.goroutines.Done()
 	mine := make(chan *Coroutine, 1)

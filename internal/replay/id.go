@@ -20,8 +20,8 @@ import (
 //
 // Name and key have their lengths in front, so that they may contain any characters. A digest
 // replaces a key that is long or not text, so that every identity is short enough to store. If
-// several asks are equal, the second and later ones have their number as occurrence. Histories
-// store identities, so the format must not change.
+// several asks are equal, the first one has no occurrence, the second one has #1, the third one #2,
+// and so on. Histories store identities, so the format must not change.
 
 // askKind is the kind of an ask. The letters are stored.
 type askKind byte
@@ -191,7 +191,7 @@ func parseID(s string) (p parsedID, ok bool) {
 	return p, err == nil && n > 0
 }
 
-// readCounted reads <length>:<text>. Text that does not begin with a digit is empty.
+// readCounted reads <length>:<text>. If s does not begin with a digit, the text is empty.
 func readCounted(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return "", s, true

@@ -86,7 +86,8 @@ func (b *Inbox) push(f *Future) {
 	}
 }
 
-// Withdraw gives up on a pending future. The inbox no longer hands it out.
+// Withdraw gives up on a future that the inbox has not handed out. The inbox never hands it out
+// then.
 func (b *Inbox) Withdraw(f *Future) {
 	b.x.must("Cancel")
 	f.unbind()
@@ -143,7 +144,7 @@ func (b *Inbox) pendingFutures() []*Future {
 	return fs
 }
 
-// CancelReason returns the reason of the cancel request, once that has ended the scope of the run.
+// CancelReason returns the reason of the cancel request; empty while the code has got none.
 func (x Ctx) CancelReason() string {
 	x.must("Cancel")
 	if c := x.co.m.canceled; c != nil {

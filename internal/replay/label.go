@@ -5,9 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded
-// once: a replay finds the record and changes nothing. A record that the code no longer asks for is
-// ignored, because no other part of the code can depend on a label.
+// SetLabel sets a label of the execution, or removes it when the value is empty. The change is
+// recorded once: a replay finds the record and does not record it again. A record that the code no
+// longer asks for is ignored, because no other part of the code can depend on a label.
 func (x Ctx) SetLabel(name, value string) error {
 	if err := x.enter("SetLabel", name); err != nil {
 		return err

@@ -1,7 +1,7 @@
 package replay
 
 // Local returns a future that the code of the run resolves itself, so that one coroutine can wait
-// for another. A run that waits for nothing else continues when an update arrives.
+// for another. If a run waits only for such futures, it continues when an update arrives.
 func (x Ctx) Local() *Future {
 	x.must("Local")
 	return &Future{m: x.co.m, kind: futureLocal}

@@ -301,8 +301,8 @@ func (m *machine) flush(guest bool) bool {
 	return m.report(nil)
 }
 
-// report sends the turn. If the engine no longer accepts reports of this run, report gives up the
-// baton and returns false.
+// report sends the turn. If the engine refuses the turn, report returns false. In that case it has
+// also given up the baton, unless the turn ends the run.
 func (m *machine) report(end *model.Close) bool {
 	t := model.Turn{
 		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),

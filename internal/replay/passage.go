@@ -87,8 +87,8 @@ func (p *passage) leave(begun bool, err error) {
 	p.gate.EndPass(p.ref, p.job.a.step.Pass, how, after)
 }
 
-// flush ends the wait of attempts that are no longer wanted. It looks at all waiting attempts;
-// usually there are none.
+// flush ends the wait of attempts that are no longer wanted, or of all attempts if the worker is
+// leaving. It looks at all waiting attempts; usually there are none.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
 		if p := key.(*passage); w.draining.Load() || p.isMoot() {

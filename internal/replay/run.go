@@ -92,7 +92,7 @@ func pointers(to []*model.Event, events []model.Event) []*model.Event {
 // clock estimates the owner's clock.
 func (r *run) clock() model.Time { return clockFrom(r.ownerNow, r.activated) }
 
-// begin starts the machine. The caller holds the baton and passes it to the root coroutine.
+// begin starts the machine. The caller holds the baton, and begin passes it on.
 func (r *run) begin() {
 	r.m.reachEnd()
 	r.m.turnOver(nil, true)
@@ -195,8 +195,8 @@ func (r *run) takeRetries() []string {
 	return ids
 }
 
-// layDown gives up the baton, unless there is mail. Retries stay in the mailbox until the code may
-// run steps again.
+// layDown gives up the baton, unless there is mail or the waits must be reported again. It reports
+// whether it gave up the baton. Retries stay in the mailbox until the code may run steps again.
 func (r *run) layDown() bool {
 	r.mu.Lock()
 	m := r.m
@@ -313,8 +313,9 @@ func (r *run) restart() {
 	r.begin()
 }
 
-// block reports that the code does not fit, and ends the run here. The first time, block replays
-// the code once more to find source positions, because a normal execution does not keep them.
+// block reports that the code does not fit, and ends the run here. If the code did not fit during a
+// replay, block first replays it once more to find source positions, because a normal execution
+// does not keep them.
 func (r *run) block() {
 	m := r.m
 	if !m.examine && !m.live && m.doom.Code == model.WaitMismatch {

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalQueue holds the signals of one name that the code has not taken, or the receives that wait
-// for one; never both.
+// signalQueue is for the signals of one name. It holds signals that no receive has, or receives
+// that wait for a signal; never both.
 type signalQueue struct {
 	received []int     // indexes of events
 	waiting  []*Future // receives with a parked coroutine, in the order in which they began to wait

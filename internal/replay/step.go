@@ -194,7 +194,8 @@ func (m *machine) mayInline(s *Scope, a *ask) bool {
 		!m.w.draining.Load() && !m.w.kept.has(attemptKey{m.r.start.Run, a.id, a.attempt + 1}) && m.w.slots.try()
 }
 
-// startSteps starts the bodies that are due. It reports false when no body is due.
+// startSteps starts the bodies that are due. It reports false when there is no step to start, or
+// when the worker may start none now.
 func (m *machine) startSteps() bool {
 	for _, id := range m.r.takeRetries() {
 		if a := m.find(id); a != nil && a.state == stepBackoff && a.task == nil {
@@ -240,8 +241,9 @@ func (m *machine) startSteps() bool {
 	return true
 }
 
-// runInline runs the body of a step on the goroutine of the only coroutine. If no event has arrived
-// when the body returns, the code continues with the outcome before it is committed. Otherwise the
+// runInline runs the body of a step on the goroutine of the only coroutine. When the body has
+// returned, the code continues with the outcome before it is committed, if the step needs no
+// further attempt, the mailbox is empty, and every reported event has come back. Otherwise the
 // worker reports the outcome, and the coroutine parks until the event of the outcome arrives.
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r

@@ -78,7 +78,8 @@ func (s *StepContext) Deadline() (time.Time, bool) { return s.base.Deadline() }
 // after its body has returned.
 func (s *StepContext) Done() <-chan struct{} { return s.standard().Done() }
 
-// Err returns nil until Done is closed, and then the reason.
+// Err returns nil until Done is closed, and then context.Canceled or the error of the worker's
+// context.
 func (s *StepContext) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,8 @@ type Config struct {
 	Plain func(model.Payload) []byte
 	// Logger receives warnings for operators. By default the worker does not log.
 	Logger *slog.Logger
-	// IdleAfter is how long a parked run stays in memory. The default is 5 s.
+	// IdleAfter is how long a run stays in memory while only an event from outside can move it. The
+	// default is 5 s.
 	IdleAfter time.Duration
 	// MaxLoaded is how many runs stay in memory. If there are more, the worker releases the least
 	// recently used parked runs. The default is 10,000.
@@ -48,8 +49,8 @@ type Config struct {
 	// MaxSteps is how many bodies of steps run at the same time. Further ones wait in line. The
 	// default is 1,024.
 	MaxSteps int
-	// StuckAfter is how long workflow code may run without a durable call before it is reported as
-	// stuck. The default is 2 s.
+	// StuckAfter is how long workflow code may run without waiting in a durable call before it is
+	// reported as stuck. The default is 2 s.
 	StuckAfter time.Duration
 	// UnloadTimeout is how long deferred functions of workflow code may take when a run is
 	// unloaded. The default is 5 s.
@@ -297,8 +298,8 @@ func (w *Worker) snapshot(into []*run) []*run {
 	return into
 }
 
-// Drain makes the worker start no further bodies, and give back every run as soon as none of its
-// bodies runs.
+// Drain makes the worker start no further bodies. The worker gives back every run as soon as none
+// of its bodies runs and the engine has delivered every event that the worker has reported.
 func (w *Worker) Drain() {
 	w.draining.Store(true)
 	w.flush()
@@ -316,8 +317,8 @@ func (w *Worker) Resume() {
 }
 
 // Close leaves the session: it gives parked runs back, lets running bodies finish until ctx ends,
-// and then interrupts them. It returns when no goroutine of the worker is left. Its error says how
-// many runs could not be ended.
+// and then interrupts them. Then it waits until no goroutine of the worker is left, but at most
+// UnloadTimeout. If goroutines are left after that time, its error says how many runs did not end.
 func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	w.closing.Store(true)

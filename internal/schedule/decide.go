@@ -47,8 +47,9 @@ type Counts struct {
 	Triggered  int64 `json:"triggered"`  // of Fired, by a trigger of a person or program
 	Backfilled int64 `json:"backfilled"` // of Fired, by a backfill
 	Skipped    int64 `json:"skipped"`    // ticks that were skipped because another execution was open
-	// Missed ticks: no process served the schedule within the catch-up window, or the schedule was
-	// paused. At most 10,000 are counted at a time.
+	// Missed ticks: no process served the schedule within the catch-up window, the schedule was
+	// paused, or more than maxBurst ticks were due at the same moment. At most 10,000 are counted
+	// at a time.
 	Missed int64 `json:"missed"`
 	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
@@ -517,8 +518,8 @@ func (d *decider) retarget() {
 	}
 }
 
-// settle decides every tick up to now, before another cadence applies. A tick that still waits for
-// its jitter begins immediately.
+// settle decides every tick up to now, before another cadence applies or a pause ends. A tick that
+// still waits for its jitter begins immediately.
 func (d *decider) settle() {
 	s := &d.Status
 	if s.Paused {

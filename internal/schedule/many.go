@@ -35,8 +35,9 @@ type Result struct {
 }
 
 // AskMany sends a command to many schedules, and returns one result for each, by name. An error
-// means that no schedule has received the command. If one schedule refuses the command, the others
-// still obey it.
+// without results means that no schedule has received the command. If ctx ends, AskMany returns its
+// error together with the results so far. If one schedule refuses the command, the others still
+// obey it.
 func (s Schedules) AskMany(ctx context.Context, sel Selection, c *Command) ([]Result, error) {
 	if c.Verb != VerbPause && c.Verb != VerbResume {
 		return nil, fault.New(fault.Invalid, "the verb is %.40q, must be %s or %s", c.Verb, VerbPause, VerbResume)

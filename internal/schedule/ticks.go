@@ -16,10 +16,10 @@ const MaxTicks = 1000
 
 // Outcomes of a tick.
 const (
-	TickDue     = "due"     // it is in the future
-	TickPaused  = "paused"  // it is in the future, and the schedule is paused
+	TickDue     = "due"     // the schedule has not decided about it yet
+	TickPaused  = "paused"  // likewise, and the schedule is paused
 	TickWaiting = "waiting" // its execution waits for its turn
-	TickStarted = "started" // its execution exists
+	TickStarted = "started" // its execution was started
 	// TickNone: no execution of the tick exists. The tick was skipped or missed, or its execution
 	// was removed.
 	TickNone = "none"

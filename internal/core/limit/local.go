@@ -217,7 +217,7 @@ func (l *Local) IsGone() bool {
 	return l.Idle() && l.block == 0 && l.tokens == 0 && l.back == 0 && l.backTokens == 0 && l.spent == 0 && l.want == 0 && l.wantTokens == 0 && l.over == 0
 }
 
-// roundUp returns the next power of two.
+// roundUp returns the smallest power of two that is not below n; 0 stays 0.
 func roundUp(n int64) int64 {
 	if n < 2 {
 		return n

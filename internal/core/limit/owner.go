@@ -268,7 +268,7 @@ func (p *lease) give(o *Owner, n int) {
 	o.last(p)
 }
 
-// last moves a place to the end of the line, because it has been served.
+// last moves a place to the end of the line, because it has begun to wait or has been served.
 func (o *Owner) last(p *lease) {
 	o.asked++
 	p.Asked = o.asked
@@ -365,7 +365,8 @@ func (o *Owner) spare() {
 	}
 }
 
-// grantTokens leases whole tokens evenly, in the order in which places asked.
+// grantTokens leases whole tokens in portions, each to the place that has the fewest. Among equals,
+// the place that comes first in the line gets the portion.
 func (o *Owner) grantTokens() {
 	for free := min(o.bucket.tokens(&o.numbers), o.numbers.burst()-o.out); free > 0; free = min(o.bucket.tokens(&o.numbers), o.numbers.burst()-o.out) {
 		wanting := int64(0)

@@ -144,9 +144,9 @@ func (h *Buffers) next(ctx context.Context, k streamKey, s *stream, turn <-chan 
 }
 
 // Send serves a request of a worker, and returns the number of the last item that is here. It waits
-// until there is room for all of the items, but not for longer than the worker may be silent. A
-// request without items waits for the end of the stream. This is how the worker learns that its
-// caller leaves.
+// until there is room for all of the items, but at most for Config.Wait. A request that has no
+// items and does not end the stream waits until the stream is removed or fails, also at most for
+// Config.Wait. This is how the worker learns that its caller has left.
 func (h *Buffers) Send(ctx context.Context, r *model.ItemsSend) (int64, error) {
 	k := streamKey{r.Entity, r.ID}
 	h.mu.Lock()

@@ -19,8 +19,10 @@ type stream struct {
 	why     error // why this node has ended the stream; nil if it has not
 
 	heard time.Time // when the caller last sent a request
-	read  time.Time // when the caller last asked for items
-	fed   time.Time // when the worker last sent a request; zero before the caller asks for items
+	read  time.Time // when the caller last asked for items or acknowledged one
+	// when the worker last sent a request or, before that, when the caller first asked for items;
+	// zero before both
+	fed time.Time
 
 	taking, sending turns
 	changed         chan struct{} // closed at the next change

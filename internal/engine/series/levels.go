@@ -192,8 +192,9 @@ func (t *track) advance(to int64, kind SubjectKind) {
 	t.last = max(t.last, to)
 }
 
-// makeRoom drops the subject that has been idle for longest. If the tenant has too many subjects,
-// it drops one of this tenant. Otherwise it drops one of any tenant.
+// makeRoom drops the subject that has been idle for longest, if there is no room for another
+// subject of the tenant. If the tenant has too many subjects, makeRoom drops one of this tenant. If
+// only the node has too many, it drops one of any tenant.
 func (s *Sampler) makeRoom(at int64, tenant string) {
 	own := 0
 	for subject := range s.tracks {

@@ -133,7 +133,8 @@ func (s *Oracle) IsSettingDamaged(x *store.Setting) (bad, fresh bool) {
 	return bad, fresh
 }
 
-// WasSettingDamaged reports whether a version of a setting cannot be read, without a new decision.
+// WasSettingDamaged reports whether an earlier call of IsSettingDamaged has decided that a version
+// of a setting cannot be read. It decides nothing itself.
 func (s *Oracle) WasSettingDamaged(x *store.Setting) bool {
 	return s.damage.settings[settingVersion{x.SettingKey, x.Version}]
 }
