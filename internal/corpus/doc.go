@@ -3,8 +3,9 @@
 // the seeds of random numbers may block executions in users' stores. Such a change fails this test
 // first.
 //
-// testdata/v1, v2, … are generations. Recorded files are never changed and never removed, because
-// users have histories like these in their stores. The checksums next to the files detect a change.
+// testdata/v1, v2, … are generations. Files of a released generation are never changed and never
+// removed, because users have histories like these in their stores. The checksums next to the files
+// detect a change.
 //
 // To add something (a new kind of event, a new call of the SDK):
 //

@@ -103,7 +103,8 @@ func NewSentinel(text string, kinds ...Kind) error { return &Sentinel{text, kind
 // Error returns the text of the sentinel.
 func (s *Sentinel) Error() string { return s.text }
 
-// New returns an error of a kind. A %w verb in the format becomes the cause.
+// New returns an error of a kind. If the format has exactly one %w verb, the error of that verb
+// becomes the cause.
 func New(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	if cause := errors.Unwrap(err); cause != nil {
