@@ -94,8 +94,8 @@ func load(root string) (*module, error) {
 	return m, err
 }
 
-// skipDir skips the directories that the go command skips: hidden and private directories, test
-// data, other modules.
+// skipDir skips directories whose files are not part of the module: hidden and private directories,
+// test data, vendored code, and other modules.
 func skipDir(name, rel string) error {
 	base := filepath.Base(rel)
 	switch {

@@ -28,7 +28,7 @@ const generated = "api/perdure/..."
 
 // Abbreviations of the table.
 var (
-	// vocabulary is what every room may use.
+	// vocabulary is what most rooms may use.
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// simulated is the production code that the simulator runs or refers to.
 	simulated = join(vocabulary, "internal/core/...", "internal/cluster", "internal/engine/...", "internal/history", "internal/store", "internal/store/memory")
@@ -319,8 +319,8 @@ func matchesAny(patterns []string, dir string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, dir) })
 }
 
-// specificity orders patterns that match the same package. A longer pattern is more specific. Of
-// two equally long patterns, the exact one is more specific.
+// specificity orders patterns that match the same package. A pattern with a longer path is more
+// specific. Of two patterns with the same path, the exact one is more specific.
 func specificity(pattern string) int {
 	parent, family := strings.CutSuffix(path.Clean(pattern), "/...")
 	if family {

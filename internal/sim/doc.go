@@ -39,19 +39,19 @@
 //   - Some seeds have tasks (tasks). Users submit them and programs schedule them. Task workers
 //     (hand) come and go, hang, report late and twice. The board is the production code. Nodes ask
 //     each other about claims by messages that get lost, arrive late or arrive twice (asking). In
-//     half of these seeds nodes lend each other slots of their workers (lend), with the machines of
-//     engine/loan.
+//     more than a third of these seeds nodes lend each other slots of their workers (lend), with
+//     the machines of engine/loan.
 //   - One seed in three is young: it has the features that were added last. In these seeds, the
 //     nodes delete closed runs and dead tasks by age (retention). A run leaves after its own
 //     retention or after the retention of its lane, and the sweep of its owner removes a dead task.
 //     Half of the young seeds have tasks, and users also submit many tasks in one request. Users
-//     requeue dead tasks, some with another input, undo that, and purge them (dead). These seeds
-//     also have limits, rates, breakers and paused queues (flow, settings, gate). Users set, trip,
-//     pause and reset them from any node while tasks run. In most of these seeds all nodes share
-//     limits and breakers. Package engine/flow is the production code, with the gates, the ledger
-//     and the breakers. It writes settings by compare-and-set: the writes fail, get lost on the way
-//     there or back, or land late, and nodes die between two of them (flow, share). In some of
-//     these seeds nodes lend workers too.
+//     requeue dead tasks, some with another input, undo that, and purge them (dead). Most of these
+//     seeds also have limits, rates, breakers and paused queues (flow, settings, gate). Users set,
+//     trip, pause and reset them from any node while tasks run. In most of these seeds all nodes
+//     share limits and breakers. Package engine/flow is the production code, with the gates, the
+//     ledger and the breakers. It writes settings by compare-and-set: the writes fail, get lost on
+//     the way there or back, or land late, and nodes die between two of them (flow, share). In some
+//     of these seeds nodes lend workers too.
 //   - About one seed in four has entities: accounts and desks (account). Clients, workflows and the
 //     entities themselves call them, with and without waiting. Entities send, start and signal.
 //     Their workers (teller) come and go, hang, make only the first calls, and report twice.

@@ -148,7 +148,7 @@ func (inc *incarnation) applyView(v *store.View) {
 }
 
 // complaints receives the log of a flow. It writes each line to the trace. A line at level error
-// fails the simulation.
+// fails the simulation, unless expects allows it.
 type complaints struct{ p *Proc }
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool {

@@ -321,7 +321,7 @@ func DescribeFeatures() string {
 
 // share returns the share of the seeds that have the feature, if nothing excludes it.
 func (r *row) share() (share float64) {
-	const all = 24 * 7 * 11 * 13 // the lots repeat after that
+	const all = 24 * 7 * 11 * 13 // so many that the share is nearly that of all seeds
 	for seed := range uint64(all) {
 		without := 1.0
 		for i := range r.lots {

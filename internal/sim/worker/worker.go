@@ -72,8 +72,9 @@ type host interface {
 	Serves() bool
 	// Lanes returns the number of lanes of the node, or 0 if there is no node.
 	Lanes() int
-	// Post hands an input to the lane that gave out a generation. It returns false if that lane has
-	// ended.
+	// Post hands an input to the lane of the current node that has the same index as the lane that
+	// gave out a generation. The generation may be of an earlier node of the process. Post returns
+	// false if there is no node, or if the lane has ended.
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
 	// Tell hands an input to all lanes, if there is a node.
 	Tell(do func(now model.Time, l *lane.Lane))

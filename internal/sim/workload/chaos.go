@@ -196,7 +196,8 @@ func (s *Workload) tend() {
 	s.After(50*kernel.Millisecond, nil, s.tend)
 }
 
-// provide sends open runs the signals and promises that they wait for.
+// provide resumes paused runs, and sends open runs the signals and promises that they wait for. It
+// cancels a run that has no room for the signal.
 func (s *Workload) provide() {
 	for _, r := range s.Ledger.Order {
 		if !r.Open() || s.Disk.Lasting[r.Address.Name] {
