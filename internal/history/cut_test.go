@@ -19,7 +19,7 @@ import (
 //	=a @a x     promise a is settled; a is a watcher; a cancel request
 //	/a          what the code asked for under the id a was withdrawn
 //	(a [a ]a    task a is scheduled, claimed, given back
-//	ta Ta       an attempt of task a has timed out; task a has timed out for good
+//	ta Ta       an attempt of task a has timed out; task a has timed out permanently
 //	^a :a ;a    message a was sent; it was answered; it was answered with a failure
 //	{a ga }a    section a asks to lock two entities; one of them is locked; the section has ended
 func record(words string) *model.History {

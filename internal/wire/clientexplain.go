@@ -17,7 +17,7 @@ func ReadExplainRequest(tenant string, r *pb.ExplainRequest) (api.ExplainRequest
 	return api.ExplainRequest{Target: t, Depth: int(r.GetDepth())}, err
 }
 
-// Explanation builds the message for a graph of what waits for what.
+// Explanation builds the message for a graph of waits.
 func Explanation(g api.Explanation) *pb.Explanation {
 	return &pb.Explanation{
 		Nodes: each(g.Nodes, explainedNode), Cut: g.Cut, Alive: each(g.Alive, text),

@@ -39,7 +39,7 @@ type Load struct {
 	Kind      LoadKind
 	Shard     model.ShardID
 	Shards    []model.ShardID
-	Leaving   []model.ShardID // shards of which LoadMail reads only the requests
+	Leaving   []model.ShardID // LoadMail reads only the requests of these shards
 	Address   model.Address
 	Run       model.RunID
 	RequestID string

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// deploy takes all workers except those of one version out of all processes, and adds a worker of
-// that version to each process. After a while it adds a worker of the other version to each
-// process.
+// deploy chooses a version. It takes the workers of all other versions out of all processes, and
+// adds a worker of the chosen version to each process. After a while it adds a worker of the other
+// pinned version to each process.
 func (s *Workload) deploy() {
 	old, next := scenario.Versions[0], scenario.Versions[1]
 	if s.Chance(0.5) {
