@@ -120,9 +120,9 @@ func startNode(t *testing.T, url, name string) (address string) {
 // when matches a time in the answers below.
 const when = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`
 
-// walk has a request for every route. The requests are in an order in which their answers are
-// known, and each answer is compared as a whole. In an answer, WHEN means any time and NUM means
-// any number. The answer 500 means any error.
+// walk has a request for every route. The order matters, because an answer depends on the requests
+// before it. The test compares each answer as a whole. In an answer, WHEN means any time and NUM
+// means any number. The answer 500 means any error.
 const walk = `
 GET /health -> {"status":"ok"}
 GET /counter/c -> 0
@@ -265,7 +265,8 @@ func testAtOnce(b *balancer) {
 	}
 }
 
-// testTimerIsCancelled cancels a timer while its request waits.
+// testTimerIsCancelled cancels a timer while the request that scheduled the timer waits for its
+// answer.
 func testTimerIsCancelled(b *balancer) {
 	done := make(chan string, 1)
 	go func() {
@@ -295,7 +296,8 @@ func testTimerIsCancelled(b *balancer) {
 	}
 }
 
-// testSingletonRoutes waits for ticks, before and after the row is removed.
+// testSingletonRoutes checks the routes of the singleton twice: after its first ticks, and after a
+// reset has removed the row that counts them.
 func testSingletonRoutes(b *balancer) {
 	state := regexp.MustCompile(`^{"runner_id":"(one|two):9000","tick_count":\d+,"last_tick_at":` + when + `,"became_leader_at":` + when + `,"graceful_shutdown_at":null}$`)
 	for range 2 {
@@ -359,7 +361,7 @@ func TestNodesDie(t *testing.T) {
 	}
 
 	const steps = 300
-	go func() { // the connection breaks
+	go func() { // this request fails, because the test kills the first node
 		_, _, _ = on(first).try("POST", "/workflow/w/run-long", fmt.Sprintf(`{"exec_id":"e","steps":%d}`, steps))
 	}()
 	for !strings.Contains(on(second).ok("GET", "/workflow/w/execution/e", ""), "step10") {

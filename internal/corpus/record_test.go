@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "record the histories that are missing")
 
-// generation is the generation to which TestRecord writes.
+// generation is the directory in testdata to which TestRecord writes. This package calls such a
+// directory a generation, and starts a new one after a release.
 const generation = "v1"
 
 // fragile makes a step of the workflow "repaired" fail.
@@ -79,7 +80,7 @@ func (r *recorder) must(err error) {
 	}
 }
 
-// awaitWait waits until the reason for which an execution waits contains a text.
+// awaitWait polls the execution until its reason for waiting contains the given text.
 func (r *recorder) awaitWait(of perdure.Target, reason string) perdure.Info {
 	r.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {

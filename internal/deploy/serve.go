@@ -20,7 +20,8 @@ const Env = "PERDURE_DEPLOY_CHECK"
 // not open a store.
 func IsReplayProcess() bool { return os.Getenv(Env) != "" }
 
-// greeting is the first line of the answers. Its number grows when the protocol changes.
+// greeting starts the first line that the program sends. The version of the build follows it in the
+// same line. The number in the greeting grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "
 
 // MaxHistory is the maximum size of a history in bytes, in the form in which the command sends it.

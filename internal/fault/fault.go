@@ -91,7 +91,8 @@ func (e *Error) Is(target error) bool {
 	return ok && slices.Contains(s.kinds, e.Kind)
 }
 
-// Sentinel matches errors of some kinds in errors.Is. Users have sentinels instead of kinds.
+// Sentinel matches errors of some kinds in errors.Is. The public API exports sentinels, so that
+// code of users does not need kinds.
 type Sentinel struct {
 	text  string
 	kinds []Kind

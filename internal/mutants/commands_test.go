@@ -2,8 +2,9 @@ package mutants
 
 func cliTest(run string) [][]string { return [][]string{{"./internal/cli", "-run", run}} }
 
-// commands are bugs in how the command line completes an id. With such a bug a command acts on the
-// wrong execution.
+// commands are bugs that make a command of an operator act on the wrong object. Either the command
+// line completes an abbreviated id to the wrong execution, or the service accepts the name of a
+// breaker that does not exist.
 var commands = []mutant{
 	{
 		name:  "a prefix of a key that a user chose names an execution",

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// The server does not replace a file that has the path of the socket. A socket that a dead process
-// has left is replaced, and only its user can open the new one.
+// The server does not replace a file that has the path of the socket. It replaces a socket that a
+// dead process has left. Only the user who runs the server can open the new socket.
 func TestSocketBesideTheStore(t *testing.T) {
 	t.Parallel()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})

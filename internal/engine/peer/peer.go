@@ -2,13 +2,14 @@
 // one.
 //
 // It promises little. A message may be lost, and may arrive twice. A node that asks gives up after
-// a while, and asks again if the answer still matters. So a lost message must cost nothing but
-// time.
+// a while, and asks again if the answer still matters. Callers must be written so that a lost
+// message costs only time.
 //
 // [Post] sends a message over a connection between the two nodes if there is one. Otherwise it
-// sends the message through the store, which every node reaches. Hints make that fast. Without
-// hints, a node that waits for an answer looks once a second, and every other node learns with the
-// renewal of its lease that a message is there.
+// sends the message through the store, which every node reaches. Hints make that fast. If a hint is
+// lost, a node that waits for an answer still finds the message, because it reads the store once a
+// second. Every other node finds the message when it renews its lease: the store then reports that
+// messages wait.
 package peer
 
 import (
@@ -43,12 +44,12 @@ type Handler interface {
 
 const (
 	mostWaiting = 4096             // messages that wait to be sent; further messages are lost
-	mostBytes   = 64 << 20         // size of the waiting messages; one more may exceed it
+	mostBytes   = 64 << 20         // bytes of waiting messages; the last one may exceed the limit
 	page        = 256              // messages of one read
 	pageBytes   = 16 << 20         // size of the messages of one read
 	timeout     = 5 * time.Second  // of a call to the store
 	lookEvery   = time.Second      // while an answer may arrive
-	expectFor   = 10 * time.Second // after the last message
+	expectFor   = 10 * time.Second // how long after the last sent message an answer may arrive
 )
 
 // Kinds of messages, in their first byte. An answer also carries the id of its question.
@@ -58,7 +59,8 @@ const (
 	answer   = 'a'
 )
 
-// Post is a Line over connections, and through the store where there are none.
+// Post is a Line that sends messages over connections between nodes. It uses the store for
+// nodes to which it has no connection.
 type Post struct {
 	self    model.NodeID
 	mail    store.Peers
@@ -86,8 +88,9 @@ type Config struct {
 	Hints   notify.Hub
 	Log     *slog.Logger
 	Handler Handler
-	// Direct sends a message over a connection to another node. It returns false if the message has
-	// to go through the store. On the other side, Hear receives the message. Direct may be nil.
+	// Direct sends a message over a connection to another node, which passes the message to the
+	// method Hear of its Post. Direct returns false if the message has to go through the store. It
+	// may be nil.
 	Direct func(*store.PeerMail) bool
 }
 
@@ -150,7 +153,8 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	p.lookout.Expect()
 }
 
-// LookNow says that a message may have arrived.
+// LookNow makes Run read the store now, because a message may have arrived. It returns without
+// waiting for the read.
 func (p *Post) LookNow() { p.lookout.LookNow() }
 
 // Run sends and receives messages until ctx ends.
@@ -206,13 +210,14 @@ func (p *Post) deliver(ctx context.Context) {
 	}
 }
 
-// receiveAll passes on everything that has arrived.
+// receiveAll takes all messages for this node from the store and passes them to Hear.
 func (p *Post) receiveAll(ctx context.Context) {
 	for p.receive(ctx) {
 	}
 }
 
-// receive passes on a page of messages. It reports whether there may be more.
+// receive takes one page of messages from the store and passes them to Hear. It reports whether the
+// store may have more.
 func (p *Post) receive(ctx context.Context) (more bool) {
 	brief, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
