@@ -292,7 +292,7 @@ func testTimerIsCancelled(b *balancer) {
 		b.t.Errorf("the request that scheduled the timer got %s", got)
 	}
 	if got := b.ok("GET", "/timer/c/pending", "") + b.ok("GET", "/timer/c/fires", ""); got != "[][]" {
-		b.t.Errorf("after the time of the timer: %s", got)
+		b.t.Errorf("after the time of the cancelled timer, the pending timers and the fires are %s, want none", got)
 	}
 }
 

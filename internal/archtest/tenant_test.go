@@ -46,7 +46,7 @@ func TestDefaultTenantIsNamedWhereANodeIsOpened(t *testing.T) {
 		return nil
 	})
 	if err != nil || files < 100 {
-		t.Fatalf("%d files were read: %v", files, err)
+		t.Fatalf("read %d files, want at least 100: %v", files, err)
 	}
 }
 

@@ -77,7 +77,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if size > MaxHistory {
-		return nil, fault.New(fault.Invalid, "a history of %d bytes: at most %d are sent", size, MaxHistory)
+		return nil, fault.New(fault.Invalid, "the history has %d bytes; the maximum is %d", size, MaxHistory)
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(r, data); err != nil {

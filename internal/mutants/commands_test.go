@@ -7,7 +7,7 @@ func cliTest(run string) [][]string { return [][]string{{"./internal/cli", "-run
 // breaker that does not exist.
 var commands = []mutant{
 	{
-		name:  "a prefix of a key that a user chose names an execution",
+		name:  "the command line accepts a prefix of a key that a user chose",
 		file:  "internal/cli/abbreviation.go",
 		old:   "return (short.marked || machineMade.MatchString(key)) && short.add(",
 		new:   "return short.add(",

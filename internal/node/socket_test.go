@@ -65,7 +65,7 @@ func TestUntrustedSockets(t *testing.T) {
 	}
 	for what, trusted := range map[string]bool{
 		"a file": node.TrustedSocket(url, store), "a link": node.TrustedSocket(url, link), "nothing": node.TrustedSocket(url, socket+"2"),
-		"a socket without a store": node.TrustedSocket("file:"+store+"2", socket), "a store that is none": node.TrustedSocket("postgres://h/d", socket),
+		"a socket without a store": node.TrustedSocket("file:"+store+"2", socket), "the socket for a store without a file": node.TrustedSocket("postgres://h/d", socket),
 	} {
 		if trusted {
 			t.Errorf("%s is trusted", what)
