@@ -51,7 +51,7 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 		})
 	}
 
-	// In the order of docs; the first error cancels the others.
+	// The results are in the order of docs. The first error cancels the other counts.
 	all, err := perdure.All(ctx, counts...)
 	if err != nil {
 		return report{}, err

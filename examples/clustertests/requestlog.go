@@ -56,7 +56,7 @@ func (l *requestLog) touch(to target) {
 	}
 }
 
-// active counts the entities that this node has called within their idle time.
+// active counts the entities whose last call by this node is at most the time idle ago.
 func (l *requestLog) active() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

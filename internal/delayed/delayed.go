@@ -24,8 +24,8 @@ import (
 // Type is the workflow of delayed calls. Every app and every server has its code.
 const Type = model.ReservedPrefix + "send"
 
-// Retention is how long the execution of a delayed call is kept after its end. During that time, a
-// repeated call under the same key has no further effect.
+// Retention is how long the store keeps the execution of a delayed call after its end. During that
+// time, another SendLater under the key of the execution makes no second call.
 const Retention = 24 * time.Hour
 
 // Call is the input of an execution: the call that it makes.
@@ -83,8 +83,8 @@ func Code(x replay.Ctx, p model.Payload) (model.Payload, error) {
 			return model.Payload{}, err // the delayed call was cancelled
 		}
 
-		// From here on the call is on its way. A cancel no longer ends the wait for its answer, so
-		// an execution that ends as cancelled has never made its call.
+		// A cancel does not interrupt a detached Send. Otherwise the execution could end as
+		// cancelled although the mailbox has stored the call.
 		_, err := x.Detached().Send(m, strconv.Itoa(n), nil)
 		if !isFull(err) {
 			return model.Payload{}, err

@@ -119,7 +119,7 @@ type outflow struct {
 	entity model.Address
 	id     string
 
-	changed, room chan struct{} // each holds one signal: changed for pump, room for the code
+	changed, room chan struct{} // hold one signal each; changed wakes pump, and room wakes send
 
 	mu      sync.Mutex
 	first   int64 // number of the first item that the owner does not have
@@ -145,7 +145,8 @@ func (o *outflow) run(ctx context.Context, code StreamFunc) {
 	})
 	defer pump.Wait()
 
-	// The deferred function reports even when the code ends its goroutine.
+	// If the code calls runtime.Goexit, execute does not return, and the deferred function reports
+	// the first value of f.
 	f := replay.ExitFailure("the code of the stream")
 	defer func() { o.finish(f) }()
 	f = o.execute(inner, code)

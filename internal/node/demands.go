@@ -16,16 +16,16 @@ const (
 	mostSkew = 5 * time.Second
 	// noticeSkew is a difference that the server logs.
 	noticeSkew = 500 * time.Millisecond
-	// tripsPerLease is how many round trips to the store a lease must have room for: a node renews
-	// it three times, and each renewal may be repeated.
+	// tripsPerLease is how many round trips to the store must fit into a lease. A node renews its
+	// lease after each fifth of it, and may repeat each renewal once on a new connection.
 	tripsPerLease = 12
 	// looks is how often the server asks the store for the time when it compares clocks. It uses
 	// the fastest answer.
 	looks = 5
 )
 
-// checkStore refuses a store that a server cannot rely on. view is the same store inside the
-// wrappers of the node.
+// checkStore refuses a store that a server cannot rely on. st is the store itself, and view is what
+// Config.Wrap has made of it.
 func (cfg *Config) checkStore(ctx context.Context, st, view store.Store) error {
 	if !st.Info().Shared {
 		return nil

@@ -26,7 +26,8 @@ func limitedItem(key string) *queue.Item {
 	return &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"one"}}}
 }
 
-// take asks the gate for a task until the pages that the task needs are written.
+// take asks the gate whether a task may start. It asks several times, and between two questions it
+// writes the pages of the ledger that the task needs.
 func take(t *testing.T, now model.Time, k *BoardGate, it *queue.Item) (ok bool, why model.Reason) {
 	t.Helper()
 	ok, why, _ = k.Take(now, it)
@@ -109,10 +110,11 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
-// A node that is alone decides that a claim has ended. If the worker is done, the next task gets
-// the permit immediately. If the worker still executes the task, the permit stays taken until the
-// worker is informed. The reason: if the row of the decision cannot be written, the node has to
-// undo the decision, and the run may move with the claim before the node decides again.
+// The only node of a cluster decides that a claim has ended. If the worker is done, the next task
+// gets the permit immediately. If the worker still executes the task, the permit stays taken until
+// the worker is informed. The reason: the store may refuse the row of the decision. Then the node
+// undoes the decision, so that the claim is open again. The run may move to another node with this
+// open claim.
 func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
@@ -145,7 +147,8 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	}
 }
 
-// The node that made a claim counts it. When that node dies, the owner of the run counts the claim.
+// The node that made a claim counts it under the limits of its task. When that node dies, the owner
+// of the run counts the claim.
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
@@ -169,7 +172,8 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 
 // A claim whose run is quarantined, or belongs to another node, keeps its permit while its worker
 // executes it. The report of that worker frees the permit, although the end of the claim is not
-// stored. So does a report in the name of a worker that is gone. No other report does.
+// stored. If that worker has left, a report that another worker sends for it also frees the permit.
+// No other report frees it.
 func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const now, worker, other = model.Time(100), queue.WorkerID(1), queue.WorkerID(2)
@@ -230,9 +234,10 @@ func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// The permit of a reported claim was free, and another task has it. Then the lane reads the run of
-// the claim again, and the claim takes a permit beyond the limit until its report is durable. The
-// task must not start its next attempt with that permit. It waits for the other task.
+// The run of a reported claim is quarantined, so the gate has given the permit of the claim to
+// another task. Then the quarantine ends, and the lane reads the run again. Until the report is
+// durable, the claim holds a permit beyond the limit. The task of the claim must not start its next
+// attempt with that permit. It waits until the other task has ended.
 func TestPermitThatIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)
@@ -265,9 +270,10 @@ func TestPermitThatIsFoundAgain(t *testing.T) {
 	pass(it, true)
 }
 
-// The time of a claim is over, and its worker has reported. The end of the claim cannot be stored,
-// because the run is quarantined, so the claim no longer needs its permit. A claim keeps its permit
-// while its worker still executes it. A claim of another run keeps its permit too.
+// The time of a claim is over, and its worker has reported. Usually the permit becomes free when
+// the end of the claim is stored. The end cannot be stored while the run is quarantined, so the
+// quarantine frees the permit. A claim keeps its permit while its worker still executes it. A claim
+// of another run keeps its permit too.
 func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)

@@ -5,10 +5,11 @@
 //
 // The engine has one Borrower and one Lender for each life of its node, if nodes share the store.
 //
-// Locks, in the order in which they are taken:
+// The rules for locks are:
 //
-//   - The lock of a Borrower or a Lender, then the lock of the board, then the lock of a worker's
-//     session. A goroutine never holds the lock of a Borrower and of a Lender at the same time.
+//   - A goroutine takes the lock of a Borrower or a Lender first, then the lock of the board, then
+//     the lock of a worker's session. It never holds the lock of a Borrower and the lock of a
+//     Lender at the same time.
 //   - The caller of a method that proposes tasks to workers (Proposer, and loan.Slots.Rejoin) must
 //     hold no lock of this package. The reason is that the Borrower takes its lock to count a
 //     proposal to a borrowed worker (LockedWorker.Expect).
