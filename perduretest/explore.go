@@ -189,11 +189,11 @@ func (r *trial[R]) compare(plain *trial[R]) {
 		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
 		case got > want:
 			// This problem comes first, because it may cause the others.
-			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash can lose the "+
+			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s; without a crash it happens %s. A crash can lose the "+
 				"outcome of a body that has run, and then the body runs again: pass perdure.IdempotencyKey(ctx) to the service, or check first whether the effect has happened",
 				step, name, times(got), times(want)))
 		case got < want && len(r.problems) == 0:
-			r.wrong("effect %q of step %s happened %s, and %s without a crash", name, step, times(got), times(want))
+			r.wrong("effect %q of step %s happened %s; without a crash it happens %s", name, step, times(got), times(want))
 		}
 	}
 

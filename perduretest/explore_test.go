@@ -124,7 +124,7 @@ func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 	problems, hits := exploreProblems(t, payment(false))
 	text := strings.Join(problems, "\n")
 	for _, want := range []string{
-		`crash before commit 2 (step completed pay, a timer begins): step pay is not idempotent: effect "pay 5" happened twice, and once without a crash`,
+		`crash before commit 2 (step completed pay, a timer begins): step pay is not idempotent: effect "pay 5" happened twice; without a crash it happens once`,
 		`effect "pay 10" happened twice`, "check: the balance is -20", "check: the balance is -25",
 	} {
 		if !strings.Contains(text, want) {

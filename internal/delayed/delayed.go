@@ -51,7 +51,7 @@ func Decode(p model.Payload) (c Call, err error) {
 		return c, fault.New(fault.Invalid, "a delayed call is encoded as %s: it must be plain JSON", p.Form())
 	}
 	if err := json.Unmarshal(p.Data, &c); err != nil {
-		return c, fault.New(fault.Invalid, "a delayed call: %w", err)
+		return c, fault.New(fault.Invalid, "cannot read the input of a delayed call: %w", err)
 	}
 	if !(model.Address{Type: c.To}).IsEntity() {
 		return c, fault.New(fault.Invalid, "a delayed call of %q: it is neither an entity nor a service", c.To)
