@@ -261,6 +261,96 @@ func TestLimitThatIsMissing(t *testing.T) {
 	}, mail, letter)
 }
 
+// A disabled limit lets all its tasks start: tasks that name it and tasks that it selects. It keeps
+// its rule, and stays disabled if the rule is set again. An enabled limit counts the tasks that
+// have started before.
+func TestDisabledLimit(t *testing.T) {
+	t.Parallel()
+	m, gate := newMeter(), make(chan struct{})
+	body := func(context.Context, int) (int, error) {
+		defer m.enter("")()
+		<-gate
+		return 1, nil
+	}
+	mail := perdure.NewActivity("mail", body, perdure.OnQueue("mail"), perdure.Limit("smtp"))
+	ship := perdure.NewActivity("ship", body, perdure.OnQueue("ship"))
+
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		gate = make(chan struct{}) // belongs to the bubble
+		ctx, limits := t.Context(), app.Limits()
+		rules := []perdure.LimitRule{{Name: "ships", Queue: "ship", Concurrency: 1}, {Name: "smtp", Concurrency: 1}}
+		for _, r := range rules {
+			must(t, limits.Set(ctx, r))
+		}
+		if err := limits.Disable(ctx, "smpt", "misspelt"); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("an unknown limit: %v", err)
+		}
+		inside := func(n int) {
+			t.Helper()
+			if synctest.Wait(); len(m.times()) != n {
+				t.Fatalf("%d tasks have started, want %d", len(m.times()), n)
+			}
+		}
+
+		mails, err := mail.SubmitMany(c, numbers(5))
+		must(t, err)
+		ships, err := ship.SubmitMany(c, numbers(5))
+		must(t, err)
+		inside(2)
+		for _, r := range rules {
+			must(t, limits.Disable(ctx, r.Name, "the quota is larger today"))
+		}
+		inside(10)
+
+		for _, r := range rules {
+			must(t, limits.Set(ctx, r)) // as a program does that starts
+		}
+		late, err := mail.Submit(c, 5)
+		must(t, err)
+		inside(11)
+		got, err := limits.List(ctx)
+		must(t, err)
+		for i, r := range rules {
+			if l := got[i]; len(got) != 2 || !l.Disabled || l.Reason != "the quota is larger today" || l.LimitRule != r {
+				t.Errorf("disabled: %+v", got)
+			}
+		}
+
+		for _, r := range rules {
+			must(t, limits.Enable(ctx, r.Name))
+			must(t, limits.Enable(ctx, r.Name))
+		}
+		waits, err := mail.Submit(c, 6)
+		must(t, err)
+		inside(11)
+		if why := reasonOf(t, app, waits); !strings.Contains(why, "limit smtp") {
+			t.Errorf("it %s", why)
+		}
+		if got, err = limits.List(ctx); err != nil || got[1].Disabled || got[1].Reason != "" || len(got[1].Uses) != 1 || got[1].Uses[0].Held != 6 {
+			t.Errorf("enabled: %+v, %v", got, err)
+		}
+		close(gate)
+		all(t, c, append(append(mails, ships...), late, waits), nil)
+	}, mail, ship)
+}
+
+// A limit that contradicts a limit that was set while it was disabled cannot be enabled.
+func TestEnableRefusesContradictions(t *testing.T) {
+	t.Parallel()
+	ship := perdure.NewActivity("ship", func(context.Context, int) (int, error) { return 1, nil }, perdure.OnQueue("ship"))
+	runFlow(t, func(t *testing.T, _ perdure.Client, app *perdure.App) {
+		ctx, limits := t.Context(), app.Limits()
+		must(t, limits.Set(ctx, perdure.LimitRule{Name: "old", Queue: "ship", Concurrency: 1}))
+		must(t, limits.Disable(ctx, "old", ""))
+		must(t, limits.Set(ctx, perdure.LimitRule{Name: "new", Queue: "ship", Concurrency: 2}))
+		if err := limits.Enable(ctx, "old"); !errors.Is(err, perdure.ErrConflict) {
+			t.Errorf("enabled: %v", err)
+		}
+		must(t, limits.Delete(ctx, "new"))
+		must(t, limits.Enable(ctx, "old"))
+	}, ship)
+}
+
 // Enough failures open the breaker. Until the breaker lets a probe through, no task runs and no
 // attempt is used up (E34, E35, E36).
 func TestBreaker(t *testing.T) {

@@ -27,6 +27,7 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	for i := range found {
 		l := &found[i]
 		list[i].LimitRule = limitRule(&l.Rule)
+		list[i].Disabled, list[i].Reason = l.Rule.Disabled, l.Rule.Why
 		list[i].Others = OtherKeys(l.Others)
 		for _, u := range l.Uses {
 			list[i].Uses = append(list[i].Uses, LimitUse{Key: u.Key, Held: u.Held, Waiting: u.Waiting, Holders: taskRefs(u.Holders), Waiters: taskRefs(u.Waiters)})
@@ -36,7 +37,7 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 }
 
 // Set creates a limit, or changes the limit of that name. Running tasks continue. Every process
-// applies the change within seconds.
+// applies the change within seconds. A disabled limit stays disabled.
 //
 // Set returns ErrInvalid for a rule that makes no sense, ErrConflict for a rule that contradicts
 // another one, and ErrNotFound for a queue that has no workers and no waiting tasks. In these cases
@@ -65,6 +66,19 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 // again.
 func (l Limits) Delete(ctx context.Context, name string) error {
 	return public(l.app.cfg.Backend.DeleteLimit(ctx, l.app.host.tenant, name))
+}
+
+// Disable makes a limit bound nothing, and keeps its rule. Tasks that wait for the limit start, and
+// so do later tasks that name it. Every process applies the change within seconds. Disable returns
+// ErrNotFound if there is no such limit.
+func (l Limits) Disable(ctx context.Context, name, reason string) error {
+	return public(l.app.cfg.Backend.DisableLimit(ctx, l.app.host.tenant, name, reason))
+}
+
+// Enable undoes Disable. Tasks that have started in between continue, and the limit counts them. If
+// a limit that was set since contradicts this one, Enable returns ErrConflict and changes nothing.
+func (l Limits) Enable(ctx context.Context, name string) error {
+	return public(l.app.cfg.Backend.EnableLimit(ctx, l.app.host.tenant, name))
 }
 
 // LimitRule says how many tasks may run at a time, and how many may start in a period. Rules are
@@ -96,6 +110,9 @@ type LimitRule struct {
 // LimitInfo is a limit and its current use.
 type LimitInfo struct {
 	LimitRule
+	// Disabled says that the limit bounds nothing. Reason is why, if an operator gave a reason.
+	Disabled bool
+	Reason   string
 	// Uses are the keys of the limit whose permits tasks hold or wait for, in all processes. A
 	// limit without keys has one use without a key. A process that does not answer within seconds
 	// is left out.

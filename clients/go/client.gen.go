@@ -1381,6 +1381,9 @@ type Limit struct {
 	// Concurrency How many tasks may run at a time
 	Concurrency *int64 `json:"concurrency,omitempty"`
 
+	// Disabled The limit bounds nothing
+	Disabled *bool `json:"disabled,omitempty"`
+
 	// Key An expression on the input; tasks with the same value share a budget
 	Key    *string   `json:"key,omitempty"`
 	Name   string    `json:"name"`
@@ -1396,6 +1399,9 @@ type Limit struct {
 	//
 	// Example: 100/1m
 	Rate *string `json:"rate,omitempty"`
+
+	// Reason Why it is disabled
+	Reason *string `json:"reason,omitempty"`
 
 	// Uses The keys with the most waiting tasks
 	Uses *[]Use `json:"uses,omitempty"`
@@ -3664,6 +3670,9 @@ type RotateKeyJSONRequestBody = RotateInputBody
 // SetLimitJSONRequestBody defines body for SetLimit for application/json ContentType.
 type SetLimitJSONRequestBody = LimitRule
 
+// DisableLimitJSONRequestBody defines body for DisableLimit for application/json ContentType.
+type DisableLimitJSONRequestBody = ReasonBody
+
 // TryLimitJSONRequestBody defines body for TryLimit for application/json ContentType.
 type TryLimitJSONRequestBody = LimitRule
 
@@ -4432,6 +4441,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/limits/{name} (the `SetLimit` operationId).
 	SetLimit(ctx context.Context, name string, params *SetLimitParams, body SetLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DisableLimitWithBody Disable a limit: it bounds nothing, and keeps its numbers
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+	DisableLimitWithBody(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DisableLimit Disable a limit: it bounds nothing, and keeps its numbers
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+	DisableLimit(ctx context.Context, name string, body DisableLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EnableLimit Enable a disabled limit
+	//
+	// Corresponds with POST /v1/limits/{name}/enable (the `EnableLimit` operationId).
+	EnableLimit(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TryLimitWithBody Say what a limit would do to tasks that are open now, and set nothing
 	//
@@ -6482,6 +6510,55 @@ func (c *Client) SetLimitWithBody(ctx context.Context, name string, params *SetL
 // Corresponds with PUT /v1/limits/{name} (the `SetLimit` operationId).
 func (c *Client) SetLimit(ctx context.Context, name string, params *SetLimitParams, body SetLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetLimitRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DisableLimitWithBody Disable a limit: it bounds nothing, and keeps its numbers
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+func (c *Client) DisableLimitWithBody(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDisableLimitRequestWithBody(c.Server, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DisableLimit Disable a limit: it bounds nothing, and keeps its numbers
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+func (c *Client) DisableLimit(ctx context.Context, name string, body DisableLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDisableLimitRequest(c.Server, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EnableLimit Enable a disabled limit
+//
+// Corresponds with POST /v1/limits/{name}/enable (the `EnableLimit` operationId).
+func (c *Client) EnableLimit(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEnableLimitRequest(c.Server, name)
 	if err != nil {
 		return nil, err
 	}
@@ -13364,6 +13441,87 @@ func NewSetLimitRequestWithBody(server string, name string, params *SetLimitPara
 	return req, nil
 }
 
+// NewDisableLimitRequest calls the generic DisableLimit builder with application/json body
+func NewDisableLimitRequest(server string, name string, body DisableLimitJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDisableLimitRequestWithBody(server, name, "application/json", bodyReader)
+}
+
+// NewDisableLimitRequestWithBody constructs an http.Request for the DisableLimit method, with any body, and a specified content type
+func NewDisableLimitRequestWithBody(server string, name string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/limits/%s/disable", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewEnableLimitRequest constructs an http.Request for the EnableLimit method
+func NewEnableLimitRequest(server string, name string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/limits/%s/enable", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewTryLimitRequest calls the generic TryLimit builder with application/json body
 func NewTryLimitRequest(server string, name string, body TryLimitJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -16397,6 +16555,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/limits/{name} (the `SetLimit` operationId).
 	SetLimitWithResponse(ctx context.Context, name string, params *SetLimitParams, body SetLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*SetLimitResponse, error)
+
+	// DisableLimitWithBodyWithResponse Disable a limit: it bounds nothing, and keeps its numbers
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+	DisableLimitWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableLimitResponse, error)
+
+	// DisableLimitWithResponse Disable a limit: it bounds nothing, and keeps its numbers
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+	DisableLimitWithResponse(ctx context.Context, name string, body DisableLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableLimitResponse, error)
+
+	// EnableLimitWithResponse Enable a disabled limit
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/limits/{name}/enable (the `EnableLimit` operationId).
+	EnableLimitWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*EnableLimitResponse, error)
 
 	// TryLimitWithBodyWithResponse Say what a limit would do to tasks that are open now, and set nothing
 	//
@@ -20506,6 +20685,88 @@ func (r SetLimitResponse) ContentType() string {
 	return ""
 }
 
+type DisableLimitResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DisableLimitResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DisableLimitResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DisableLimitResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DisableLimitResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DisableLimitResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type EnableLimitResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EnableLimitResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EnableLimitResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EnableLimitResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EnableLimitResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EnableLimitResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type TryLimitResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -24067,6 +24328,45 @@ func (c *ClientWithResponses) SetLimitWithResponse(ctx context.Context, name str
 	return ParseSetLimitResponse(rsp)
 }
 
+// DisableLimitWithBodyWithResponse Disable a limit: it bounds nothing, and keeps its numbers
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+func (c *ClientWithResponses) DisableLimitWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DisableLimitResponse, error) {
+	rsp, err := c.DisableLimitWithBody(ctx, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDisableLimitResponse(rsp)
+}
+
+// DisableLimitWithResponse Disable a limit: it bounds nothing, and keeps its numbers
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/limits/{name}/disable (the `DisableLimit` operationId).
+func (c *ClientWithResponses) DisableLimitWithResponse(ctx context.Context, name string, body DisableLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*DisableLimitResponse, error) {
+	rsp, err := c.DisableLimit(ctx, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDisableLimitResponse(rsp)
+}
+
+// EnableLimitWithResponse Enable a disabled limit
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/limits/{name}/enable (the `EnableLimit` operationId).
+func (c *ClientWithResponses) EnableLimitWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*EnableLimitResponse, error) {
+	rsp, err := c.EnableLimit(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEnableLimitResponse(rsp)
+}
+
 // TryLimitWithBodyWithResponse Say what a limit would do to tasks that are open now, and set nothing
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -27437,6 +27737,64 @@ func ParseSetLimitResponse(rsp *http.Response) (*SetLimitResponse, error) {
 	}
 
 	response := &SetLimitResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDisableLimitResponse parses an HTTP response from a DisableLimitWithResponse call
+func ParseDisableLimitResponse(rsp *http.Response) (*DisableLimitResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DisableLimitResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEnableLimitResponse parses an HTTP response from a EnableLimitWithResponse call
+func ParseEnableLimitResponse(rsp *http.Response) (*EnableLimitResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EnableLimitResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

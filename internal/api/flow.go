@@ -18,13 +18,21 @@ type Flow interface {
 	// SetLimit creates a limit, or changes the limit of that name. It returns Invalid if the limit
 	// makes no sense, and Conflict if it contradicts another one. It returns NotFound if no worker
 	// serves the queue and no task waits in it; anyQueue skips that check. If SetLimit returns an
-	// error, it has changed nothing.
+	// error, it has changed nothing. A disabled limit stays disabled.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
 	// TryLimit returns what a limit would do to the open tasks of a tenant, and sets nothing. It
 	// refuses the same limits as SetLimit, but accepts any queue.
 	TryLimit(ctx context.Context, tenant string, l Limit) (LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
+	// DisableLimit makes a limit bound nothing until EnableLimit, and keeps its numbers. Tasks that
+	// name it start as if they did not. It returns NotFound if there is no such limit. Disabling a
+	// disabled limit changes the reason.
+	DisableLimit(ctx context.Context, tenant, name, why string) error
+	// EnableLimit undoes DisableLimit. Tasks that have started in between count as holders. It
+	// returns Conflict if the limit contradicts one that was set since. Enabling an enabled limit
+	// does nothing.
+	EnableLimit(ctx context.Context, tenant, name string) error
 	// Breakers returns the circuit breakers of a tenant that have a state or that tasks of this
 	// process have used, sorted by name.
 	Breakers(ctx context.Context, tenant string) ([]BreakerStatus, error)
@@ -72,7 +80,8 @@ func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 
 // Limit says how many tasks may run at a time, and how many may start per period. The engine stores
 // the rule in this form. Calls ignore the Tenant of the limit and use their own. Per may be empty:
-// with a Key it means PerKey, and without Queue and Kind it means PerName.
+// with a Key it means PerKey, and without Queue and Kind it means PerName. SetLimit and TryLimit
+// ignore Disabled and Why.
 type Limit = rule.Limit
 
 // Allowance is how much of the system a tenant may use.

@@ -272,6 +272,8 @@ func TestBeforeAndAfter(t *testing.T) {
 	try(nil, w.admin.RevokeKey(ctx, k.ID))
 	try(nil, w.backend.SetLimit(ctx, "acme", api.Limit{Name: "smtp", Numbers: api.Numbers{Concurrency: 5}}, true))
 	try(nil, w.backend.SetLimit(ctx, "acme", api.Limit{Name: "smtp", Numbers: api.Numbers{Concurrency: 6}}, true))
+	try(nil, w.backend.DisableLimit(ctx, "acme", "smtp", "the quota is larger"))
+	try(nil, w.backend.EnableLimit(ctx, "acme", "smtp"))
 
 	var text strings.Builder
 	all := w.list(api.AuditRequest{Tenant: "acme"})
@@ -288,6 +290,7 @@ func TestBeforeAndAfter(t *testing.T) {
 	for _, want := range []string{
 		`CreateTenant tenant acme done:  -> {"note":"first"`, `SetTenant tenant acme done: {"note":"first"`, `CreateKey key done:  -> {"id":"ID","roles":["worker"]}`,
 		`RevokeKey key ID done: {"id":"ID","roles":["worker"]} -> ` + "\n", `SetLimit limit smtp done:  -> `, `"concurrency":5`, `"concurrency":6`,
+		`DisableLimit limit smtp done: {"name":"smtp"`, `-> {"disabled":true}`, `EnableLimit limit smtp done: {"name":"smtp"`, `"reason":"the quota is larger"} -> {"disabled":false}`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the log lacks %s:\n%s", want, got)

@@ -37,6 +37,25 @@ func (b *backend) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, b.Backend.DeleteLimit(ctx, tenant, name) })
 }
 
+// switchValue is what an entry about a switched limit shows of its new state.
+type switchValue struct {
+	Disabled bool `json:"disabled"`
+}
+
+// DisableLimit makes a limit bound nothing.
+func (b *backend) DisableLimit(ctx context.Context, tenant, name, why string) error {
+	e := api.AuditEntry{Tenant: tenant, Call: "DisableLimit", Resource: "limit " + name, Reason: why, Before: b.limit(ctx, tenant, name)}
+	return b.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		return switchValue{true}, b.Backend.DisableLimit(ctx, tenant, name, why)
+	})
+}
+
+// EnableLimit undoes DisableLimit.
+func (b *backend) EnableLimit(ctx context.Context, tenant, name string) error {
+	e := api.AuditEntry{Tenant: tenant, Call: "EnableLimit", Resource: "limit " + name, Before: b.limit(ctx, tenant, name)}
+	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return switchValue{}, b.Backend.EnableLimit(ctx, tenant, name) })
+}
+
 // breakerRule returns the rule of a breaker before it changes.
 func (b *backend) breakerRule(ctx context.Context, tenant, name string) []byte {
 	if !b.log.records(ctx) {

@@ -58,7 +58,7 @@ var table = []row{
 	{action: "queue:read", why: reads},
 	{action: "queue:pause", calls: []string{"PauseQueue", "ResumeQueue"}},
 	{action: "limit:read", why: reads},
-	{action: "limit:set", calls: []string{"SetLimit", "DeleteLimit"}},
+	{action: "limit:set", calls: []string{"SetLimit", "DeleteLimit", "DisableLimit", "EnableLimit"}},
 	{action: "breaker:read", why: reads},
 	{action: "breaker:set", calls: []string{"SetBreaker", "DeleteBreaker", "TripBreaker", "ResetBreaker", "PauseBreaker"}},
 	{action: "allowance:read", why: reads},

@@ -63,7 +63,9 @@ var table = []Rule{
 	{"queue:read", Read, "Queue", client("ListQueues", "Queues"), []string{"list-queues"}},
 	{"queue:pause", Operate, "Queue", client("PauseQueue", "ResumeQueue"), []string{"pause-queue", "resume-queue"}},
 	{"limit:read", Read, "Limit", client("Limits", "TryLimit"), []string{"list-limits", "try-limit"}},
-	{"limit:set", Operate, "Limit", client("SetLimit", "DeleteLimit"), []string{"set-limit", "delete-limit"}},
+	{"limit:set", Operate, "Limit", client("SetLimit", "DeleteLimit", "DisableLimit", "EnableLimit"), []string{
+		"set-limit", "delete-limit", "disable-limit", "enable-limit",
+	}},
 	{"breaker:read", Read, "Breaker", client("Breakers", "BreakerRules"), []string{"list-breakers", "list-breaker-rules"}},
 	{"breaker:set", Operate, "Breaker", client("SetBreaker", "DeleteBreaker", "TripBreaker", "ResetBreaker", "PauseBreaker"), []string{
 		"set-breaker-rule", "delete-breaker-rule", "trip-breaker", "reset-breaker", "pause-breaker",

@@ -42,10 +42,26 @@ func (o *options) flowVerb(use, short, example, done string, do func(ctx context
 
 func newLimit(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "limit", Short: "Limits on concurrent tasks and on tasks per period"}
-	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), o.flowVerb("delete", "Delete a limit; tasks that name it wait until it exists again",
-		"  perdure limit delete smtp", "deleted limit", func(ctx context.Context, b api.Backend, name string) error {
-			return orKnown(b.DeleteLimit(ctx, o.tenant, name), "limits", func() ([]string, error) { return o.limitNames(ctx, b) })
-		}))
+	known := func(ctx context.Context, b api.Backend, err error) error {
+		return orKnown(err, "limits", func() ([]string, error) { return o.limitNames(ctx, b) })
+	}
+
+	var why string
+	disable := o.flowVerb("disable", "Disable a limit: it bounds nothing, and keeps its definition",
+		"  perdure limit disable smtp --reason 'the provider has raised our quota'", "disabled limit", func(ctx context.Context, b api.Backend, name string) error {
+			return known(ctx, b, b.DisableLimit(ctx, o.tenant, name, why))
+		})
+	disable.Flags().StringVar(&why, "reason", "", "reason that the limit and the audit log show")
+
+	enable := o.flowVerb("enable", "Enable a disabled limit", "  perdure limit enable smtp", "enabled limit", func(ctx context.Context, b api.Backend, name string) error {
+		return known(ctx, b, b.EnableLimit(ctx, o.tenant, name))
+	})
+	remove := o.flowVerb("delete", "Delete a limit; tasks that name it wait until it exists again", "  perdure limit delete smtp", "deleted limit",
+		func(ctx context.Context, b api.Backend, name string) error {
+			return known(ctx, b, b.DeleteLimit(ctx, o.tenant, name))
+		})
+
+	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), disable, enable, remove)
 	return cmd
 }
 
@@ -60,6 +76,8 @@ type limitShape struct {
 	Concurrency int        `json:"concurrency,omitempty"`
 	Rate        string     `json:"rate,omitempty"`
 	Burst       int64      `json:"burst,omitempty"`
+	Disabled    bool       `json:"disabled,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
 	Uses        []useShape `json:"uses,omitempty"`
 	// Others counts the keys that are not listed.
 	Others othersShape `json:"others,omitzero"`
@@ -83,7 +101,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 	r, n := &l.Rule, &l.Rule.Numbers
 	s := limitShape{
 		Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: r.Per.Word(), Key: r.Key,
-		Concurrency: n.Concurrency, Rate: rule.FormatRate(n.Rate, n.Per), Burst: n.Burst,
+		Concurrency: n.Concurrency, Rate: rule.FormatRate(n.Rate, n.Per), Burst: n.Burst, Disabled: r.Disabled, Reason: r.Why,
 	}
 
 	for _, u := range l.Uses {
@@ -99,6 +117,17 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 
 	s.Others = othersShape(l.Others)
 	return s
+}
+
+// status says whether the limit applies, and if not, why.
+func (s *limitShape) status() string {
+	switch {
+	case !s.Disabled:
+		return "enabled"
+	case s.Reason == "":
+		return "disabled"
+	}
+	return "disabled: " + s.Reason
 }
 
 // of describes which tasks the limit applies to.
@@ -154,9 +183,9 @@ func newLimitList(o *options) *cobra.Command {
 			}
 			rows := make([][]string, len(list))
 			for i := range list {
-				rows[i] = []string{list[i].Name, list[i].of(), number(list[i].Concurrency), dash(list[i].Rate), number(int(list[i].Burst))}
+				rows[i] = []string{list[i].Name, list[i].of(), number(list[i].Concurrency), dash(list[i].Rate), number(int(list[i].Burst)), list[i].status()}
 			}
-			return o.table("NAME\tFOR\tAT A TIME\tRATE\tBURST", rows)
+			return o.table("NAME\tFOR\tAT A TIME\tRATE\tBURST\tSTATUS", rows)
 		},
 	}
 }
@@ -180,7 +209,12 @@ func newLimitShow(o *options) *cobra.Command {
 				}
 
 				rows := [][]string{
-					{"Name", l.Name}, {"For", l.of()}, {"At a time", number(l.Concurrency)}, {"Rate", dash(l.Rate)}, {"Burst", number(int(l.Burst))},
+					{"Name", l.Name},
+					{"For", l.of()},
+					{"At a time", number(l.Concurrency)},
+					{"Rate", dash(l.Rate)},
+					{"Burst", number(int(l.Burst))},
+					{"Status", l.status()},
 				}
 				for _, u := range l.Uses {
 					of := ""

@@ -236,7 +236,7 @@ var acts = map[string]string{
 	"schedule backfill": "nightly --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z", "schedule apply": "-f testdata/schedules.yaml --dry-run",
 	"entity mailbox show": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox skip": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox drop": "account/eu-1 7-3f9a0c41d2e7",
 	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "entity edit": "account/eu-1 --version 3 --state 5", "entity patch": "account/eu-1 --patch {\"cents\":5}", "entity patch --dry-run": "account/eu-1 --patch {\"cents\":5,\"note\":1,\"text\":null}", "entity interrupt": "account/eu-1", "lock release": "account/eu-1 --force",
-	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
+	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "limit disable": "smtp --reason quota", "limit enable": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
 	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab", "key rotate": "k3v9x2m7q1ab --overlap 1h", "auth check": "execution:start --role client",
 	"cluster drain": "shop-3.example.com", "cluster undrain": "shop-3.example.com:4713",
 	"worker drain": "session_K7X2M9", "setting set": "limit smtp --input {}", "setting delete": "limit smtp --version 17",

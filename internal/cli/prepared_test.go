@@ -187,6 +187,8 @@ func (p *prepared) Unlock(context.Context, api.UnlockRequest) error       { retu
 func (p *prepared) UndoRequeue(context.Context, api.UndoRequest) error    { return nil }
 func (p *prepared) PurgeDead(context.Context, api.DeadID) error           { return nil }
 func (p *prepared) DeleteLimit(context.Context, string, string) error     { return nil }
+func (p *prepared) EnableLimit(context.Context, string, string) error     { return nil }
+func (p *prepared) DisableLimit(_ context.Context, _, _, _ string) error  { return nil }
 func (p *prepared) DeleteBreaker(context.Context, string, string) error   { return nil }
 func (p *prepared) ResetBreaker(context.Context, string, string) error    { return nil }
 func (p *prepared) ResumeQueue(context.Context, string, string) error     { return nil }
@@ -473,7 +475,7 @@ func (p *prepared) Limits(context.Context, string) ([]api.LimitStatus, error) {
 			},
 			Uses: []api.LimitUse{{Key: "c-1", Held: 2, Waiting: 5, Holders: refs, Waiters: refs}}, Others: api.OtherKeys{Keys: 3, Held: 4, Waiting: 5},
 		},
-		{Rule: api.Limit{Name: "smtp", Per: api.PerName, Numbers: api.Numbers{Concurrency: 5}}},
+		{Rule: api.Limit{Name: "smtp", Per: api.PerName, Numbers: api.Numbers{Concurrency: 5}, Disabled: true, Why: "the quota is larger this week"}},
 	}, nil
 }
 

@@ -92,6 +92,16 @@ func (c *client) DeleteLimit(ctx context.Context, m *pb.DeleteLimitRequest) (*pb
 	return done(c.backend.DeleteLimit(ctx, tenantOf(ctx), m.GetName()))
 }
 
+// DisableLimit makes a limit bound nothing.
+func (c *client) DisableLimit(ctx context.Context, m *pb.DisableLimitRequest) (*pb.Done, error) {
+	return done(c.backend.DisableLimit(ctx, tenantOf(ctx), m.GetName(), m.GetReason()))
+}
+
+// EnableLimit undoes DisableLimit.
+func (c *client) EnableLimit(ctx context.Context, m *pb.EnableLimitRequest) (*pb.Done, error) {
+	return done(c.backend.EnableLimit(ctx, tenantOf(ctx), m.GetName()))
+}
+
 // Breakers lists breakers.
 func (c *client) Breakers(ctx context.Context, _ *pb.BreakersRequest) (*pb.BreakerList, error) {
 	return list(ctx, c.backend.Breakers, wire.BreakerList)

@@ -412,6 +412,14 @@ func settings(w *world) {
 	}
 	trial := api.Limit{Name: "post", Queue: "post", Numbers: api.Numbers{Concurrency: 1}}
 	same(w, func(c api.Client) (api.LimitTrial, error) { return c.TryLimit(ctx, tenant, trial) })
+	w.must(w.far.DisableLimit(ctx, tenant, "post", "stocktaking"))
+	if got := same(w, func(c api.Client) ([]api.LimitStatus, error) { return c.Limits(ctx, tenant) }); !got[0].Rule.Disabled || got[0].Rule.Why != "stocktaking" {
+		t.Errorf("a disabled limit: %+v", got)
+	}
+	w.must(w.far.EnableLimit(ctx, tenant, "post"))
+	if got := same(w, func(c api.Client) ([]api.LimitStatus, error) { return c.Limits(ctx, tenant) }); got[0].Rule.Disabled || got[0].Rule.Why != "" {
+		t.Errorf("an enabled limit: %+v", got)
+	}
 	w.must(w.far.DeleteLimit(ctx, tenant, "post"))
 
 	w.must(w.far.SetAllowance(ctx, tenant, api.Allowance{Open: 1000, Starts: 1000, Weight: 2}))

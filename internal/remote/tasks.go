@@ -127,6 +127,22 @@ func (b *Backend) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return tellOnce(ctx, b, b.client.DeleteLimit, &pb.DeleteLimitRequest{Name: name})
 }
 
+// DisableLimit makes a limit bound nothing.
+func (b *Backend) DisableLimit(ctx context.Context, tenant, name, why string) error {
+	if err := b.own(tenant); err != nil {
+		return err
+	}
+	return tellOnce(ctx, b, b.client.DisableLimit, &pb.DisableLimitRequest{Name: name, Reason: why})
+}
+
+// EnableLimit undoes DisableLimit.
+func (b *Backend) EnableLimit(ctx context.Context, tenant, name string) error {
+	if err := b.own(tenant); err != nil {
+		return err
+	}
+	return tellOnce(ctx, b, b.client.EnableLimit, &pb.EnableLimitRequest{Name: name})
+}
+
 // Breakers lists breakers.
 func (b *Backend) Breakers(ctx context.Context, tenant string) ([]api.BreakerStatus, error) {
 	if err := b.own(tenant); err != nil {

@@ -23,6 +23,8 @@ func (s *Server) addFlow() {
 	add(s, operation{id: "set-limit", method: http.MethodPut, path: "/limits/{name}", tag: flowTag, summary: "Create or change a limit", status: http.StatusNoContent}, s.setLimit)
 	add(s, operation{id: "try-limit", method: http.MethodPost, path: "/limits/{name}/trial", tag: flowTag, summary: "Say what a limit would do to tasks that are open now, and set nothing"}, s.tryLimit)
 	add(s, operation{id: "delete-limit", method: http.MethodDelete, path: "/limits/{name}", tag: flowTag, summary: "Remove a limit", status: http.StatusNoContent}, s.deleteLimit)
+	add(s, operation{id: "disable-limit", method: http.MethodPost, path: "/limits/{name}/disable", tag: flowTag, summary: "Disable a limit: it bounds nothing, and keeps its numbers", status: http.StatusNoContent}, s.disableLimit)
+	add(s, operation{id: "enable-limit", method: http.MethodPost, path: "/limits/{name}/enable", tag: flowTag, summary: "Enable a disabled limit", status: http.StatusNoContent}, s.enableLimit)
 	add(s, operation{id: "get-allowance", method: http.MethodGet, path: "/allowance", tag: flowTag, summary: "Read how much of the system the tenant may use"}, s.allowance)
 	add(s, operation{id: "set-allowance", method: http.MethodPut, path: "/allowance", tag: flowTag, summary: "Change how much of the system the tenant may use", status: http.StatusNoContent}, s.setAllowance)
 }
@@ -132,9 +134,11 @@ type LimitRule struct {
 type limit struct {
 	LimitRule
 
-	Name   string    `json:"name"`
-	Uses   []use     `json:"uses,omitempty" doc:"The keys with the most waiting tasks"`
-	Others otherKeys `json:"others" doc:"The keys that are not listed"`
+	Name     string    `json:"name"`
+	Disabled bool      `json:"disabled,omitempty" doc:"The limit bounds nothing"`
+	Reason   string    `json:"reason,omitempty" doc:"Why it is disabled"`
+	Uses     []use     `json:"uses,omitempty" doc:"The keys with the most waiting tasks"`
+	Others   otherKeys `json:"others" doc:"The keys that are not listed"`
 }
 
 type use struct {
@@ -161,7 +165,7 @@ func (s *Server) listLimits(ctx context.Context, who *authn.Identity, _ *nothing
 
 func limitOf(l *api.LimitStatus) limit {
 	r, n := &l.Rule, &l.Rule.Numbers
-	o := limit{Name: r.Name, Others: otherKeys(l.Others)}
+	o := limit{Name: r.Name, Disabled: r.Disabled, Reason: r.Why, Others: otherKeys(l.Others)}
 	o.LimitRule = LimitRule{r.Queue, r.Kind, r.Per.Word(), r.Key, n.Concurrency, rule.FormatRate(n.Rate, n.Per), n.Burst}
 	name := func(t *model.TaskRef) string { return nameOf(t.Address) }
 	for _, u := range l.Uses {
@@ -233,6 +237,14 @@ func (s *Server) tryLimit(ctx context.Context, who *authn.Identity, in *tryLimit
 
 func (s *Server) deleteLimit(ctx context.Context, who *authn.Identity, in *NamePath) (*none, error) {
 	return done(s.config.Backend.DeleteLimit(ctx, who.Tenant, in.Name))
+}
+
+func (s *Server) disableLimit(ctx context.Context, who *authn.Identity, in *namedReason) (*none, error) {
+	return done(s.config.Backend.DisableLimit(ctx, who.Tenant, in.Name, in.why()))
+}
+
+func (s *Server) enableLimit(ctx context.Context, who *authn.Identity, in *NamePath) (*none, error) {
+	return done(s.config.Backend.EnableLimit(ctx, who.Tenant, in.Name))
 }
 
 // Allowance is how much of the system a tenant may use.

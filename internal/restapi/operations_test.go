@@ -265,6 +265,13 @@ func TestEveryOperation(t *testing.T) {
 	do("set-limit", 204, "", put, "/limits/smtp", `{"concurrency":5,"rate":"100/1m","per":"name"}`)
 	do("try-limit", 200, `"uses":[]`, post, "/limits/fax/trial", `{"queue":"fax","concurrency":1}`)
 	do("list-limits", 200, `"rate":"100/1m"`, get, "/limits", "")
+	do("disable-limit", 204, "", post, "/limits/smtp/disable", `{"reason":"a larger quota"}`)
+	w.want(200, `"disabled":true,"reason":"a larger quota"`, get, "/v1/limits", "")
+	do("enable-limit", 204, "", post, "/limits/smtp/enable", "")
+	if a := w.want(200, `"rate":"100/1m"`, get, "/v1/limits", ""); strings.Contains(a.body, "disabled") {
+		t.Error(a.body)
+	}
+	w.want(404, "no rule for limit fax", post, "/v1/limits/fax/disable", "")
 	do("delete-limit", 204, "", del, "/limits/smtp", "")
 	do("set-breaker-rule", 204, "", put, "/breaker-rules/bank", `{"failures":3,"reset":"30s"}`)
 	do("list-breaker-rules", 200, `"reset":"30s"`, get, "/breaker-rules", "")

@@ -62,9 +62,10 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 	return s.flow().SetLimit(ctx, tenant, completeLimit(l), anyQueue)
 }
 
-// completeLimit fills in the scope of a limit where it follows from the other fields.
+// completeLimit fills in the scope of a limit where it follows from the other fields. It clears
+// what callers do not set.
 func completeLimit(l api.Limit) api.Limit {
-	l.Tenant = ""
+	l.Tenant, l.Disabled, l.Why = "", false, ""
 	if l.Per == rule.Shared {
 		switch {
 		case l.Key != "":
@@ -82,6 +83,22 @@ func (s *Service) DeleteLimit(ctx context.Context, tenant, name string) error {
 		return err
 	}
 	return s.flow().DeleteLimit(ctx, tenant, name)
+}
+
+// DisableLimit makes a limit bound nothing.
+func (s *Service) DisableLimit(ctx context.Context, tenant, name, why string) error {
+	if err := s.checkNamed("disable limit", tenant, name, why); err != nil {
+		return err
+	}
+	return s.flow().DisableLimit(ctx, tenant, name, why)
+}
+
+// EnableLimit undoes DisableLimit.
+func (s *Service) EnableLimit(ctx context.Context, tenant, name string) error {
+	if err := s.checkNamed("enable limit", tenant, name, ""); err != nil {
+		return err
+	}
+	return s.flow().EnableLimit(ctx, tenant, name)
 }
 
 // Breakers lists the circuit breakers of a tenant.

@@ -347,6 +347,12 @@ func flowVerbs() []Verb {
 		{Name: "TryLimit", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.TryLimit(ctx, tenant, rule.Limit{Name: of.Limit + "-trial", Queue: "*", Per: api.PerKind, Numbers: api.Numbers{Concurrency: 1}})
 		}},
+		{Name: "DisableLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.DisableLimit(ctx, tenant, of.Limit, "probe"))
+		}},
+		{Name: "EnableLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.EnableLimit(ctx, tenant, of.Limit))
+		}},
 		{Name: "DeleteLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.DeleteLimit(ctx, tenant, of.Limit))
 		}},

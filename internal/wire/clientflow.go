@@ -54,6 +54,7 @@ func Limit(l api.Limit) *pb.Limit {
 	return &pb.Limit{
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Scope: wordNumber[pb.LimitScope](limitScopes, l.Per), Key: l.Key,
 		Concurrency: int64(l.Numbers.Concurrency), Rate: l.Numbers.Rate, Period: int64(l.Numbers.Per), Burst: l.Numbers.Burst,
+		Disabled: l.Disabled, Reason: text(l.Why),
 	}
 }
 
@@ -61,7 +62,8 @@ func Limit(l api.Limit) *pb.Limit {
 func ReadLimit(tenant string, l *pb.Limit) (out api.Limit, err error) {
 	out = api.Limit{
 		Name: l.GetName(), Tenant: tenant, Queue: l.GetQueue(), Kind: l.GetActivity(), Key: l.GetKey(),
-		Numbers: api.Numbers{Concurrency: int(l.GetConcurrency()), Rate: l.GetRate(), Per: time.Duration(l.GetPeriod()), Burst: l.GetBurst()},
+		Numbers:  api.Numbers{Concurrency: int(l.GetConcurrency()), Rate: l.GetRate(), Per: time.Duration(l.GetPeriod()), Burst: l.GetBurst()},
+		Disabled: l.GetDisabled(), Why: l.GetReason(),
 	}
 	out.Per, err = readWord("scope of limits", limitScopes, l.GetScope())
 	return out, err

@@ -9666,7 +9666,10 @@ type Limit struct {
 	Rate   int64 `protobuf:"varint,7,opt,name=rate,proto3" json:"rate,omitempty"`
 	Period int64 `protobuf:"varint,8,opt,name=period,proto3" json:"period,omitempty"`
 	// How many of them may begin at once after a pause.
-	Burst         int64 `protobuf:"varint,9,opt,name=burst,proto3" json:"burst,omitempty"`
+	Burst int64 `protobuf:"varint,9,opt,name=burst,proto3" json:"burst,omitempty"`
+	// The limit bounds nothing, for this reason. SetLimit and TryLimit ignore both.
+	Disabled      bool   `protobuf:"varint,10,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9762,6 +9765,20 @@ func (x *Limit) GetBurst() int64 {
 		return x.Burst
 	}
 	return 0
+}
+
+func (x *Limit) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
+}
+
+func (x *Limit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // LimitUse says who holds a limit, or one key of it, and who waits.
@@ -10286,6 +10303,104 @@ func (x *DeleteLimitRequest) GetName() string {
 	return ""
 }
 
+// DisableLimitRequest disables a limit.
+type DisableLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableLimitRequest) Reset() {
+	*x = DisableLimitRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableLimitRequest) ProtoMessage() {}
+
+func (x *DisableLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableLimitRequest.ProtoReflect.Descriptor instead.
+func (*DisableLimitRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
+}
+
+func (x *DisableLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DisableLimitRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// EnableLimitRequest enables a limit.
+type EnableLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnableLimitRequest) Reset() {
+	*x = EnableLimitRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableLimitRequest) ProtoMessage() {}
+
+func (x *EnableLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableLimitRequest.ProtoReflect.Descriptor instead.
+func (*EnableLimitRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
+}
+
+func (x *EnableLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // BreakersRequest asks for breakers, or for their rules.
 type BreakersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -10295,7 +10410,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10307,7 +10422,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10320,7 +10435,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -10350,7 +10465,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10362,7 +10477,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10375,7 +10490,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -10458,7 +10573,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10470,7 +10585,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10483,7 +10598,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -10516,7 +10631,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[142]
+	mi := &file_perdure_v1_client_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10528,7 +10643,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[142]
+	mi := &file_perdure_v1_client_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10541,7 +10656,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -10631,7 +10746,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[143]
+	mi := &file_perdure_v1_client_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10643,7 +10758,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[143]
+	mi := &file_perdure_v1_client_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10656,7 +10771,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{143}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -10676,7 +10791,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[144]
+	mi := &file_perdure_v1_client_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10688,7 +10803,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[144]
+	mi := &file_perdure_v1_client_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10701,7 +10816,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{144}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -10722,7 +10837,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[145]
+	mi := &file_perdure_v1_client_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10734,7 +10849,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[145]
+	mi := &file_perdure_v1_client_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10747,7 +10862,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{145}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -10774,7 +10889,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[146]
+	mi := &file_perdure_v1_client_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10786,7 +10901,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[146]
+	mi := &file_perdure_v1_client_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10799,7 +10914,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{146}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -10822,7 +10937,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[147]
+	mi := &file_perdure_v1_client_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10834,7 +10949,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[147]
+	mi := &file_perdure_v1_client_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10847,7 +10962,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{147}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -10880,7 +10995,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[148]
+	mi := &file_perdure_v1_client_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10892,7 +11007,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[148]
+	mi := &file_perdure_v1_client_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10905,7 +11020,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{148}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{150}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -10928,7 +11043,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[149]
+	mi := &file_perdure_v1_client_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10940,7 +11055,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[149]
+	mi := &file_perdure_v1_client_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10953,7 +11068,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{149}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -11036,7 +11151,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[150]
+	mi := &file_perdure_v1_client_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11048,7 +11163,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[150]
+	mi := &file_perdure_v1_client_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11061,7 +11176,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{150}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -11080,7 +11195,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[151]
+	mi := &file_perdure_v1_client_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11092,7 +11207,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[151]
+	mi := &file_perdure_v1_client_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11105,7 +11220,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{151}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{153}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -11125,7 +11240,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[152]
+	mi := &file_perdure_v1_client_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11137,7 +11252,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[152]
+	mi := &file_perdure_v1_client_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11150,7 +11265,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{152}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -11192,7 +11307,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[153]
+	mi := &file_perdure_v1_client_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11204,7 +11319,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[153]
+	mi := &file_perdure_v1_client_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11217,7 +11332,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{153}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -11244,7 +11359,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[154]
+	mi := &file_perdure_v1_client_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11256,7 +11371,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[154]
+	mi := &file_perdure_v1_client_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11269,7 +11384,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{154}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -11290,7 +11405,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[155]
+	mi := &file_perdure_v1_client_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11302,7 +11417,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[155]
+	mi := &file_perdure_v1_client_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11315,7 +11430,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{155}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -12070,7 +12185,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\tQueueList\x12-\n" +
 	"\x06queues\x18\x01 \x03(\v2\x15.perdure.v1.QueueInfoR\x06queues\x12\x18\n" +
 	"\acounted\x18\x02 \x01(\bR\acounted\"\x0f\n" +
-	"\rLimitsRequest\"\xf1\x01\n" +
+	"\rLimitsRequest\"\xa5\x02\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1a\n" +
@@ -12080,7 +12195,10 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\vconcurrency\x18\x06 \x01(\x03R\vconcurrency\x12\x12\n" +
 	"\x04rate\x18\a \x01(\x03R\x04rate\x12\x16\n" +
 	"\x06period\x18\b \x01(\x03R\x06period\x12\x14\n" +
-	"\x05burst\x18\t \x01(\x03R\x05burst\"\xa8\x01\n" +
+	"\x05burst\x18\t \x01(\x03R\x05burst\x12\x1a\n" +
+	"\bdisabled\x18\n" +
+	" \x01(\bR\bdisabled\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\"\xa8\x01\n" +
 	"\bLimitUse\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\x03R\x04held\x12\x18\n" +
@@ -12120,6 +12238,11 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06excess\x18\x05 \x01(\x03R\x06excess\x12\x16\n" +
 	"\x06clears\x18\x06 \x01(\x03R\x06clears\"(\n" +
 	"\x12DeleteLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"A\n" +
+	"\x13DisableLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"(\n" +
+	"\x12EnableLimitRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x11\n" +
 	"\x0fBreakersRequest\"\x96\x02\n" +
 	"\vBreakerRule\x12\x12\n" +
@@ -12224,7 +12347,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xb1'\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xb5(\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -12287,7 +12410,9 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06Limits\x12\x19.perdure.v1.LimitsRequest\x1a\x15.perdure.v1.LimitList\x129\n" +
 	"\bSetLimit\x12\x1b.perdure.v1.SetLimitRequest\x1a\x10.perdure.v1.Done\x12?\n" +
 	"\bTryLimit\x12\x1b.perdure.v1.TryLimitRequest\x1a\x16.perdure.v1.LimitTrial\x12?\n" +
-	"\vDeleteLimit\x12\x1e.perdure.v1.DeleteLimitRequest\x1a\x10.perdure.v1.Done\x12@\n" +
+	"\vDeleteLimit\x12\x1e.perdure.v1.DeleteLimitRequest\x1a\x10.perdure.v1.Done\x12A\n" +
+	"\fDisableLimit\x12\x1f.perdure.v1.DisableLimitRequest\x1a\x10.perdure.v1.Done\x12?\n" +
+	"\vEnableLimit\x12\x1e.perdure.v1.EnableLimitRequest\x1a\x10.perdure.v1.Done\x12@\n" +
 	"\bBreakers\x12\x1b.perdure.v1.BreakersRequest\x1a\x17.perdure.v1.BreakerList\x12H\n" +
 	"\fBreakerRules\x12\x1b.perdure.v1.BreakersRequest\x1a\x1b.perdure.v1.BreakerRuleList\x127\n" +
 	"\n" +
@@ -12327,7 +12452,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 158)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),               // 0: perdure.v1.MailboxVerb
 	(TakeVerb)(0),                  // 1: perdure.v1.TakeVerb
@@ -12473,39 +12598,41 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*LimitTrial)(nil),             // 141: perdure.v1.LimitTrial
 	(*TrialUse)(nil),               // 142: perdure.v1.TrialUse
 	(*DeleteLimitRequest)(nil),     // 143: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),        // 144: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),            // 145: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),        // 146: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),          // 147: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),            // 148: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil),   // 149: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),     // 150: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),    // 151: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),    // 152: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),          // 153: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),            // 154: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),        // 155: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),       // 156: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),         // 157: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),      // 158: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),     // 159: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),         // 160: perdure.v1.DeliverRequest
-	(Status)(0),                    // 161: perdure.v1.Status
-	(*Address)(nil),                // 162: perdure.v1.Address
-	(*Payload)(nil),                // 163: perdure.v1.Payload
-	(ReusePolicy)(0),               // 164: perdure.v1.ReusePolicy
-	(*Label)(nil),                  // 165: perdure.v1.Label
-	(*TaskSpec)(nil),               // 166: perdure.v1.TaskSpec
-	(*Terms)(nil),                  // 167: perdure.v1.Terms
-	(*ErrorDetail)(nil),            // 168: perdure.v1.ErrorDetail
-	(*Outcome)(nil),                // 169: perdure.v1.Outcome
-	(*Failure)(nil),                // 170: perdure.v1.Failure
-	(*Link)(nil),                   // 171: perdure.v1.Link
-	(*HistoryEvent)(nil),           // 172: perdure.v1.HistoryEvent
-	(*Description)(nil),            // 173: perdure.v1.Description
-	(*Reason)(nil),                 // 174: perdure.v1.Reason
-	(*Start)(nil),                  // 175: perdure.v1.Start
-	(*TaskRef)(nil),                // 176: perdure.v1.TaskRef
+	(*DisableLimitRequest)(nil),    // 144: perdure.v1.DisableLimitRequest
+	(*EnableLimitRequest)(nil),     // 145: perdure.v1.EnableLimitRequest
+	(*BreakersRequest)(nil),        // 146: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),            // 147: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),        // 148: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),          // 149: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),            // 150: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil),   // 151: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),     // 152: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),    // 153: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),    // 154: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),          // 155: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),            // 156: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),        // 157: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),       // 158: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),         // 159: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),      // 160: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),     // 161: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),         // 162: perdure.v1.DeliverRequest
+	(Status)(0),                    // 163: perdure.v1.Status
+	(*Address)(nil),                // 164: perdure.v1.Address
+	(*Payload)(nil),                // 165: perdure.v1.Payload
+	(ReusePolicy)(0),               // 166: perdure.v1.ReusePolicy
+	(*Label)(nil),                  // 167: perdure.v1.Label
+	(*TaskSpec)(nil),               // 168: perdure.v1.TaskSpec
+	(*Terms)(nil),                  // 169: perdure.v1.Terms
+	(*ErrorDetail)(nil),            // 170: perdure.v1.ErrorDetail
+	(*Outcome)(nil),                // 171: perdure.v1.Outcome
+	(*Failure)(nil),                // 172: perdure.v1.Failure
+	(*Link)(nil),                   // 173: perdure.v1.Link
+	(*HistoryEvent)(nil),           // 174: perdure.v1.HistoryEvent
+	(*Description)(nil),            // 175: perdure.v1.Description
+	(*Reason)(nil),                 // 176: perdure.v1.Reason
+	(*Start)(nil),                  // 177: perdure.v1.Start
+	(*TaskRef)(nil),                // 178: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
 	6,   // 0: perdure.v1.CallBundle.calls:type_name -> perdure.v1.BundledCall
@@ -12517,162 +12644,162 @@ var file_perdure_v1_client_proto_depIdxs = []int32{
 	21,  // 6: perdure.v1.ReplayReportPage.reports:type_name -> perdure.v1.ReplayReportInfo
 	20,  // 7: perdure.v1.ReplayReportInfo.workflows:type_name -> perdure.v1.ReplayWorkflow
 	14,  // 8: perdure.v1.ReplayReportInfo.results:type_name -> perdure.v1.ReplayResult
-	161, // 9: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	163, // 9: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
 	24,  // 10: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	162, // 11: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	161, // 12: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	164, // 11: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	163, // 12: perdure.v1.Change.status:type_name -> perdure.v1.Status
 	27,  // 13: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
 	31,  // 14: perdure.v1.ServerReply.caller:type_name -> perdure.v1.CallerInfo
-	162, // 15: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	163, // 16: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	162, // 17: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	163, // 18: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	164, // 19: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	164, // 15: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	165, // 16: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	164, // 17: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	165, // 18: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	166, // 19: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
 	33,  // 20: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	165, // 21: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	166, // 22: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	167, // 23: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	161, // 24: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	167, // 21: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	168, // 22: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	169, // 23: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	163, // 24: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
 	34,  // 25: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
 	35,  // 26: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	168, // 27: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	170, // 27: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
 	37,  // 28: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
 	32,  // 29: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	169, // 30: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	171, // 30: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
 	32,  // 31: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	163, // 32: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	165, // 32: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
 	32,  // 33: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	163, // 34: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	170, // 35: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	165, // 34: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	172, // 35: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
 	32,  // 36: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
 	32,  // 37: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 38: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	171, // 39: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	163, // 40: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	173, // 39: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	165, // 40: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
 	45,  // 41: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
 	32,  // 42: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	163, // 43: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	165, // 43: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
 	32,  // 44: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	163, // 45: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	163, // 46: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	165, // 45: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	165, // 46: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
 	32,  // 47: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	163, // 48: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	165, // 48: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
 	32,  // 49: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
 	32,  // 50: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	172, // 51: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	161, // 52: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	174, // 51: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	163, // 52: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
 	55,  // 53: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	173, // 54: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	175, // 54: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
 	56,  // 55: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
 	61,  // 56: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
-	161, // 57: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	163, // 57: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
 	32,  // 58: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
 	65,  // 59: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
 	66,  // 60: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
-	162, // 61: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	164, // 61: perdure.v1.Reference.address:type_name -> perdure.v1.Address
 	64,  // 62: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
-	161, // 63: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
-	174, // 64: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	163, // 63: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	176, // 64: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
 	70,  // 65: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
 	71,  // 66: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
 	69,  // 67: perdure.v1.SeriesReply.queues:type_name -> perdure.v1.SeriesOf
 	69,  // 68: perdure.v1.SeriesReply.limits:type_name -> perdure.v1.SeriesOf
 	70,  // 69: perdure.v1.SeriesOf.lines:type_name -> perdure.v1.SeriesLine
-	162, // 70: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	166, // 71: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	174, // 72: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	163, // 73: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	164, // 70: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	168, // 71: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	176, // 72: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	165, // 73: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
 	32,  // 74: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
 	75,  // 75: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	164, // 76: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	162, // 77: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	161, // 78: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	172, // 79: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	172, // 80: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	172, // 81: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	175, // 82: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	169, // 83: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	164, // 84: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	172, // 85: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	166, // 76: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	164, // 77: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	163, // 78: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	174, // 79: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	174, // 80: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	174, // 81: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	177, // 82: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	171, // 83: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	166, // 84: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	174, // 85: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
 	32,  // 86: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
 	81,  // 87: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	163, // 88: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	161, // 89: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	170, // 90: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	174, // 91: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	165, // 88: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	163, // 89: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	172, // 90: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	176, // 91: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
 	86,  // 92: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
 	87,  // 93: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
 	85,  // 94: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	162, // 95: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	163, // 96: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	162, // 97: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	162, // 98: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	163, // 99: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	171, // 100: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	164, // 95: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	165, // 96: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	164, // 97: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	164, // 98: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	165, // 99: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	173, // 100: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
 	92,  // 101: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	171, // 102: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	170, // 103: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	163, // 104: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	173, // 102: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	172, // 103: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	165, // 104: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
 	93,  // 105: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
 	91,  // 106: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
 	94,  // 107: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	174, // 108: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	176, // 108: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
 	91,  // 109: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	162, // 110: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	162, // 111: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	164, // 110: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	164, // 111: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
 	0,   // 112: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	162, // 113: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	164, // 113: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
 	100, // 114: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	163, // 115: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	165, // 115: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
 	100, // 116: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	162, // 117: perdure.v1.TakeItemsRequest.entity:type_name -> perdure.v1.Address
+	164, // 117: perdure.v1.TakeItemsRequest.entity:type_name -> perdure.v1.Address
 	1,   // 118: perdure.v1.TakeItemsRequest.verb:type_name -> perdure.v1.TakeVerb
-	163, // 119: perdure.v1.ItemsPage.items:type_name -> perdure.v1.Payload
-	170, // 120: perdure.v1.ItemsPage.failure:type_name -> perdure.v1.Failure
-	162, // 121: perdure.v1.SendItemsRequest.entity:type_name -> perdure.v1.Address
-	163, // 122: perdure.v1.SendItemsRequest.items:type_name -> perdure.v1.Payload
-	170, // 123: perdure.v1.SendItemsRequest.failure:type_name -> perdure.v1.Failure
-	170, // 124: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	165, // 119: perdure.v1.ItemsPage.items:type_name -> perdure.v1.Payload
+	172, // 120: perdure.v1.ItemsPage.failure:type_name -> perdure.v1.Failure
+	164, // 121: perdure.v1.SendItemsRequest.entity:type_name -> perdure.v1.Address
+	165, // 122: perdure.v1.SendItemsRequest.items:type_name -> perdure.v1.Payload
+	172, // 123: perdure.v1.SendItemsRequest.failure:type_name -> perdure.v1.Failure
+	172, // 124: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
 	107, // 125: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	162, // 126: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	166, // 127: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	163, // 128: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	164, // 126: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	168, // 127: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	165, // 128: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
 	109, // 129: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	170, // 130: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	162, // 131: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	172, // 130: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	164, // 131: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
 	110, // 132: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
 	112, // 133: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
 	107, // 134: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
 	107, // 135: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	163, // 136: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	162, // 137: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	165, // 136: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	164, // 137: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
 	107, // 138: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
 	32,  // 139: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
 	118, // 140: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	163, // 141: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	165, // 141: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
 	120, // 142: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
 	118, // 143: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
 	123, // 144: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
 	118, // 145: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
 	2,   // 146: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	163, // 147: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	165, // 147: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
 	126, // 148: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
 	129, // 149: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
 	132, // 150: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
 	3,   // 151: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	176, // 152: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	176, // 153: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	178, // 152: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	178, // 153: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
 	135, // 154: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
 	136, // 155: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
 	137, // 156: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
 	135, // 157: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
 	135, // 158: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
 	142, // 159: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
-	145, // 160: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	147, // 160: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
 	4,   // 161: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	145, // 162: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	147, // 163: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	154, // 164: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	147, // 162: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	149, // 163: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	156, // 164: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
 	29,  // 165: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
 	34,  // 166: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
 	36,  // 167: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
@@ -12730,109 +12857,113 @@ var file_perdure_v1_client_proto_depIdxs = []int32{
 	139, // 219: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
 	140, // 220: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
 	143, // 221: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	144, // 222: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	144, // 223: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	145, // 224: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	149, // 225: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	150, // 226: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	151, // 227: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	152, // 228: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	153, // 229: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	156, // 230: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	157, // 231: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	158, // 232: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	159, // 233: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	9,   // 234: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
-	12,  // 235: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
-	13,  // 236: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
-	15,  // 237: perdure.v1.ClientService.AddReplayReport:input_type -> perdure.v1.AddReplayReportRequest
-	18,  // 238: perdure.v1.ClientService.ReplayReports:input_type -> perdure.v1.ReplayReportsRequest
-	17,  // 239: perdure.v1.ClientService.ReplayReport:input_type -> perdure.v1.ReplayReportRequest
-	22,  // 240: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	160, // 241: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	25,  // 242: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	5,   // 243: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
-	30,  // 244: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	35,  // 245: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	38,  // 246: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	40,  // 247: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	40,  // 248: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	28,  // 249: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	28,  // 250: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	28,  // 251: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	28,  // 252: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	28,  // 253: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	28,  // 254: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	46,  // 255: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	49,  // 256: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	49,  // 257: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	51,  // 258: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	173, // 259: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	54,  // 260: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	57,  // 261: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	58,  // 262: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	60,  // 263: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
-	63,  // 264: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
-	68,  // 265: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
-	57,  // 266: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	74,  // 267: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	77,  // 268: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	77,  // 269: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	77,  // 270: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	77,  // 271: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	80,  // 272: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	85,  // 273: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	85,  // 274: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	88,  // 275: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	28,  // 276: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	49,  // 277: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	95,  // 278: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	97,  // 279: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	28,  // 280: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	46,  // 281: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	102, // 282: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	104, // 283: perdure.v1.ClientService.TakeItems:output_type -> perdure.v1.ItemsPage
-	106, // 284: perdure.v1.ClientService.SendItems:output_type -> perdure.v1.SendItemsReply
-	111, // 285: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	58,  // 286: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	113, // 287: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	110, // 288: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	116, // 289: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	28,  // 290: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	28,  // 291: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	121, // 292: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	124, // 293: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	127, // 294: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	130, // 295: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	133, // 296: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	138, // 297: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	28,  // 298: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	141, // 299: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
-	28,  // 300: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	148, // 301: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	146, // 302: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	28,  // 303: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	28,  // 304: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	28,  // 305: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	28,  // 306: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	28,  // 307: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	155, // 308: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	157, // 309: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	28,  // 310: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	28,  // 311: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	28,  // 312: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	11,  // 313: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
-	10,  // 314: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
-	28,  // 315: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
-	16,  // 316: perdure.v1.ClientService.AddReplayReport:output_type -> perdure.v1.AddReplayReportReply
-	19,  // 317: perdure.v1.ClientService.ReplayReports:output_type -> perdure.v1.ReplayReportPage
-	21,  // 318: perdure.v1.ClientService.ReplayReport:output_type -> perdure.v1.ReplayReportInfo
-	23,  // 319: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	28,  // 320: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	26,  // 321: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	7,   // 322: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
-	244, // [244:323] is the sub-list for method output_type
-	165, // [165:244] is the sub-list for method input_type
+	144, // 222: perdure.v1.ClientService.DisableLimit:input_type -> perdure.v1.DisableLimitRequest
+	145, // 223: perdure.v1.ClientService.EnableLimit:input_type -> perdure.v1.EnableLimitRequest
+	146, // 224: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	146, // 225: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	147, // 226: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	151, // 227: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	152, // 228: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	153, // 229: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	154, // 230: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	155, // 231: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	158, // 232: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	159, // 233: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	160, // 234: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	161, // 235: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	9,   // 236: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	12,  // 237: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	13,  // 238: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	15,  // 239: perdure.v1.ClientService.AddReplayReport:input_type -> perdure.v1.AddReplayReportRequest
+	18,  // 240: perdure.v1.ClientService.ReplayReports:input_type -> perdure.v1.ReplayReportsRequest
+	17,  // 241: perdure.v1.ClientService.ReplayReport:input_type -> perdure.v1.ReplayReportRequest
+	22,  // 242: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	162, // 243: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	25,  // 244: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	5,   // 245: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
+	30,  // 246: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	35,  // 247: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	38,  // 248: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	40,  // 249: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	40,  // 250: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	28,  // 251: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	28,  // 252: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	28,  // 253: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	28,  // 254: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	28,  // 255: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	28,  // 256: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	46,  // 257: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	49,  // 258: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	49,  // 259: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	51,  // 260: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	175, // 261: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	54,  // 262: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	57,  // 263: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	58,  // 264: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	60,  // 265: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	63,  // 266: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	68,  // 267: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	57,  // 268: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	74,  // 269: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	77,  // 270: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	77,  // 271: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	77,  // 272: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	77,  // 273: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	80,  // 274: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	85,  // 275: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	85,  // 276: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	88,  // 277: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	28,  // 278: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	49,  // 279: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	95,  // 280: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	97,  // 281: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	28,  // 282: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	46,  // 283: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	102, // 284: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	104, // 285: perdure.v1.ClientService.TakeItems:output_type -> perdure.v1.ItemsPage
+	106, // 286: perdure.v1.ClientService.SendItems:output_type -> perdure.v1.SendItemsReply
+	111, // 287: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	58,  // 288: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	113, // 289: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	110, // 290: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	116, // 291: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	28,  // 292: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	28,  // 293: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	121, // 294: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	124, // 295: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	127, // 296: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	130, // 297: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	133, // 298: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	138, // 299: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	28,  // 300: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	141, // 301: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
+	28,  // 302: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	28,  // 303: perdure.v1.ClientService.DisableLimit:output_type -> perdure.v1.Done
+	28,  // 304: perdure.v1.ClientService.EnableLimit:output_type -> perdure.v1.Done
+	150, // 305: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	148, // 306: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	28,  // 307: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	28,  // 308: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	28,  // 309: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	28,  // 310: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	28,  // 311: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	157, // 312: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	159, // 313: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	28,  // 314: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	28,  // 315: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	28,  // 316: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	11,  // 317: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	10,  // 318: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	28,  // 319: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	16,  // 320: perdure.v1.ClientService.AddReplayReport:output_type -> perdure.v1.AddReplayReportReply
+	19,  // 321: perdure.v1.ClientService.ReplayReports:output_type -> perdure.v1.ReplayReportPage
+	21,  // 322: perdure.v1.ClientService.ReplayReport:output_type -> perdure.v1.ReplayReportInfo
+	23,  // 323: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	28,  // 324: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	26,  // 325: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	7,   // 326: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
+	246, // [246:327] is the sub-list for method output_type
+	165, // [165:246] is the sub-list for method input_type
 	165, // [165:165] is the sub-list for extension type_name
 	165, // [165:165] is the sub-list for extension extendee
 	0,   // [0:165] is the sub-list for field type_name
@@ -12860,7 +12991,7 @@ func file_perdure_v1_client_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   156,
+			NumMessages:   158,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -76,6 +76,8 @@ const (
 	ClientService_SetLimit_FullMethodName        = "/perdure.v1.ClientService/SetLimit"
 	ClientService_TryLimit_FullMethodName        = "/perdure.v1.ClientService/TryLimit"
 	ClientService_DeleteLimit_FullMethodName     = "/perdure.v1.ClientService/DeleteLimit"
+	ClientService_DisableLimit_FullMethodName    = "/perdure.v1.ClientService/DisableLimit"
+	ClientService_EnableLimit_FullMethodName     = "/perdure.v1.ClientService/EnableLimit"
 	ClientService_Breakers_FullMethodName        = "/perdure.v1.ClientService/Breakers"
 	ClientService_BreakerRules_FullMethodName    = "/perdure.v1.ClientService/BreakerRules"
 	ClientService_SetBreaker_FullMethodName      = "/perdure.v1.ClientService/SetBreaker"
@@ -236,6 +238,10 @@ type ClientServiceClient interface {
 	TryLimit(ctx context.Context, in *TryLimitRequest, opts ...grpc.CallOption) (*LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until it exists again.
 	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*Done, error)
+	// DisableLimit makes a limit bound nothing, and keeps its numbers.
+	DisableLimit(ctx context.Context, in *DisableLimitRequest, opts ...grpc.CallOption) (*Done, error)
+	// EnableLimit undoes DisableLimit.
+	EnableLimit(ctx context.Context, in *EnableLimitRequest, opts ...grpc.CallOption) (*Done, error)
 	// Breakers returns the circuit breakers that have a state or that tasks have used.
 	Breakers(ctx context.Context, in *BreakersRequest, opts ...grpc.CallOption) (*BreakerList, error)
 	// BreakerRules returns the rules by which breakers open and close.
@@ -911,6 +917,26 @@ func (c *clientServiceClient) DeleteLimit(ctx context.Context, in *DeleteLimitRe
 	return out, nil
 }
 
+func (c *clientServiceClient) DisableLimit(ctx context.Context, in *DisableLimitRequest, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, ClientService_DisableLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) EnableLimit(ctx context.Context, in *EnableLimitRequest, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, ClientService_EnableLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) Breakers(ctx context.Context, in *BreakersRequest, opts ...grpc.CallOption) (*BreakerList, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BreakerList)
@@ -1279,6 +1305,10 @@ type ClientServiceServer interface {
 	TryLimit(context.Context, *TryLimitRequest) (*LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until it exists again.
 	DeleteLimit(context.Context, *DeleteLimitRequest) (*Done, error)
+	// DisableLimit makes a limit bound nothing, and keeps its numbers.
+	DisableLimit(context.Context, *DisableLimitRequest) (*Done, error)
+	// EnableLimit undoes DisableLimit.
+	EnableLimit(context.Context, *EnableLimitRequest) (*Done, error)
 	// Breakers returns the circuit breakers that have a state or that tasks have used.
 	Breakers(context.Context, *BreakersRequest) (*BreakerList, error)
 	// BreakerRules returns the rules by which breakers open and close.
@@ -1512,6 +1542,12 @@ func (UnimplementedClientServiceServer) TryLimit(context.Context, *TryLimitReque
 }
 func (UnimplementedClientServiceServer) DeleteLimit(context.Context, *DeleteLimitRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteLimit not implemented")
+}
+func (UnimplementedClientServiceServer) DisableLimit(context.Context, *DisableLimitRequest) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method DisableLimit not implemented")
+}
+func (UnimplementedClientServiceServer) EnableLimit(context.Context, *EnableLimitRequest) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnableLimit not implemented")
 }
 func (UnimplementedClientServiceServer) Breakers(context.Context, *BreakersRequest) (*BreakerList, error) {
 	return nil, status.Error(codes.Unimplemented, "method Breakers not implemented")
@@ -2576,6 +2612,42 @@ func _ClientService_DeleteLimit_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_DisableLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DisableLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).DisableLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_DisableLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).DisableLimit(ctx, req.(*DisableLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_EnableLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnableLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).EnableLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_EnableLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).EnableLimit(ctx, req.(*EnableLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_Breakers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BreakersRequest)
 	if err := dec(in); err != nil {
@@ -3164,6 +3236,14 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteLimit",
 			Handler:    _ClientService_DeleteLimit_Handler,
+		},
+		{
+			MethodName: "DisableLimit",
+			Handler:    _ClientService_DisableLimit_Handler,
+		},
+		{
+			MethodName: "EnableLimit",
+			Handler:    _ClientService_EnableLimit_Handler,
 		},
 		{
 			MethodName: "Breakers",

@@ -1227,6 +1227,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/limits/{name}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Disable a limit: it bounds nothing, and keeps its numbers */
+        post: operations["disable-limit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limits/{name}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Enable a disabled limit */
+        post: operations["enable-limit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/limits/{name}/trial": {
         parameters: {
             query?: never;
@@ -2489,6 +2523,8 @@ export interface components {
              * @description How many tasks may run at a time
              */
             concurrency?: number;
+            /** @description The limit bounds nothing */
+            disabled?: boolean;
             /** @description An expression on the input; tasks with the same value share a budget */
             key?: string;
             name: string;
@@ -2506,6 +2542,8 @@ export interface components {
              * @example 100/1m
              */
             rate?: string;
+            /** @description Why it is disabled */
+            reason?: string;
             /** @description The keys with the most waiting tasks */
             uses?: components["schemas"]["Use"][];
         };
@@ -6802,6 +6840,68 @@ export interface operations {
         };
     };
     "delete-limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "disable-limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReasonBody"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "enable-limit": {
         parameters: {
             query?: never;
             header?: never;

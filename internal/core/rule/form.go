@@ -24,6 +24,8 @@ type limitForm struct {
 	Concurrency int    `json:"concurrency,omitempty"`
 	Rate        string `json:"rate,omitempty"` // such as 100/1m
 	Burst       int64  `json:"burst,omitempty"`
+	Disabled    bool   `json:"disabled,omitempty"`
+	Why         string `json:"reason,omitempty"` // why it is disabled
 }
 
 // MarshalJSON writes the form that operators edit: {"name": "mail", "queue": "mail.*",
@@ -32,7 +34,7 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 	n := &l.Numbers
 	return json.Marshal(limitForm{
 		Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key,
-		Concurrency: n.Concurrency, Rate: FormatRate(n.Rate, n.Per), Burst: n.Burst,
+		Concurrency: n.Concurrency, Rate: FormatRate(n.Rate, n.Per), Burst: n.Burst, Disabled: l.Disabled, Why: l.Why,
 	})
 }
 
@@ -49,7 +51,7 @@ func (l *Limit) UnmarshalJSON(text []byte) error {
 			return fault.New(fault.Invalid, "limit %s: %w", f.Name, err)
 		}
 	}
-	*l = Limit{Name: f.Name, Tenant: f.Tenant, Queue: f.Queue, Kind: f.Kind, Per: f.Per, Key: f.Key, Numbers: n}
+	*l = Limit{Name: f.Name, Tenant: f.Tenant, Queue: f.Queue, Kind: f.Kind, Per: f.Per, Key: f.Key, Numbers: n, Disabled: f.Disabled, Why: f.Why}
 	return nil
 }
 

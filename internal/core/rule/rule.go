@@ -58,6 +58,10 @@ type Limit struct {
 	// Key is the expression of a rule per key; see ParsePath.
 	Key     string
 	Numbers limit.Numbers
+	// Disabled says that the rule bounds nothing: tasks that it selects, and tasks that name it,
+	// need no permit of it. Why is the reason of the operator who disabled it.
+	Disabled bool
+	Why      string
 }
 
 // Breaker is a rule with the numbers of circuit breakers.

@@ -250,6 +250,9 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"twice", []rule.Limit{ok, {Name: "one", Queue: "other", Numbers: two}}, nil, fault.Conflict, []string{"called one"}},
 		{"contradiction", []rule.Limit{ok, {Name: "two", Queue: "q", Numbers: limit.Numbers{Concurrency: 3}}}, nil, fault.Conflict, []string{"one and two", "at most 3", "at most 2"}},
 		{"contradiction, written differently", []rule.Limit{{Name: "a", Numbers: two}, {Name: "b", Tenant: "*", Queue: "*", Numbers: limit.Numbers{Concurrency: 3}}}, nil, fault.Conflict, []string{"a and b"}},
+		{"reason of an enabled limit", []rule.Limit{{Name: "x", Numbers: two, Why: "because"}}, nil, fault.Invalid, []string{"limit x", "disabled"}},
+		{"disabled numbers", []rule.Limit{{Name: "x", Disabled: true}}, nil, fault.Invalid, []string{"neither"}},
+		{"disabled twice", []rule.Limit{ok, {Name: "one", Queue: "other", Numbers: two, Disabled: true}}, nil, fault.Conflict, []string{"called one"}},
 		{"breaker for nothing", nil, []rule.Breaker{{}}, fault.Invalid, []string{"either a name"}},
 		{"breaker twice", nil, []rule.Breaker{{Name: "x*"}, {Name: "x*", Tenant: "*"}}, fault.Conflict, []string{"breaker x*"}},
 		{"breaker numbers", nil, []rule.Breaker{{Name: "x", Config: breaker.Config{Ratio: 2000}}}, fault.Invalid, []string{"breaker x", "2000"}},
@@ -276,6 +279,37 @@ func TestRulesThatAreRefused(t *testing.T) {
 		if err := s.CheckQueues(known); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "no queue") {
 			t.Errorf("%v: %v", known, err)
 		}
+	}
+}
+
+// A disabled limit bounds no task, whether it selects tasks or tasks name it. It contradicts no
+// other limit.
+func TestDisabledLimits(t *testing.T) {
+	t.Parallel()
+	limits := func(disabled bool) []rule.Limit {
+		return []rule.Limit{
+			{Name: "selects", Tenant: "a", Queue: "q", Numbers: two, Disabled: disabled},
+			{Name: "named", Tenant: "a", Per: rule.PerName, Numbers: two, Disabled: disabled, Why: map[bool]string{true: "because"}[disabled]},
+		}
+	}
+	spec := &model.TaskSpec{Kind: "k", Queue: "q", Limits: []string{"named/7"}}
+
+	if uses := set(t, limits(false), nil).Resolve("a", spec, &model.Payload{}); len(uses) != 2 || uses[0].Missing || uses[1].Missing {
+		t.Errorf("enabled: %+v", uses)
+	}
+	s := set(t, append(limits(true), rule.Limit{Name: "other", Tenant: "a", Queue: "q", Numbers: limit.Numbers{Concurrency: 3}}), nil)
+	uses := s.Resolve("a", spec, &model.Payload{})
+	if len(uses) != 1 || uses[0].Resource.Name != "other" {
+		t.Errorf("disabled: %+v", uses)
+	}
+
+	for _, name := range []string{"selects", "named"} {
+		if n, ok := s.Numbers(rule.Resource{Name: name, Selector: "a", Tenant: "a"}); ok {
+			t.Errorf("%s has %v", name, n)
+		}
+	}
+	if got := s.Limits(); len(got) != 3 || !got[0].Disabled || got[1].Why != "because" || got[1].Numbers != two {
+		t.Errorf("the set has lost the definitions: %+v", got)
 	}
 }
 
@@ -314,7 +348,7 @@ func set(t *testing.T, limits []rule.Limit, breakers []rule.Breaker) *rule.Set {
 }
 
 const (
-	writtenLimit   = `{"name":"mail","queue":"mail.*","per":"key","key":"input.customer.id","concurrency":5,"rate":"100/1m","burst":10}`
+	writtenLimit   = `{"name":"mail","queue":"mail.*","per":"key","key":"input.customer.id","concurrency":5,"rate":"100/1m","burst":10,"disabled":true,"reason":"quota"}`
 	writtenBreaker = `{"kind":"http.*","ratio":0.25,"calls":10,"window":"30s","reset":"1m30s"}`
 )
 
@@ -326,7 +360,7 @@ func TestForms(t *testing.T) {
 	}
 	want := rule.Limit{
 		Name: "mail", Queue: "mail.*", Per: rule.PerKey, Key: "input.customer.id",
-		Numbers: limit.Numbers{Concurrency: 5, Rate: 100, Per: time.Minute, Burst: 10},
+		Numbers: limit.Numbers{Concurrency: 5, Rate: 100, Per: time.Minute, Burst: 10}, Disabled: true, Why: "quota",
 	}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Error(diff)

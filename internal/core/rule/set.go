@@ -182,6 +182,9 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 	if err := l.Numbers.Validate(); err != nil {
 		return p, wrap(err)
 	}
+	if l.Why != "" && !l.Disabled {
+		return p, fault.New(fault.Invalid, "limit %s: a reason is for a disabled limit", l.Name)
+	}
 
 	return p, nil
 }
@@ -197,10 +200,13 @@ func checkName(name string) error {
 }
 
 // conflictWith returns an error if two rules have the same name, or give the same tasks different
-// numbers. Both rules select the same tenants.
+// numbers. Both rules select the same tenants. A disabled rule gives no numbers.
 func (p *parsedLimit) conflictWith(other *parsedLimit) error {
 	if p.Name == other.Name {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
+	}
+	if p.Disabled || other.Disabled {
+		return nil
 	}
 	if p.queue == other.queue && p.kind == other.kind && p.Per == other.Per && p.Key == other.Key && p.Per != PerName && p.Numbers != other.Numbers {
 		return fault.New(fault.Conflict, "limits %s and %s contradict each other: both are for tenant %s, queue %s, activity %s, but %s allows %s, and %s %s",
@@ -288,7 +294,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 			if spec.Queue == model.InlineQueue && (l.Queue != "" || l.Per == PerQueue) {
 				continue // the task has no queue
 			}
-			if l.Per == PerName || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
+			if l.Disabled || l.Per == PerName || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
 				continue
 			}
 			r := l.resource(tenant)
@@ -313,12 +319,16 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 		found := false
 		for g := range s.of(tenant) {
 			for _, l := range g.limits {
-				if l.Per == PerName && l.Name == name {
-					r := l.resource(tenant)
-					r.Key = keyOf(key)
-					uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
-					found = true
+				if l.Per != PerName || l.Name != name {
+					continue
 				}
+				found = true
+				if l.Disabled {
+					continue
+				}
+				r := l.resource(tenant)
+				r.Key = keyOf(key)
+				uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
 			}
 		}
 		if !found {
@@ -339,13 +349,13 @@ func (l *parsedLimit) resource(tenant string) Resource {
 	return r
 }
 
-// Numbers returns the numbers of a resource; false when no rule has it.
+// Numbers returns the numbers of a resource; false when no rule has it, or only a disabled one.
 func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
 	if s != nil {
 		text, open := strings.CutSuffix(r.Selector, "*")
 		if g := s.groups[pattern{text, open}]; g != nil {
 			for _, l := range g.limits {
-				if l.Name == r.Name {
+				if l.Name == r.Name && !l.Disabled {
 					return l.Numbers, true
 				}
 			}

@@ -122,9 +122,9 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	return conflict
 }
 
-// SetLimit creates a rule of a tenant or replaces the rule of that name. It refuses a rule that
-// contradicts other rules. Unless anyQueue is true, it also refuses a rule for a queue without
-// workers and waiting tasks. A refused call changes nothing.
+// SetLimit creates a rule of a tenant or replaces the rule of that name. A disabled rule stays
+// disabled. SetLimit refuses a rule that contradicts other rules. Unless anyQueue is true, it also
+// refuses a rule for a queue without workers and waiting tasks. A refused call changes nothing.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	known := []string(nil)
 	if !anyQueue {
@@ -133,19 +133,46 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 			return err
 		}
 	}
-	e, err := f.editLimit(tenant, l, known)
-	if err != nil {
-		return err
-	}
+	e := f.editLimit(tenant, l.Name, known, func(old *store.Setting) (rule.Limit, error) {
+		l.Disabled, l.Why = false, ""
+		if old != nil {
+			// If the old rule cannot be read, the new one replaces it and is enabled.
+			if was, err := readLimit(old); err == nil {
+				l.Disabled, l.Why = was.Disabled, was.Why
+			}
+		}
+		return l, nil
+	})
+	return f.change(ctx, e.key, e.make)
+}
+
+// DisableLimit makes a rule bound nothing until EnableLimit. The rest of the rule stays as it is.
+func (f *Flow) DisableLimit(ctx context.Context, tenant, name, why string) error {
+	return f.switchLimit(ctx, tenant, name, func(l *rule.Limit) { l.Disabled, l.Why = true, why })
+}
+
+// EnableLimit undoes DisableLimit. Like SetLimit, it refuses a rule that contradicts another one.
+func (f *Flow) EnableLimit(ctx context.Context, tenant, name string) error {
+	return f.switchLimit(ctx, tenant, name, func(l *rule.Limit) { l.Disabled, l.Why = false, "" })
+}
+
+// switchLimit changes a rule that exists.
+func (f *Flow) switchLimit(ctx context.Context, tenant, name string, do func(*rule.Limit)) error {
+	e := f.editLimit(tenant, name, nil, func(old *store.Setting) (l rule.Limit, err error) {
+		if old == nil {
+			return l, fault.New(fault.NotFound, "there is no rule for %s %s", settingLimit, name)
+		}
+		if l, err = readLimit(old); err == nil {
+			do(&l)
+		}
+		return l, err
+	})
 	return f.change(ctx, e.key, e.make)
 }
 
 // CheckLimit returns the error that SetLimit would return with anyQueue set.
 func (f *Flow) CheckLimit(tenant string, l rule.Limit) error {
-	e, err := f.editLimit(tenant, l, nil)
-	if err == nil {
-		_, _, err = e.make(nil)
-	}
+	_, _, err := f.editLimit(tenant, l.Name, nil, func(*store.Setting) (rule.Limit, error) { return l, nil }).make(nil)
 	return err
 }
 
@@ -155,16 +182,20 @@ type edit struct {
 	make func(old *store.Setting) (body []byte, needed bool, err error)
 }
 
-// editLimit returns the edit that sets a limit. If known is not empty, the limit must be for one of
-// these queues.
-func (f *Flow) editLimit(tenant string, l rule.Limit, known []string) (edit, error) {
-	l.Tenant = tenant
-	body, err := json.Marshal(l)
-	if err != nil {
-		return edit{}, fault.New(fault.Invalid, "limit %s: %w", l.Name, err)
-	}
+// editLimit returns the edit that sets a limit to what next returns for the stored limit, which is
+// nil if there is none. If known is not empty, the limit must be for one of these queues.
+func (f *Flow) editLimit(tenant, name string, known []string, next func(old *store.Setting) (rule.Limit, error)) edit {
+	return edit{store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
+		l, err := next(old)
+		if err != nil {
+			return nil, false, err
+		}
+		l.Tenant = tenant
+		body, err := json.Marshal(l)
+		if err != nil {
+			return nil, false, fault.New(fault.Invalid, "limit %s: %w", name, err)
+		}
 
-	return edit{store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: l.Name}, func(*store.Setting) ([]byte, bool, error) {
 		one, err := rule.NewSet([]rule.Limit{l}, nil)
 		if err != nil {
 			return nil, false, err
@@ -177,8 +208,8 @@ func (f *Flow) editLimit(tenant string, l rule.Limit, known []string) (edit, err
 		limits, breakers := f.rulesOf(tenant)
 		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Name == l.Name })
 		_, err = rule.NewSet(append(limits, l), breakers)
-		return body, true, err
-	}}, nil
+		return body, old == nil || string(old.Body) != string(body), err
+	}}
 }
 
 // rulesOf returns the rules of a tenant. Rules of other tenants cannot contradict them.

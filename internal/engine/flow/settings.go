@@ -131,7 +131,7 @@ func (f *Flow) parseEdit(key store.SettingKey, body []byte) (edit, error) {
 		if err := readStrictly(key, body, &l); err != nil {
 			return edit{}, err
 		}
-		return f.editLimit(key.Tenant, l, nil)
+		return f.editLimit(key.Tenant, l.Name, nil, func(*store.Setting) (rule.Limit, error) { return l, nil }), nil
 	case settingBreaker:
 		var b rule.Breaker
 		if err := readStrictly(key, body, &b); err != nil {

@@ -36,8 +36,7 @@ func (u *user) drawFlow() *action {
 		}
 		return limit(l)
 	case n < 4:
-		name := s.DrawLimit().Name
-		return set("remove limit "+name, func(p *cluster.Proc) error { return p.Flow.DeleteLimit(context.Background(), scenario.Tenant, name) })
+		return endLimit(s.DrawLimit(), set)
 	case n < 6:
 		b := s.DrawBreaker()
 		return set("set breaker "+scenario.NameOf(&b), func(p *cluster.Proc) error { return p.Flow.SetBreaker(context.Background(), scenario.Tenant, b) })
@@ -65,6 +64,19 @@ func (u *user) drawFlow() *action {
 			return p.Flow.PauseQueue(context.Background(), scenario.Tenant, queue, "by a user")
 		})
 	}
+}
+
+// endLimit disables, enables or removes a limit. The numbers that were drawn decide which.
+func endLimit(l rule.Limit, set func(what string, do func(p *cluster.Proc) error) *action) *action {
+	switch l.Numbers.Concurrency {
+	case 1:
+		return set("disable limit "+l.Name, func(p *cluster.Proc) error {
+			return p.Flow.DisableLimit(context.Background(), scenario.Tenant, l.Name, "by a user")
+		})
+	case 2:
+		return set("enable limit "+l.Name, func(p *cluster.Proc) error { return p.Flow.EnableLimit(context.Background(), scenario.Tenant, l.Name) })
+	}
+	return set("remove limit "+l.Name, func(p *cluster.Proc) error { return p.Flow.DeleteLimit(context.Background(), scenario.Tenant, l.Name) })
 }
 
 // answerSetting handles the answer to an attempt to change a setting.
