@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/authz/policy"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -121,6 +123,10 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	for _, role := range append(authz.TenantRoles(), "unknown") {
 		tokens[role] = w.key("acme", role).Secret
 	}
+	policies, err := policy.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
 	decisions := 0
 	for who, token := range tokens {
 		nobody := who == "" || who == "junk" || who == "revoked"
@@ -149,6 +155,10 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 			if len(decided) > 1 {
 				t.Errorf("%q: %s is refused by %v and not by %v", who, rule.Action, decided[true], decided[false])
 			}
+			refused := !nobody && policies.Authorize(identityOf(who), rule.Action) != nil
+			if wrong := decided[!refused]; len(wrong) > 0 {
+				t.Errorf("%q: the policies refuse %s: %v, and %v decide otherwise", who, rule.Action, refused, wrong)
+			}
 		}
 	}
 	if decisions < 1000 {
@@ -165,6 +175,17 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	if me := w.want(http.StatusOK, `"tenant":"acme"`, http.MethodGet, "/v1/me", ""); strings.Contains(me.body, "execution:start") || !strings.Contains(me.body, "execution:read") {
 		t.Error(me.body)
 	}
+}
+
+// identityOf returns the caller that a credential of TestRESTAndGRPCDecideAlike stands for.
+func identityOf(who string) *authn.Identity {
+	switch who {
+	case "admin":
+		return &authn.Identity{Tenant: model.DefaultTenant, Name: who, Admin: true}
+	case "no role":
+		return &authn.Identity{Tenant: "acme", Name: who}
+	}
+	return &authn.Identity{Tenant: "acme", Name: who, Roles: []string{who}}
 }
 
 // Every row of the table names operations that exist.
