@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
@@ -68,6 +69,8 @@ type options struct {
 	fields    *fieldChoice
 
 	machine machine
+	// every is how often bulk work shows its progress; 0 for lineEvery or drawEvery. Tests set it.
+	every time.Duration
 	// wrap changes the store of a server, for tests.
 	wrap func(store.Store) store.Store
 	// services adds gRPC services to a server, for tests.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func (p *progress) tell(done, total int64, text string) {
 	if p.o.ErrWidth > 0 {
 		every = drawEvery
 	}
-	if text == p.said || time.Since(p.told) < every {
+	if text == p.said || time.Since(p.told) < cmp.Or(p.o.every, every) {
 		return
 	}
 	p.show(done, total, text)
