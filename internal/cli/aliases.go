@@ -18,6 +18,7 @@ var aliases = map[string][]string{
 	"task show": {"describe"}, "batch show": {"describe"}, "replay-report show": {"describe"}, "queue show": {"describe"}, "dlq show": {"describe"}, "entity show": {"describe", "get"}, "limit show": {"describe"},
 	"schedule show": {"describe"}, "tenant show": {"describe"}, "worker describe": {"show"}, "entity send": {"signal"}, "deploy-check": {"verify"}, "schedule next": {"list-matching-times"},
 	"lock waiters": {"describe", "show"}, "batch cancel": {"stop"}, "dlq requeue": {"redrive"}, "entity log": {"history"}, "workflow stranded": {"stuck"},
+	"workflow explain": {"stack"}, "breaker pause": {"pause-until"},
 }
 
 // addAliases adds the other names to the commands.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,68 @@ func TestAliases(t *testing.T) {
 		lists := slices.ContainsFunc(c.Commands(), func(s *cobra.Command) bool { return s.Name() == "list" })
 		if lists && len(c.Aliases) == 0 && c.Name() != "audit" {
 			t.Errorf("the noun %s has no plural", c.Name())
+		}
+	}
+}
+
+// wanted are the commands that people look for because other tools have them.
+const wanted = `
+workflow: start execute list count describe show steps result signal query update signal-with-start cancel terminate pause unpause reset fork restart-from delete stack explain
+activity: list describe complete fail pause unpause reset update-options heartbeat
+entity: list get edit patch call signal delete history clear
+lock: list describe waiters release
+promise: list resolve reject
+queue: list describe pause resume drain set
+limit: list describe set disable enable delete
+breaker: list trip reset pause-until
+schedule: create list describe update toggle trigger backfill list-matching-times delete apply
+dlq: list show redrive edit purge
+batch: start list describe stop
+worker: list describe set-current set-ramping versions
+config: set use list show
+migrate: up down status
+skills: install
+: dev serve doctor bench backup restore sql verify docs tui login whoami`
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// Every command that people look for exists, or docs/cli.md says what to use instead. What it says
+// is true: the commands to use exist, and the others do not.
+func TestVerbsOfOtherTools(t *testing.T) {
+	t.Parallel()
+	root := newRoot(&options{})
+	exists := func(command string) bool {
+		words := slices.DeleteFunc(strings.Fields(command), func(w string) bool { return strings.HasPrefix(w, "-") })
+		cmd, rest, err := root.Find(words)
+		return err == nil && cmd != root && (len(rest) == 0 || !cmd.HasAvailableSubCommands())
+	}
+
+	_, section, _ := strings.Cut(readDoc(t, "docs/cli.md"), "### Verbs of other tools")
+	section, _, _ = strings.Cut(section, "\n## ")
+	other := map[string]bool{}
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			if other[m[1]] = true; exists(m[1]) {
+				t.Errorf("docs/cli.md says that there is no %s", m[1])
+			}
+		}
+		for _, m := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			if c := m[1]; !strings.HasPrefix(c, "-") && !strings.HasSuffix(c, "/") && c != "help" && !exists(c) {
+				t.Errorf("docs/cli.md names %s, which does not exist", c)
+			}
+		}
+	}
+
+	for line := range strings.Lines(strings.TrimSpace(wanted)) {
+		noun, verbs, _ := strings.Cut(line, ":")
+		for verb := range strings.FieldsSeq(verbs) {
+			if c := strings.TrimSpace(noun + " " + verb); !exists(c) && !other[c] {
+				t.Errorf("there is no %s, and docs/cli.md does not say what to use", c)
+			}
 		}
 	}
 }
