@@ -145,6 +145,10 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
+// vague are operations whose document does not say what a body needs: a fork needs a key, which is
+// optional in the body that it shares with retry and reset, and a setting has the form of its kind.
+var vague = map[string]bool{"fork-execution": true, "set-setting": true}
+
 // The server accepts the form of requests that are made of the examples of the document. It may not
 // find what the examples name.
 func TestExamplesAreUnderstood(t *testing.T) {
@@ -181,7 +185,8 @@ func TestExamplesAreUnderstood(t *testing.T) {
 
 			tried++
 			where := fill(path, func(name string) string { return examples[name] }) + queryOf(op, examples)
-			if status, text := w.tryExample(strings.ToUpper(method), where, body); status == http.StatusUnprocessableEntity || status >= 500 {
+			status, text := w.tryExample(strings.ToUpper(method), where, body)
+			if status == http.StatusBadRequest && !vague[op["operationId"].(string)] || status == http.StatusUnprocessableEntity || status >= 500 {
 				t.Errorf("%s %s %s: %d %s", method, path, body, status, text)
 			}
 		}

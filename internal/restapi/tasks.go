@@ -15,7 +15,7 @@ const tasksTag = "Tasks"
 type TaskPath struct {
 	TargetPath
 
-	Step string `query:"step" doc:"The step of a workflow; absent for a task without a workflow"`
+	Step string `query:"step" example:"charge" doc:"The step of a workflow; absent for a task without a workflow"`
 }
 
 func (p *TaskPath) task(who *authn.Identity) (api.TaskTarget, error) {
