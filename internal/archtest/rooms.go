@@ -84,6 +84,8 @@ var rooms = []room{
 	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/pooler", "internal/store", "internal/store/postgres/...")},
 	{path: "internal/store/sqlite/...", imports: join(vocabulary, "internal/episode", "internal/store", "internal/store/sqlite/...")},
 	{path: "internal/store/memory", imports: join(vocabulary, "internal/store")},
+	// Several stores as one: each shard group lives in one of them.
+	{path: "internal/store/partitioned", imports: join(vocabulary, "internal/store")},
 	// The conformance suite compares every store with the memory store.
 	{path: "internal/store/storetest", imports: join(vocabulary, "internal/store", "internal/store/memory"), testing: true},
 	{path: "internal/store/faultstore", imports: join(vocabulary, "internal/store"), testing: true},

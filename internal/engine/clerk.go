@@ -38,14 +38,14 @@ type clerk struct {
 	tidied  time.Time // when the clerk last removed such answers; only the lookout uses it
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
-	puts    puts
+	puts    []puts                       // by part of the store
 	// forgetting says that a timer is set that removes entries without listeners from listens.
 	forgetting bool
 }
 
 func newClerk(e *Engine) *clerk {
 	return &clerk{
-		eng: e, lookout: notify.NewLookout(),
+		eng: e, lookout: notify.NewLookout(), puts: make([]puts, e.division.count()),
 		replies: map[store.RequestKey][]*call{}, runs: map[store.RunKey][]*call{}, listens: map[model.Address]*listening{},
 	}
 }

@@ -61,7 +61,7 @@ type Config struct {
 	// Groups are the shard groups whose shards the node takes. Default: the default group.
 	Groups []string
 
-	Lanes int // the number of committers; default 1
+	Lanes int // the number of committers to each store that holds shards; default 1
 	// LeaseTTL is how long a node may be silent before other nodes take over its shards. Default 10
 	// s.
 	LeaseTTL time.Duration
@@ -155,6 +155,7 @@ func (c *Config) withDefaults() {
 type Engine struct {
 	cfg           Config
 	layout        model.Layout // which address belongs to which shard
+	division      *division    // nil unless the shards are divided between several stores
 	clock         *clock
 	workers       workers
 	entityWorkers entityWorkers
@@ -272,8 +273,11 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 // New returns an engine; Run starts it.
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
+	info := cfg.Store.Info()
+	divided := newDivision(&info)
+	cfg.Lanes *= divided.count() // a lane commits to one store
 	e := &Engine{
-		cfg: cfg, layout: cfg.Store.Info().Layout(), clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, foreign: map[model.ShardID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
+		cfg: cfg, layout: info.Layout(), division: divided, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, foreign: map[model.ShardID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
 		stopping: make(chan struct{}), replies: replies.New(cfg.Replies),
 	}
 

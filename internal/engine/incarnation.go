@@ -509,7 +509,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {
-			if int(g.Shard)%len(inc.lanes) == i {
+			if inc.laneIndex(g.Shard) == i {
 				mine = append(mine, g)
 			}
 		}
@@ -521,7 +521,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// The shards are in the inboxes of the lanes before requests for them can arrive, and an inbox
 	// keeps its order.
 	for _, g := range got {
-		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
+		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}
 	shards := make([]model.ShardID, len(got))
 	for i := range got {
@@ -538,11 +538,16 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 }
 
+// laneIndex returns the lane of a shard.
+func (inc *incarnation) laneIndex(s model.ShardID) int {
+	return inc.eng.division.laneOf(s, len(inc.lanes))
+}
+
 // laneShards returns the shards among the given ones that belong to a lane.
 func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.ShardID {
 	var mine []model.ShardID
 	for _, s := range shards {
-		if int(s)%len(inc.lanes) == index {
+		if inc.laneIndex(s) == index {
 			mine = append(mine, s)
 		}
 	}
@@ -671,7 +676,7 @@ func (inc *incarnation) join(w *Session) {
 // heldIn returns the runs and entities that a worker holds in the shards of a lane.
 func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
 	for _, h := range held {
-		if int(inc.shardOf(h.Address))%len(inc.lanes) == index {
+		if inc.laneIndex(inc.shardOf(h.Address)) == index {
 			mine = append(mine, h)
 		}
 	}

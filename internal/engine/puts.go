@@ -16,8 +16,8 @@ const (
 	maxPutBytes = 4 << 20 // one request may exceed it
 )
 
-// puts are the requests that wait for a transaction. A caller waits for each of them, which bounds
-// their number.
+// puts are the requests that wait for a transaction of one store. A caller waits for each of them,
+// which bounds their number.
 type puts struct {
 	mu      sync.Mutex
 	waiting []*putting
@@ -52,13 +52,15 @@ func (p *puts) take() []*putting {
 // take it.
 func (k *clerk) putRow(ctx context.Context, row *store.InboxRow) error {
 	p := &putting{row, make(chan error, 1)}
-	k.puts.mu.Lock()
-	k.puts.waiting = append(k.puts.waiting, p)
-	begin := !k.puts.busy
-	k.puts.busy = true
-	k.puts.mu.Unlock()
-	if begin && !k.eng.beside.run(k.putAll) {
-		k.putAll(ctx) // the engine is not running
+	to := &k.puts[k.eng.division.partOf(row.Shard)]
+	to.mu.Lock()
+	to.waiting = append(to.waiting, p)
+	begin := !to.busy
+	to.busy = true
+	to.mu.Unlock()
+	send := func(ctx context.Context) { k.putAll(ctx, to) }
+	if begin && !k.eng.beside.run(send) {
+		send(ctx) // the engine is not running
 	}
 
 	select {
@@ -70,8 +72,8 @@ func (k *clerk) putRow(ctx context.Context, row *store.InboxRow) error {
 }
 
 // putAll stores requests until none waits.
-func (k *clerk) putAll(ctx context.Context) {
-	for batch := k.puts.take(); len(batch) > 0; batch = k.puts.take() {
+func (k *clerk) putAll(ctx context.Context, p *puts) {
+	for batch := p.take(); len(batch) > 0; batch = p.take() {
 		k.putTogether(ctx, batch)
 	}
 }

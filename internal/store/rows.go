@@ -242,8 +242,8 @@ func (d *RunDetails) Key() RunKey {
 	return RunKey{Shard: d.Execution.Shard, Run: d.Execution.Start.Run}
 }
 
-// size returns roughly the bytes of the bodies of its rows.
-func (r *Run) size() (n int) {
+// Size returns roughly the bytes of the bodies of its rows.
+func (r *Run) Size() (n int) {
 	if x := r.Execution; x != nil {
 		n = x.Start.Input.Size() + x.Outcome.Output.Size()
 		for i := range x.Start.Carried {

@@ -54,6 +54,8 @@ type Info struct {
 	// Groups are the shard groups in addition to the default one. Only a store that nodes share has
 	// any.
 	Groups []model.Group
+	// Databases hold some of the groups, if the shards are divided between several stores.
+	Databases []Database
 	// Cluster is a random id of the store's contents.
 	Cluster string
 	// Shared reports whether several processes may open the store at the same time.
@@ -344,7 +346,7 @@ func LoadRunsByParts(ctx context.Context, s Store, keys []AddressKey, limit, max
 			return nil, err
 		}
 		runs = append(runs, r)
-		maxBytes -= r.size()
+		maxBytes -= r.Size()
 	}
 	return runs, nil
 }

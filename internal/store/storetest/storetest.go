@@ -51,6 +51,8 @@ type Options struct {
 	Advance func(s store.Store, d time.Duration)
 	// Only are the groups of tests to run; nil runs all.
 	Only []string
+	// Skip are the names of tests that do not apply.
+	Skip []string
 	// Alone says that only one process opens the store, so that there is no mail between nodes.
 	Alone bool
 }
@@ -111,7 +113,7 @@ func RunWith(t *testing.T, o Options) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range g.tests {
-				if c.needs != nil && !c.needs(&o) {
+				if c.needs != nil && !c.needs(&o) || slices.Contains(o.Skip, c.name) {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,394 @@
+package partitioned_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+	"github.com/perdure/perdure/internal/store/partitioned"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// flaky is a member whose calls fail while the test says so.
+type flaky struct {
+	store.Part
+	down atomic.Bool
+	// noFence fails only the removal of nodes.
+	noFence atomic.Bool
+}
+
+func (f *flaky) broken() error {
+	if f.down.Load() {
+		return store.Errorf(store.Away, "test", "connection refused")
+	}
+	return nil
+}
+
+func (f *flaky) FenceNode(ctx context.Context, n model.NodeID, epoch int64, proven bool) (bool, error) {
+	if f.noFence.Load() || f.down.Load() {
+		return false, store.Errorf(store.Away, "test", "connection refused")
+	}
+	return f.Part.FenceNode(ctx, n, epoch, proven)
+}
+
+func (f *flaky) RegisterAt(ctx context.Context, r store.PartRegistration) error {
+	return cmpErr(f.broken(), func() error { return f.Part.RegisterAt(ctx, r) })
+}
+
+func (f *flaky) Unregister(ctx context.Context, n model.NodeID, epoch int64) error {
+	return cmpErr(f.broken(), func() error { return f.Part.Unregister(ctx, n, epoch) })
+}
+
+func (f *flaky) Renew(ctx context.Context, r store.RenewRequest) (v store.View, err error) {
+	err = cmpErr(f.broken(), func() error { v, err = f.Part.Renew(ctx, r); return err })
+	return v, err
+}
+
+func (f *flaky) Members(ctx context.Context) (v store.View, err error) {
+	err = cmpErr(f.broken(), func() error { v, err = f.Part.Members(ctx); return err })
+	return v, err
+}
+
+func (f *flaky) Commit(ctx context.Context, b *store.Batch) (c store.Committed, err error) {
+	err = cmpErr(f.broken(), func() error { c, err = f.Part.Commit(ctx, b); return err })
+	return c, err
+}
+
+func (f *flaky) LoadReplies(ctx context.Context, k []store.RequestKey) (r []store.Reply, err error) {
+	err = cmpErr(f.broken(), func() error { r, err = f.Part.LoadReplies(ctx, k); return err })
+	return r, err
+}
+
+func cmpErr(err error, call func() error) error {
+	if err != nil {
+		return err
+	}
+	return call()
+}
+
+// scene is two parts with a shard each: shard 0 is in the home, shard 1 in the member eu.
+type scene struct {
+	*storetest.Fixture
+	home   *memory.Store
+	member *flaky
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	o := memory.Options{Shards: 2, Groups: []model.Group{{Name: "eu", Shards: 1}}}
+	c := &scene{home: memory.New(o), member: &flaky{Part: memory.New(o)}}
+	s, err := partitioned.New(c.home, []partitioned.Member{{Name: "eu", Groups: []string{"eu"}, Store: c.member}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	c.Fixture = storetest.New(t, s)
+	return c
+}
+
+// row returns the start of a run in a shard.
+func (c *scene) row(shard model.ShardID) store.StartRow {
+	s := c.Subject()
+	s.RunKey.Shard = shard
+	return store.StartRow{Shard: shard, Start: s.Start}
+}
+
+// mayWrite reports whether a lane of a node can commit rows of its shard.
+func (c *scene) mayWrite(n *storetest.Node, part int) bool {
+	l := n.Lanes[part]
+	b := l.Batch()
+	b.Starts = []store.StartRow{c.row(model.ShardID(part))}
+	_, err := l.Try(c.Context(), b)
+	if err != nil && store.ClassOf(err) != store.Fenced {
+		c.Fatalf("commit: %v", err)
+	}
+	return err == nil
+}
+
+func shardsOf(got []store.AcquiredShard) (out []model.ShardID) {
+	for _, g := range got {
+		out = append(out, g.Shard)
+	}
+	return out
+}
+
+// A node that was fenced in the home alone, because the other node died or the member was away,
+// keeps its shard in the member until another node has fenced it there.
+func TestFenceThatEndsAfterTheHome(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	a, b := c.Join(2), c.Join(2)
+	a.Acquire(0, 1)
+	if ok, err := c.home.FenceNode(t.Context(), a.ID, a.Epoch, true); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if c.mayWrite(a, 0) {
+		t.Error("a fenced node has written to the home")
+	}
+	if !c.mayWrite(a, 1) {
+		t.Error("the owner of a shard of the member cannot write, and no other node owns it")
+	}
+
+	// While the node cannot be fenced in the member, no other node gets the shard.
+	c.member.noFence.Store(true)
+	if got, err := c.Store.Acquire(t.Context(), b.ID, b.Epoch, []model.ShardID{1}); err == nil {
+		t.Errorf("acquired %v from an owner that could not be fenced", shardsOf(got))
+	}
+	if !c.mayWrite(a, 1) {
+		t.Error("the owner was fenced by a call that failed")
+	}
+
+	c.member.noFence.Store(false)
+	c.eventually("the shard to move", func() bool {
+		got, err := c.Store.Acquire(t.Context(), b.ID, b.Epoch, []model.ShardID{0, 1})
+		return err == nil && slices.Equal(shardsOf(got), []model.ShardID{0, 1})
+	})
+	if c.mayWrite(a, 1) {
+		t.Error("two nodes write to one shard")
+	}
+	if !c.mayWrite(b, 1) || !c.mayWrite(b, 0) {
+		t.Error("the new owner cannot write")
+	}
+}
+
+// eventually waits for a condition.
+func (c *scene) eventually(what string, done func() bool) {
+	c.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// A node that is registered in the home alone gets shards of the member when the member is back.
+func TestRegisterWhileAMemberIsAway(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	c.member.down.Store(true)
+	n := c.Join(2)
+	if got := n.Acquire(0, 1); !slices.Equal(shardsOf(got), []model.ShardID{0}) {
+		t.Errorf("acquired %v, want shard 0", shardsOf(got))
+	}
+	if !c.mayWrite(n, 0) {
+		t.Error("a member that is away keeps a node from writing to the home")
+	}
+
+	c.member.down.Store(false)
+	c.eventually("the shard of the member", func() bool {
+		n.Renew(time.Hour, 0, 1) // as the engine does
+		got, err := c.Store.Acquire(t.Context(), n.ID, n.Epoch, []model.ShardID{1})
+		return err == nil && slices.Equal(shardsOf(got), []model.ShardID{1})
+	})
+	if !c.mayWrite(n, 1) {
+		t.Error("the owner cannot write")
+	}
+}
+
+// A registration in the member that arrives after the node was fenced everywhere gives it nothing
+// that another node could not take.
+func TestRegistrationThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	a := c.Join(2)
+	a.Fence()
+	late := store.PartRegistration{Node: a.Info, Lanes: 2, TTL: time.Hour, Epoch: a.Epoch}
+	if err := c.member.RegisterAt(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Store.Acquire(t.Context(), a.ID, a.Epoch, []model.ShardID{1}); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("a fenced node has acquired %v, %v", shardsOf(got), err)
+	}
+	b := c.Join(2)
+	if got := b.Acquire(1); !slices.Equal(shardsOf(got), []model.ShardID{1}) {
+		t.Errorf("acquired %v, want shard 1", shardsOf(got))
+	}
+	if c.mayWrite(a, 1) {
+		t.Error("a fenced node writes to the member")
+	}
+}
+
+// A node that has left the members, and then could not leave the home, owns nothing in them.
+func TestUnregisterThatEndsAfterTheMembers(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	a, b := c.Join(2), c.Join(2)
+	a.Acquire(0, 1)
+	if err := c.member.Part.Unregister(t.Context(), a.ID, a.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	if c.mayWrite(a, 1) {
+		t.Error("a node that has left the member writes to it")
+	}
+	if got := b.Acquire(0, 1); !slices.Equal(shardsOf(got), []model.ShardID{1}) {
+		t.Errorf("acquired %v, want shard 1", shardsOf(got))
+	}
+	a.Fence()
+	if got := b.Acquire(0, 1); !slices.Equal(shardsOf(got), []model.ShardID{0, 1}) {
+		t.Errorf("acquired %v, want both shards", shardsOf(got))
+	}
+}
+
+// A lane that was fenced anew in the member commits with an epoch that the home has drawn.
+func TestRefenceInAMember(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	if !c.mayWrite(n, 1) {
+		t.Fatal("the owner cannot write")
+	}
+	epoch, landed, err := c.Store.Refence(t.Context(), n.Lanes[1].Ref)
+	if err != nil || landed != 1 || epoch <= n.Epoch {
+		t.Fatalf("epoch %d, landed %d, %v", epoch, landed, err)
+	}
+	if c.mayWrite(n, 1) {
+		t.Error("the old epoch still writes")
+	}
+	n.Lanes[1].Ref.Epoch = epoch
+	if !c.mayWrite(n, 1) || !c.mayWrite(n, 0) {
+		t.Error("a lane cannot write after its fence has moved")
+	}
+	if next := c.Join(2); next.Epoch <= epoch {
+		t.Errorf("epoch %d after epoch %d", next.Epoch, epoch)
+	}
+}
+
+// A batch with rows of two parts is refused before anything is written.
+func TestBatchOfTwoParts(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	for lane := range 2 {
+		b := n.Lanes[lane].Batch()
+		b.Starts = []store.StartRow{c.row(0), c.row(1)}
+		n.Lanes[lane].Refuse(b, store.Refused)
+		b = n.Lanes[lane].Batch()
+		b.Messages = []store.MessageRow{storetest.Message(0, model.ShardID(1-lane), 1)}
+		n.Lanes[lane].Refuse(b, store.Refused)
+		b = n.Lanes[lane].Batch()
+		b.Cursors = []store.CursorRow{{To: model.ShardID(1 - lane), From: 0, Next: 1}}
+		n.Lanes[lane].Refuse(b, store.Refused)
+	}
+	if total, err := c.Store.Count(t.Context(), store.Query{Tenant: model.DefaultTenant, AllRuns: true}); total != 0 || err != nil {
+		t.Errorf("%d runs, %v", total, err)
+	}
+}
+
+// A message to another part is there until the receiver has consumed it, also for the next owners
+// of both shards, and its position is never used again.
+func TestMessageToAnotherPart(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	home, member := n.Lanes[0], n.Lanes[1]
+	load := func() (seqs []int64) {
+		t.Helper()
+		rows, _, err := c.Store.LoadMessages(t.Context(), []model.ShardID{0, 1}, 100, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rows {
+			seqs = append(seqs, rows[i].Seq)
+		}
+		return seqs
+	}
+	sweep := func(want int) {
+		t.Helper()
+		if got, err := c.Store.Sweep(t.Context(), store.SweepRequest{Shards: []model.ShardID{0, 1}, Limit: 100}); got != want || err != nil {
+			t.Errorf("swept %d rows, %v; want %d", got, err, want)
+		}
+	}
+
+	home.Write(func(b *store.Batch) {
+		b.Messages = []store.MessageRow{storetest.Message(1, 0, 1), storetest.Message(1, 0, 2), storetest.Message(1, 0, 3)}
+	})
+	sweep(0)
+	if got := load(); !slices.Equal(got, []int64{1, 2, 3}) {
+		t.Errorf("messages %v, want three", got)
+	}
+	member.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 0, Next: 2}} })
+	if got := load(); !slices.Equal(got, []int64{3}) {
+		t.Errorf("messages %v, want the third", got)
+	}
+	sweep(2)
+	member.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 0, Prev: 2, Next: 3}} })
+	sweep(1)
+	if got := load(); len(got) != 0 {
+		t.Errorf("messages %v, want none", got)
+	}
+
+	// The next owner of the sender finds the last position without the member.
+	n.Fence()
+	c.member.down.Store(true)
+	next := c.Join(2)
+	got := next.Acquire(0)
+	if len(got) != 1 || got[0].Sent[1] != 3 {
+		t.Fatalf("acquired %+v, want position 3 as sent to shard 1", got)
+	}
+}
+
+// While a member is away, its calls fail with an error that names it, and the home works.
+func TestMemberThatIsAway(t *testing.T) {
+	t.Parallel()
+	c := newScene(t)
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	c.member.down.Store(true)
+
+	b := n.Lanes[1].Batch()
+	b.Starts = []store.StartRow{c.row(1)}
+	_, err := n.Lanes[1].Try(t.Context(), b)
+	if store.ClassOf(err) != store.Away || fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "database eu (shard groups eu)") {
+		t.Errorf("commit: %v, want an error of class away that names the database", err)
+	}
+	if !c.mayWrite(n, 0) {
+		t.Error("the home cannot be written")
+	}
+	v := n.Renew(time.Hour, 0, 1)
+	if len(v.Owners) != 2 || v.Owners[1].Node != n.ID {
+		t.Errorf("owners %+v, want the node as the last known owner", v.Owners)
+	}
+
+	// Callers that wait for answers of both parts get the answers of the home.
+	s := c.Subject()
+	reply := s.Reply("r", 1)
+	reply.Shard = 0
+	n.Lanes[0].Write(func(b *store.Batch) { b.Requests = []store.Reply{reply} })
+	away := reply.RequestKey
+	away.Shard = 1
+	found, err := c.Store.LoadReplies(t.Context(), []store.RequestKey{reply.RequestKey, away})
+	if len(found) != 1 || err == nil {
+		t.Errorf("%d answers, %v; want one and an error", len(found), err)
+	}
+}
+
+// New refuses members that do not fit.
+func TestNewRefusesMembersThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	o := memory.Options{Shards: 4, Groups: []model.Group{{Name: "eu", Shards: 1}, {Name: "us", Shards: 1}}}
+	other := memory.Options{Shards: 5, Groups: o.Groups}
+	for want, members := range map[string][]partitioned.Member{
+		"needs a member":         nil,
+		"needs a name":           {{Groups: []string{"eu"}, Store: memory.New(o)}},
+		"needs a shard group":    {{Name: "eu", Store: memory.New(o)}},
+		"does not have":          {{Name: "eu", Groups: []string{"asia"}, Store: memory.New(o)}},
+		"always in the first":    {{Name: "eu", Groups: []string{"default"}, Store: memory.New(o)}},
+		"in two databases":       {{Name: "a", Groups: []string{"eu"}, Store: memory.New(o)}, {Name: "b", Groups: []string{"eu"}, Store: memory.New(o)}},
+		"has other shard groups": {{Name: "a", Groups: []string{"eu"}, Store: memory.New(other)}},
+	} {
+		if _, err := partitioned.New(memory.New(o), members); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package partitioned
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// LoadMessages returns the messages behind the cursors of the receivers, from all parts. If a part
+// of senders cannot be reached, its messages wait.
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
+	for i, mine := range s.split(shards) {
+		if len(mine) == 0 {
+			continue
+		}
+		receiver := s.parts[i]
+		rows, again, err := receiver.LoadMessages(ctx, mine, limit, maxBytes)
+		if err != nil {
+			return nil, false, receiver.explain(err)
+		}
+		out, more = append(out, rows...), more || again
+
+		for _, sender := range s.parts {
+			if sender == receiver || sender.isSick() {
+				continue
+			}
+			rows, again, err := s.loadForeign(ctx, sender, receiver, mine, limit, maxBytes)
+			switch {
+			case err == nil:
+				out, more = append(out, rows...), more || again
+			case ctx.Err() != nil || !isTrouble(err):
+				return nil, false, err
+			}
+		}
+	}
+
+	slices.SortStableFunc(out, func(a, b store.MessageRow) int {
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
+	})
+	n := fitting(out, limit, maxBytes, func(r *store.MessageRow) int { return messageSize(&r.Message, r.Damaged) })
+	return out[:n], more || n < len(out), nil
+}
+
+// loadForeign returns messages from one part to shards of another.
+//
+// The part of the senders returns what is behind its copies of the cursors. Rows that the receivers
+// have consumed are left out, and the copies are raised, so that a sweep deletes these rows.
+//
+//arch:parameters these are the parameters of LoadMessages
+func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards []model.ShardID, limit, maxBytes int) (_ []store.MessageRow, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			sender.note(err)
+			err = sender.explain(err)
+		}
+	}()
+
+	const rounds = 4
+	for range rounds {
+		rows, again, err := sender.LoadMessages(ctx, shards, limit, maxBytes)
+		if err != nil || len(rows) == 0 {
+			return nil, false, err
+		}
+		cursors, err := receiver.LoadCursors(ctx, channelsOf(rows))
+		if err != nil {
+			return nil, false, receiver.explain(err)
+		}
+		kept, passed := pass(rows, cursors)
+		if len(passed) == 0 {
+			return kept, again, nil
+		}
+		// The next round fills the page.
+		if err := sender.AdvanceCursors(ctx, passed); err != nil {
+			return nil, false, err
+		}
+	}
+	return nil, true, nil
+}
+
+// advanceCopies raises the copies of cursors that a part has for channels to shards of other parts,
+// as far as the other parts can be reached.
+func (s *Store) advanceCopies(ctx context.Context, sender *part, shards [][]model.ShardID) error {
+	for i, foreign := range shards {
+		receiver := s.parts[i]
+		if receiver == sender || len(foreign) == 0 || receiver.isSick() {
+			continue
+		}
+		channels, err := sender.LoadChannels(ctx, foreign)
+		if err != nil {
+			return err
+		}
+
+		const perCall = 1000
+		for some := range slices.Chunk(channels, perCall) {
+			cursors, err := receiver.LoadCursors(ctx, some)
+			if err != nil {
+				return receiver.explain(err)
+			}
+			if err := sender.AdvanceCursors(ctx, cursors); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// channelsOf returns the channels of messages, each once.
+func channelsOf(rows []store.MessageRow) (out []store.Channel) {
+	for i := range rows {
+		c := store.Channel{To: rows[i].To, From: rows[i].From}
+		if len(out) == 0 || out[len(out)-1] != c {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b store.Channel) int {
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From))
+	})
+	return slices.Compact(out)
+}
+
+// pass returns the messages that the receivers have not consumed, and the cursors that have passed
+// some of them.
+func pass(rows []store.MessageRow, cursors []store.ChannelCursor) (kept []store.MessageRow, passed []store.ChannelCursor) {
+	at := make(map[store.Channel]int64, len(cursors))
+	for _, c := range cursors {
+		at[c.Channel] = c.Position
+	}
+	behind := map[store.Channel]bool{}
+	for i := range rows {
+		c := store.Channel{To: rows[i].To, From: rows[i].From}
+		switch position := at[c]; {
+		case rows[i].Seq > position:
+			kept = append(kept, rows[i])
+		case !behind[c]:
+			behind[c] = true
+			passed = append(passed, store.ChannelCursor{Channel: c, Position: position})
+		}
+	}
+	return kept, passed
+}
+
+// fitting returns how many rows fit into a page: at most limit, and the page ends with the row that
+// reaches maxBytes.
+func fitting[T any](rows []T, limit, maxBytes int, size func(*T) int) int {
+	bytes := 0
+	for i := range rows {
+		if i >= limit || bytes > 0 && bytes >= maxBytes {
+			return i
+		}
+		bytes += size(&rows[i])
+	}
+	return len(rows)
+}
+
+// messageSize returns the bytes that a message adds to a page.
+func messageSize(m *model.Message, d *model.Damaged) int {
+	if d != nil {
+		return max(1, len(d.Raw))
+	}
+	return m.Size()
+}
+
+// LoadInbox returns requests that may be served at now, ordered by id.
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) (out []store.InboxRow, more bool, err error) {
+	for i, mine := range s.split(shards) {
+		if len(mine) == 0 {
+			continue
+		}
+		rows, again, err := s.parts[i].LoadInbox(ctx, mine, now, limit, maxBytes)
+		if err != nil {
+			return nil, false, s.parts[i].explain(err)
+		}
+		out, more = append(out, rows...), more || again
+	}
+	slices.SortStableFunc(out, func(a, b store.InboxRow) int { return a.ID.Compare(b.ID) })
+	n := fitting(out, limit, maxBytes, func(r *store.InboxRow) int { return messageSize(&r.Message, r.Damaged) })
+	return out[:n], more || n < len(out), nil
+}
+
+// PutInbox stores requests in the parts of their shards. If a part fails, the requests of other
+// parts may be stored: the caller may put all of them again.
+func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	var errs []error
+	for i, mine := range splitBy(s, rows, func(r *store.InboxRow) model.ShardID { return r.Shard }) {
+		if len(mine) > 0 {
+			errs = append(errs, s.parts[i].explain(s.parts[i].PutInbox(ctx, mine)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// LoadReplies returns the remembered answers for the request keys. If a part fails, it returns the
+// answers of the other parts with the error.
+func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
+	return gather(ctx, s, splitBy(s, keys, func(k *store.RequestKey) model.ShardID { return k.Shard }), func(ctx context.Context, p *part, mine []store.RequestKey) ([]store.Reply, error) {
+		return p.LoadReplies(ctx, mine)
+	})
+}
+
+// gather reads rows by their keys from the parts that have some of them. The callers wait for rows
+// of all parts at the same time, so a part that fails or hangs must not hide the rows of others.
+func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(context.Context, *part, []K) ([]T, error)) (out []T, err error) {
+	asked := 0
+	for _, mine := range keys {
+		if len(mine) > 0 {
+			asked++
+		}
+	}
+
+	var errs []error
+	for i, mine := range keys {
+		p := s.parts[i]
+		switch {
+		case len(mine) == 0:
+			continue
+		case asked > 1 && i > 0 && p.isSick():
+			errs = append(errs, p.explain(store.Errorf(store.Away, "load", "the last call has failed")))
+			continue
+		}
+		rows, err := loadPart(ctx, p, asked > 1 && i > 0, mine, load)
+		out, errs = append(out, rows...), append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// loadPart reads from one part. With bounded, it does not wait long.
+//
+//arch:parameters these are the parameters of gather, for one part
+func loadPart[K, T any](ctx context.Context, p *part, bounded bool, keys []K, load func(context.Context, *part, []K) ([]T, error)) ([]T, error) {
+	if bounded {
+		limited, cancel := context.WithTimeout(ctx, sickFor)
+		defer cancel()
+		ctx = limited
+	}
+	rows, err := load(ctx, p, keys)
+	if bounded {
+		p.note(err)
+	}
+	return rows, p.explain(err)
+}
+
+// Sweep deletes what is no longer needed, part after part. Every part gets all shards, because it
+// may have messages to shards of other parts.
+func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (total int, err error) {
+	answered := splitBy(s, r.Answered, func(k *store.RequestKey) model.ShardID { return k.Shard })
+	shards := s.split(r.Shards)
+	left := r.Limit
+	var errs []error
+	for _, p := range s.parts {
+		one := r
+		one.Limit, one.Answered = left, append(answered[p.index], p.takeForgets()...)
+		if p.index > 0 { // only the home has rows without a shard
+			one.SettingsBefore, one.PeerMailBefore, one.AuditBefore, one.ReportsBefore = 0, 0, 0, 0
+			if p.isSick() && len(shards[p.index]) == 0 {
+				continue
+			}
+		}
+
+		n, err := s.sweepPart(ctx, p, one, shards)
+		errs = append(errs, p.explain(err))
+		total += n
+		left = max(0, left-n)
+	}
+	return total, errors.Join(errs...)
+}
+
+func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, shards [][]model.ShardID) (int, error) {
+	// A part that hangs must not delay the sweep of the others for longer.
+	const longest = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	if err := s.advanceCopies(ctx, p, shards); err != nil {
+		return 0, err
+	}
+	return p.Sweep(ctx, r)
+}
+
+// takeForgets returns the remembered answers that wait for a sweep.
+func (p *part) takeForgets() []store.RequestKey {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys := p.forgets
+	p.forgets = nil
+	return keys
+}

@@ -1,0 +1,358 @@
+package partitioned
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// registration is a node that this process has registered in the home.
+type registration struct {
+	store.PartRegistration
+	done []bool // in which parts it is registered; the mutex of the store protects it
+}
+
+// Register adds a node to the home, and then to the members. A member that does not answer is
+// asked again at each renewal.
+func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	r, err := s.parts[0].Register(ctx, n, lanes, ttl)
+	if err != nil {
+		return r, err
+	}
+
+	sole := n.Sole
+	n.Sole = false // a member always has several nodes
+	reg := &registration{store.PartRegistration{Node: n, Lanes: lanes, TTL: ttl, Epoch: r.Epoch}, make([]bool, len(s.parts))}
+	s.mu.Lock()
+	s.nodes[n.ID] = reg
+	s.mu.Unlock()
+
+	answers := inMembers(ctx, s, s.parts[1:], waitFor(ttl), func(ctx context.Context, p *part) (struct{}, error) {
+		if err := s.join(ctx, p, n.ID); err != nil {
+			return struct{}{}, err
+		}
+		v, err := p.Members(ctx)
+		if err != nil {
+			return struct{}{}, err
+		}
+		s.noteOwners(p, v.Owners)
+		if sole {
+			err = fenceAll(ctx, p, v.Members, func(m *store.Member) bool { return m.ID == n.ID })
+		}
+		return struct{}{}, err
+	})
+	for _, a := range answers {
+		if a.err != nil && !isTrouble(a.err) {
+			return store.Registration{}, a.err
+		}
+	}
+	return r, nil
+}
+
+// waitFor returns how long a call waits for members, for nodes with a lease of ttl.
+func waitFor(ttl time.Duration) time.Duration { return min(max(ttl/5, time.Millisecond), longestWait) }
+
+// join registers a node in a member, unless it is registered there.
+func (s *Store) join(ctx context.Context, p *part, node model.NodeID) error {
+	s.mu.Lock()
+	reg := s.nodes[node]
+	done := reg == nil || reg.done[p.index]
+	s.mu.Unlock()
+	if done {
+		return nil
+	}
+
+	if err := p.RegisterAt(ctx, reg.PartRegistration); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	reg.done[p.index] = true
+	s.mu.Unlock()
+	return nil
+}
+
+// noteOwners remembers the owners of the shards of a part. A view of a part also has shards of
+// other parts, if its store has rows for them.
+func (s *Store) noteOwners(p *part, owners []store.ShardOwner) {
+	mine := slices.DeleteFunc(slices.Clone(owners), func(o store.ShardOwner) bool { return s.partOf(o.Shard) != p })
+	p.mu.Lock()
+	p.owners = mine
+	p.mu.Unlock()
+}
+
+// fenceAll removes nodes from a part, except the ones to keep. The caller has proven that they are
+// gone from the home.
+func fenceAll(ctx context.Context, p *part, nodes []store.Member, keep func(*store.Member) bool) error {
+	for i := range nodes {
+		if m := &nodes[i]; !keep(m) {
+			if _, err := p.FenceNode(ctx, m.ID, m.Epoch, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Renew extends the lease in the home, and reads the owners of the shards of the members at the
+// same time. It does not wait long for members.
+func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	// The members judge no leases, but an operator who works on one of them must see that it is in
+	// use. A view of a member also says whether mail waits in it, for shards of any part.
+	begun := time.Now()
+	type visit struct{ mail bool }
+	visits := make(chan []answer[visit], 1)
+	if !s.start(2*longestWait+r.TTL, func(context.Context) {
+		visits <- inMembers(s.closing, s, s.idle(), waitFor(r.TTL), func(ctx context.Context, p *part) (visit, error) {
+			p.beginVisit()
+			defer p.endVisit()
+			if err := s.join(ctx, p, r.Node); err != nil {
+				return visit{}, err
+			}
+			v, err := p.Renew(ctx, r)
+			if err != nil {
+				return visit{}, err
+			}
+			s.noteOwners(p, v.Owners)
+			return visit{v.Mail}, nil
+		})
+	}) {
+		return store.View{}, store.Errorf(store.Away, "renew", "the store is closed")
+	}
+
+	v, err := s.parts[0].Renew(ctx, r)
+	if err != nil {
+		if store.ClassOf(err) == store.Fenced {
+			s.forgetNode(r.Node, r.Epoch)
+		}
+		return store.View{}, err
+	}
+	timer := time.NewTimer(max(0, waitFor(r.TTL)-time.Since(begun)))
+	defer timer.Stop()
+	select {
+	case answers := <-visits:
+		for _, a := range answers {
+			v.Mail = v.Mail || a.value.mail
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.complete(&v)
+	return v, nil
+}
+
+// idle returns the members that have answered the last renewal.
+func (s *Store) idle() (out []*part) {
+	for _, p := range s.parts[1:] {
+		p.mu.Lock()
+		slow := p.visits > 0 && time.Since(p.busy) > slowAfter
+		p.mu.Unlock()
+		if !slow {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (p *part) beginVisit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.visits++; p.visits == 1 {
+		p.busy = time.Now()
+	}
+}
+
+func (p *part) endVisit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.visits--
+}
+
+// complete puts the owners of the shards of members into a view of the home.
+func (s *Store) complete(v *store.View) {
+	owners := make([]store.ShardOwner, s.info.Shards)
+	for i := range owners {
+		owners[i].Shard = model.ShardID(i)
+	}
+	put := func(from []store.ShardOwner, p *part) {
+		for _, o := range from {
+			if int(o.Shard) < len(owners) && s.partOf(o.Shard) == p {
+				owners[o.Shard] = o
+			}
+		}
+	}
+
+	put(v.Owners, s.parts[0])
+	for _, p := range s.parts[1:] {
+		p.mu.Lock()
+		put(p.owners, p)
+		p.mu.Unlock()
+	}
+	v.Owners = owners
+}
+
+// Members returns the nodes of the home and the owners of all shards.
+func (s *Store) Members(ctx context.Context) (store.View, error) {
+	v, err := s.parts[0].Members(ctx)
+	if err != nil {
+		return v, err
+	}
+	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (struct{}, error) {
+		v, err := p.Members(ctx)
+		if err == nil {
+			s.noteOwners(p, v.Owners)
+		}
+		return struct{}{}, err
+	})
+	s.complete(&v)
+	return v, nil
+}
+
+// FenceNode removes a node from the home, and then from the members. If a member does not answer,
+// Acquire removes the node there before it takes a shard.
+func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
+	ended, err := s.parts[0].FenceNode(ctx, node, epoch, proven)
+	if err != nil || !ended {
+		return ended, err
+	}
+	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (bool, error) {
+		return p.FenceNode(ctx, node, epoch, true)
+	})
+	return true, nil
+}
+
+// Acquire takes shards of the home and of the members. The shards of a member that does not answer
+// are left out.
+func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
+	wanted := s.split(shards)
+	var members []*part
+	for _, p := range s.parts[1:] {
+		if len(wanted[p.index]) > 0 && !p.isSick() {
+			members = append(members, p)
+		}
+	}
+	// Even without shards: the home says whether the node is fenced.
+	got, err := s.parts[0].Acquire(ctx, node, epoch, wanted[0])
+	if err != nil {
+		return nil, err
+	}
+
+	answers := inMembers(ctx, s, members, longestWait, func(ctx context.Context, p *part) ([]store.AcquiredShard, error) {
+		return s.acquireIn(ctx, p, node, epoch, wanted[p.index])
+	})
+	for _, a := range answers {
+		if a.err != nil && (!isTrouble(a.err) || len(answers) == 1 && len(wanted[0]) == 0) {
+			return nil, a.err
+		}
+		got = append(got, a.value...)
+	}
+	slices.SortFunc(got, func(a, b store.AcquiredShard) int { return cmp.Compare(a.Shard, b.Shard) })
+	return got, nil
+}
+
+// acquireIn takes shards of a member, after it has fenced the nodes there that the home no longer
+// has.
+//
+//arch:parameters these are the parameters of Acquire
+func (s *Store) acquireIn(ctx context.Context, p *part, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
+	if err := s.join(ctx, p, node); err != nil {
+		return nil, err
+	}
+
+	// The order of the two reads matters; see the package comment.
+	there, err := p.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	home, err := s.parts[0].Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	alive := map[model.NodeID]int64{}
+	for i := range home.Members {
+		alive[home.Members[i].ID] = home.Members[i].Epoch
+	}
+	if alive[node] != epoch {
+		return nil, store.Errorf(store.Fenced, "acquire", "%s is not registered at epoch %d", node, epoch)
+	}
+	if err := fenceAll(ctx, p, there.Members, func(m *store.Member) bool { return alive[m.ID] == m.Epoch }); err != nil {
+		return nil, err
+	}
+	got, err := p.Acquire(ctx, node, epoch, shards)
+	if err == nil {
+		p.noteAcquired(node, epoch, got)
+	}
+	return got, err
+}
+
+// noteAcquired corrects the owners of the part as last seen.
+func (p *part) noteAcquired(node model.NodeID, epoch int64, got []store.AcquiredShard) {
+	taken := make(map[model.ShardID]bool, len(got))
+	for i := range got {
+		taken[got[i].Shard] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.owners {
+		if o := &p.owners[i]; taken[o.Shard] {
+			o.Node, o.Epoch = node, epoch
+		}
+	}
+}
+
+// SetDrained stores or withdraws the order that a node hands its shards over.
+func (s *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error) {
+	return s.parts[0].SetDrained(ctx, node, drained)
+}
+
+// Unregister removes a node from the members, and then from the home.
+func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
+	if err := ctx.Err(); err != nil {
+		return store.Errorf(store.Retryable, "unregister", "%w", context.Cause(ctx))
+	}
+	// Acquire removes the node from a member that does not answer.
+	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (struct{}, error) {
+		return struct{}{}, p.Unregister(ctx, node, epoch)
+	})
+	if err := s.parts[0].Unregister(ctx, node, epoch); err != nil {
+		return err
+	}
+	s.forgetNode(node, epoch)
+	return nil
+}
+
+// forgetNode forgets a registration that has ended.
+func (s *Store) forgetNode(node model.NodeID, epoch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reg := s.nodes[node]; reg != nil && reg.Epoch == epoch {
+		delete(s.nodes, node)
+	}
+}
+
+// partOfLane returns the part to which a lane writes.
+func (s *Store) partOfLane(lane int) *part {
+	if lane < 0 {
+		return s.parts[0] // which has no such lane
+	}
+	return s.parts[lane%len(s.parts)]
+}
+
+// Refence moves the fence of a lane to a new epoch of the home.
+func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
+	p := s.partOfLane(l.Lane)
+	if p.index == 0 {
+		return p.Refence(ctx, l)
+	}
+	if epoch, err = s.parts[0].DrawEpoch(ctx); err != nil {
+		return 0, 0, err
+	}
+	if landed, err = p.RefenceAt(ctx, l, epoch); err != nil {
+		return 0, 0, p.explain(err)
+	}
+	return epoch, landed, nil
+}

@@ -1,0 +1,195 @@
+package partitioned
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// everywhere calls a function for each part, and stops at the first error.
+func (s *Store) everywhere(do func(p *part) error) error {
+	for _, p := range s.parts {
+		if err := do(p); err != nil {
+			return p.explain(err)
+		}
+	}
+	return nil
+}
+
+// page sorts the rows of several parts and cuts them to a page. It returns whether rows were cut.
+func page[T any](rows []T, limit int, compare func(a, b *T) int) ([]T, bool) {
+	slices.SortStableFunc(rows, func(a, b T) int { return compare(&a, &b) })
+	if limit = max(limit, 0); len(rows) > limit {
+		return rows[:limit], true
+	}
+	return rows, false
+}
+
+// List returns executions, newest start first.
+func (s *Store) List(ctx context.Context, q store.Query) (out store.Page, err error) {
+	err = s.everywhere(func(p *part) error {
+		one, err := p.List(ctx, q)
+		out.Executions, out.More = append(out.Executions, one.Executions...), out.More || one.More
+		return err
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	rows, cut := page(out.Executions, q.Limit, newestFirst)
+	return store.Page{Executions: rows, More: out.More || cut}, nil
+}
+
+func newestFirst(a, b *store.Execution) int {
+	return cmp.Or(cmp.Compare(b.Start.At, a.Start.At), b.Start.Run.Compare(a.Start.Run), cmp.Compare(a.Shard, b.Shard))
+}
+
+// Count counts the matching executions.
+func (s *Store) Count(ctx context.Context, q store.Query) (total int64, err error) {
+	err = s.everywhere(func(p *part) error {
+		n, err := p.Count(ctx, q)
+		total += n
+		return err
+	})
+	return total, err
+}
+
+// Tally counts the matching executions in groups. If the parts together have more than q.Limit
+// executions, it reads the newest ones as pages: a tally of a part does not say how old they are.
+func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
+	t := store.Tally{By: by}
+	total := int64(0)
+	err := s.everywhere(func(p *part) error {
+		groups, err := p.Tally(ctx, q, by)
+		for _, g := range groups {
+			t.Add(g, g.Count)
+			total += g.Count
+		}
+		return err
+	})
+	if err != nil || total <= int64(q.Limit) {
+		return t.Groups, err
+	}
+
+	const pageSize = 1000
+	t = store.Tally{By: by}
+	q.After = store.PageMark{}
+	for left := q.Limit; left > 0; {
+		q.Limit = min(left, pageSize)
+		found, err := s.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found.Executions {
+			x := &found.Executions[i]
+			t.Add(store.TallyGroup{Workflow: x.Start.Address.Type, Status: x.Outcome.Status, Reason: x.Reason()}, 1)
+			q.After = store.PageMark{Started: x.Start.At, Run: x.Start.Run}
+		}
+		if left -= len(found.Executions); !found.More || len(found.Executions) == 0 {
+			break
+		}
+	}
+	return t.Groups, nil
+}
+
+// Tenants returns the tenants that have executions, sorted.
+func (s *Store) Tenants(ctx context.Context) (all []string, err error) {
+	err = s.everywhere(func(p *part) error {
+		some, err := p.Tenants(ctx)
+		all = append(all, some...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// LoadEventsOf returns the stored events of a run that have the kind, newest first.
+func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
+	p := s.partOf(key.Shard)
+	events, err := p.LoadEventsOf(ctx, key, kind, before, limit)
+	return events, p.explain(err)
+}
+
+// LastEvent returns the highest position of the stored events of a run.
+func (s *Store) LastEvent(ctx context.Context, key store.RunKey) (int64, error) {
+	p := s.partOf(key.Shard)
+	n, err := p.LastEvent(ctx, key)
+	return n, p.explain(err)
+}
+
+// runKeys groups keys of runs by their part.
+func (s *Store) runKeys(keys []store.RunKey) [][]store.RunKey {
+	return splitBy(s, keys, func(k *store.RunKey) model.ShardID { return k.Shard })
+}
+
+// LoadLabels returns the present labels of the runs, ordered by shard, run and name.
+func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []store.LabelRow, err error) {
+	for i, mine := range s.runKeys(keys) {
+		if len(mine) == 0 {
+			continue
+		}
+		rows, err := s.parts[i].LoadLabels(ctx, mine)
+		if err != nil {
+			return nil, s.parts[i].explain(err)
+		}
+		out = append(out, rows...)
+	}
+	slices.SortStableFunc(out, func(a, b store.LabelRow) int {
+		return cmp.Or(a.Compare(b.RunKey), cmp.Compare(a.Label.Name, b.Label.Name))
+	})
+	return out, nil
+}
+
+// LoadDetails returns what a description of a run shows.
+func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (store.RunDetails, error) {
+	p := s.partOf(shard)
+	d, err := p.LoadDetails(ctx, shard, address, run)
+	return d, p.explain(err)
+}
+
+// LoadOutcomes returns the rows of the given runs that are closed. If a part fails, it returns the
+// rows of the other parts with the error.
+func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
+	return gather(ctx, s, s.runKeys(keys), func(ctx context.Context, p *part, mine []store.RunKey) ([]store.Execution, error) {
+		return p.LoadOutcomes(ctx, mine)
+	})
+}
+
+// LoadDeadLetters returns requests and messages that the engine refused and kept, in the order of
+// their ids.
+func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
+	err = s.everywhere(func(p *part) error {
+		rows, err := p.LoadDeadLetters(ctx, after, limit)
+		out = append(out, rows...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out, _ = page(out, limit, func(a, b *store.InboxRow) int { return a.ID.Compare(b.ID) })
+	return out, nil
+}
+
+// ReadRaw calls each with rows as they are stored.
+//
+//arch:parameters these are the parameters of the port
+func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(store.RawRow) error) error {
+	p := s.partOf(shard)
+	return p.explain(p.ReadRaw(ctx, shard, address, run, each))
+}
+
+// Search calls found with every stored value that contains the text. It looks at every part twice:
+// a message may carry a value from a part that comes later to one that came before.
+func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
+	for range 2 {
+		if err := s.everywhere(func(p *part) error { return p.Search(ctx, text, found) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
