@@ -77,14 +77,13 @@ func cmpErr(err error, call func() error) error {
 // scene is two parts with a shard each: shard 0 is in the home, shard 1 in the member eu.
 type scene struct {
 	*storetest.Fixture
-	home   *memory.Store
+	home   store.Part
 	member *flaky
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, home, member store.Part) *scene {
 	t.Helper()
-	o := memory.Options{Shards: 2, Groups: []model.Group{{Name: "eu", Shards: 1}}}
-	c := &scene{home: memory.New(o), member: &flaky{Part: memory.New(o)}}
+	c := &scene{home: home, member: &flaky{Part: member}}
 	s, err := partitioned.New(c.home, []partitioned.Member{{Name: "eu", Groups: []string{"eu"}, Store: c.member}})
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +91,35 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(func() { _ = s.Close() })
 	c.Fixture = storetest.New(t, s)
 	return c
+}
+
+// Every step between the home and a member may be the last one of a process, and a member may be
+// away. Two nodes never write to one shard, and no message is lost or consumed twice.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(*testing.T, *scene){
+		"fence that ends after the home":         testFenceThatEndsAfterTheHome,
+		"register while a member is away":        testRegisterWhileAMemberIsAway,
+		"registration that arrives late":         testRegistrationThatArrivesLate,
+		"unregister that ends after the members": testUnregisterThatEndsAfterTheMembers,
+		"refence in a member":                    testRefenceInAMember,
+		"batch of two parts":                     testBatchOfTwoParts,
+		"message to another part":                testMessageToAnotherPart,
+		"member that is away":                    testMemberThatIsAway,
+	} {
+		t.Run(name+"/memory", func(t *testing.T) {
+			t.Parallel()
+			o := memory.Options{Shards: 2, Groups: []model.Group{{Name: "eu", Shards: 1}}}
+			run(t, newScene(t, memory.New(o), memory.New(o)))
+		})
+		t.Run(name+"/postgres", func(t *testing.T) {
+			t.Parallel()
+			d := newDatabases(t, []model.Group{{Name: "eu", Shards: 1}}, "eu")
+			d.divide(t)
+			home, member := d.parts(t)
+			run(t, newScene(t, home, member))
+		})
+	}
 }
 
 // row returns the start of a run in a shard.
@@ -122,9 +150,8 @@ func shardsOf(got []store.AcquiredShard) (out []model.ShardID) {
 
 // A node that was fenced in the home alone, because the other node died or the member was away,
 // keeps its shard in the member until another node has fenced it there.
-func TestFenceThatEndsAfterTheHome(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testFenceThatEndsAfterTheHome(t *testing.T, c *scene) {
+	t.Helper()
 	a, b := c.Join(2), c.Join(2)
 	a.Acquire(0, 1)
 	if ok, err := c.home.FenceNode(t.Context(), a.ID, a.Epoch, true); !ok || err != nil {
@@ -170,9 +197,8 @@ func (c *scene) eventually(what string, done func() bool) {
 }
 
 // A node that is registered in the home alone gets shards of the member when the member is back.
-func TestRegisterWhileAMemberIsAway(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testRegisterWhileAMemberIsAway(t *testing.T, c *scene) {
+	t.Helper()
 	c.member.down.Store(true)
 	n := c.Join(2)
 	if got := n.Acquire(0, 1); !slices.Equal(shardsOf(got), []model.ShardID{0}) {
@@ -195,9 +221,8 @@ func TestRegisterWhileAMemberIsAway(t *testing.T) {
 
 // A registration in the member that arrives after the node was fenced everywhere gives it nothing
 // that another node could not take.
-func TestRegistrationThatArrivesLate(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testRegistrationThatArrivesLate(t *testing.T, c *scene) {
+	t.Helper()
 	a := c.Join(2)
 	a.Fence()
 	late := store.PartRegistration{Node: a.Info, Lanes: 2, TTL: time.Hour, Epoch: a.Epoch}
@@ -217,9 +242,8 @@ func TestRegistrationThatArrivesLate(t *testing.T) {
 }
 
 // A node that has left the members, and then could not leave the home, owns nothing in them.
-func TestUnregisterThatEndsAfterTheMembers(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testUnregisterThatEndsAfterTheMembers(t *testing.T, c *scene) {
+	t.Helper()
 	a, b := c.Join(2), c.Join(2)
 	a.Acquire(0, 1)
 	if err := c.member.Part.Unregister(t.Context(), a.ID, a.Epoch); err != nil {
@@ -238,9 +262,8 @@ func TestUnregisterThatEndsAfterTheMembers(t *testing.T) {
 }
 
 // A lane that was fenced anew in the member commits with an epoch that the home has drawn.
-func TestRefenceInAMember(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testRefenceInAMember(t *testing.T, c *scene) {
+	t.Helper()
 	n := c.Join(2)
 	n.Acquire(0, 1)
 	if !c.mayWrite(n, 1) {
@@ -263,9 +286,8 @@ func TestRefenceInAMember(t *testing.T) {
 }
 
 // A batch with rows of two parts is refused before anything is written.
-func TestBatchOfTwoParts(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testBatchOfTwoParts(t *testing.T, c *scene) {
+	t.Helper()
 	n := c.Join(2)
 	n.Acquire(0, 1)
 	for lane := range 2 {
@@ -286,9 +308,8 @@ func TestBatchOfTwoParts(t *testing.T) {
 
 // A message to another part is there until the receiver has consumed it, also for the next owners
 // of both shards, and its position is never used again.
-func TestMessageToAnotherPart(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testMessageToAnotherPart(t *testing.T, c *scene) {
+	t.Helper()
 	n := c.Join(2)
 	n.Acquire(0, 1)
 	home, member := n.Lanes[0], n.Lanes[1]
@@ -339,9 +360,8 @@ func TestMessageToAnotherPart(t *testing.T) {
 }
 
 // While a member is away, its calls fail with an error that names it, and the home works.
-func TestMemberThatIsAway(t *testing.T) {
-	t.Parallel()
-	c := newScene(t)
+func testMemberThatIsAway(t *testing.T, c *scene) {
+	t.Helper()
 	n := c.Join(2)
 	n.Acquire(0, 1)
 	c.member.down.Store(true)

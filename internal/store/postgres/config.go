@@ -57,8 +57,14 @@ type Config struct {
 	// creating or upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync or
-	// synchronous_commit off). It is for tests.
+	// synchronous_commit off), and tables that are partitioned. It is for tests.
 	AllowUnsafe bool
+	// Databases are the names of the databases that hold shard groups of the cluster, in addition
+	// to this one. Open refuses a store that has others.
+	Databases []string
+	// Member is the name under which this database belongs to the cluster Home, as one that holds
+	// shard groups. Open refuses a database with another name or of another cluster.
+	Member, Home string
 	// Name is our application name in pg_stat_activity. The default is "perdure".
 	Name string
 }
@@ -74,6 +80,8 @@ type config struct {
 	exclusive atomic.Bool
 	// server is the address of the server, for people.
 	server string
+	// anyPlace is set when the role of the database in a cluster does not matter.
+	anyPlace bool
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)

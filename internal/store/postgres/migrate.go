@@ -18,6 +18,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // Migrations are numbered files. There are no migrations back to an older version. All missing
@@ -98,6 +99,13 @@ type Status struct {
 	Shards  int
 	Groups  []model.Group
 	Cluster string
+	// Databases hold shard groups of the cluster, in addition to this one.
+	Databases []store.Database
+	// Member and Home are the name of this database in the cluster to which it belongs, if it is
+	// not the first one.
+	Member, Home string
+	// Divided says that tables of the store are partitioned.
+	Divided bool
 	// Store is the URL of the store, without credentials.
 	Store string
 }
@@ -162,6 +170,14 @@ func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, erro
 
 	if err != nil {
 		return st, err
+	}
+
+	if err := cfg.checkPlace(&st); err != nil && !cfg.anyPlace {
+		return st, err
+	}
+	if st.Divided && !cfg.AllowUnsafe {
+		return st, fault.WithHint(fault.New(fault.Conflict, "tables of %s are partitioned: a sweep would delete the wrong rows", st.Store),
+			"put shard groups into several databases instead, see docs/cluster.md")
 	}
 
 	created := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
@@ -244,15 +260,21 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 // facts reads what is fixed for the life of the store.
 func (m *migrator) facts(ctx context.Context, st *Status) error {
 	// A schema of an older version has no column for groups.
-	const look = `select shards, cluster, coalesce(to_jsonb(m) ->> 'groups', '') from {schema}.meta m`
+	const look = `
+select shards, cluster, coalesce(to_jsonb(m) ->> 'groups', ''), coalesce(to_jsonb(m) ->> 'databases', ''), coalesce(to_jsonb(m) ->> 'member', ''), coalesce(to_jsonb(m) ->> 'home', ''),
+  exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relkind = 'p')
+from {schema}.meta m`
 	var cluster pgtype.UUID
-	var groups string
-	if err := m.conn.QueryRow(ctx, expand(m.cfg.schema, look)).Scan(&st.Shards, &cluster, &groups); err != nil {
+	var groups, databases string
+	if err := m.conn.QueryRow(ctx, expand(m.cfg.schema, look), m.cfg.Schema).Scan(&st.Shards, &cluster, &groups, &databases, &st.Member, &st.Home, &st.Divided); err != nil {
 		return m.openError(ctx, err)
 	}
 	st.Cluster = cluster.String()
 
 	var err error
+	if st.Databases, err = parseDatabases(databases); err != nil {
+		return fault.New(fault.Corrupt, "the databases of %s cannot be read: %w", st.Store, err)
+	}
 	if st.Groups, err = model.ParseGroups(groups); err != nil {
 		return fault.New(fault.Corrupt, "the shard groups of %s cannot be read: %w", st.Store, err)
 	}

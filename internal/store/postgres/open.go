@@ -20,6 +20,7 @@ import (
 type Store struct {
 	cfg        *config
 	info       store.Info
+	databases  []store.Database // of the cluster, in addition to this one
 	statements *[statements]statement
 	texts      sync.Map // texts of statements, by their templates
 	pool       *pgxpool.Pool
@@ -48,7 +49,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, statements: prepare(cfg.schema), lanes: make(map[laneKey]*lane)}
+	s := &Store{cfg: cfg, databases: status.Databases, statements: prepare(cfg.schema), lanes: make(map[laneKey]*lane)}
 	s.info = store.Info{Shards: status.Shards, Groups: status.Groups, Cluster: status.Cluster, Shared: true, URL: cfg.publicURL(), Version: status.Version}
 	//nolint:contextcheck // lives as long as the store, not as the call
 	s.closing, s.close = context.WithCancelCause(context.Background())
@@ -72,6 +73,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }
+
+// Databases returns the databases that hold shard groups of the cluster, in addition to this one.
+func (s *Store) Databases() []store.Database { return s.databases }
 
 // LocalAddr returns the address of this end of a connection to the server.
 func (s *Store) LocalAddr(ctx context.Context) (addr net.Addr, err error) {

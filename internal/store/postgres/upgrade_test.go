@@ -13,11 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes migration 17. dropWorkers undoes the migrations from 16 on, dropTokens from 10
-// on, and dropEntities from 9 on.
+// dropReports undoes the migrations from 17 on, dropWorkers from 16 on, dropTokens from 10 on, and
+// dropEntities from 9 on.
 var (
-	dropReports = []string{`drop table perdure.replay_reports`}
-	dropWorkers = []string{dropReports[0], `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`}
+	dropReports = []string{`alter table perdure.meta drop column databases, drop column member, drop column home`, `drop table perdure.replay_reports`}
+	dropWorkers = append(slices.Clone(dropReports), `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`)
 	dropTokens  = append(slices.Clone(dropWorkers), []string{
 		`alter table perdure.meta drop column groups`, `alter table perdure.nodes drop column groups`,
 		`alter table perdure.migrations drop column compatible`, `drop table perdure.audit`, `alter table perdure.nodes drop column weight, drop column drained`,

@@ -1,0 +1,369 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// databasesMigration is the migration that makes room for groups in other databases.
+const databasesMigration = 18
+
+// MaxDatabases bounds the databases of a cluster, in addition to the first one. Every process has
+// connections to all of them.
+const MaxDatabases = 16
+
+var databaseName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// Member is a database that holds shard groups of a cluster, in addition to its first database.
+type Member struct {
+	Name   string
+	URL    string
+	Groups []string
+}
+
+// formatDatabases returns the stored form: eu=eu+eu-batch,us=us.
+func formatDatabases(all []store.Database) string {
+	texts := make([]string, len(all))
+	for i := range all {
+		texts[i] = all[i].Name + "=" + strings.Join(all[i].Groups, "+")
+	}
+	return strings.Join(texts, ",")
+}
+
+// parseDatabases reads the stored form.
+func parseDatabases(text string) (all []store.Database, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		name, groups, ok := strings.Cut(one, "=")
+		if !ok || !databaseName.MatchString(name) || groups == "" {
+			return nil, fmt.Errorf("%q does not name a database and its shard groups", one)
+		}
+		all = append(all, store.Database{Name: name, Groups: strings.Split(groups, "+")})
+	}
+	return all, nil
+}
+
+// namesOf lists the names of databases.
+func namesOf(all []store.Database) (names []string) {
+	for i := range all {
+		names = append(names, all[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkPlace refuses to open a database in another role than the one that it has.
+func (c *config) checkPlace(st *Status) error {
+	wanted := slices.Sorted(slices.Values(c.Databases))
+	has := namesOf(st.Databases)
+	switch {
+	case st.Member != "" && c.Member == "":
+		return fault.WithHint(fault.New(fault.Conflict, "%s is the database %s of a cluster, not a store of its own", st.Store, st.Member),
+			"open the first database of the cluster, and name this one in its configuration")
+	case c.Member != "" && st.Member == "":
+		return fault.WithHint(fault.New(fault.Conflict, "%s does not belong to the cluster as its database %s", st.Store, c.Member),
+			"stop all processes, and run `perdure migrate` with the databases in its configuration")
+	case c.Member != st.Member:
+		return fault.New(fault.Conflict, "%s is the database %s of a cluster, and is configured as %s", st.Store, st.Member, c.Member)
+	case c.Member != "" && c.Home != st.Home:
+		return fault.New(fault.Conflict, "%s is the database %s of the cluster %s, and is configured for the cluster %s", st.Store, st.Member, st.Home, c.Home)
+	case c.Member == "" && !slices.Equal(wanted, has):
+		return fault.WithHint(fault.New(fault.Conflict, "the cluster in %s has the databases [%s] next to this one, and [%s] are configured",
+			st.Store, strings.Join(has, ", "), strings.Join(wanted, ", ")),
+			"configure every database of the cluster, or add one: stop all processes, and run `perdure migrate`")
+	}
+	return nil
+}
+
+// Divide prepares databases to hold shard groups of a store: it adds the groups that the store
+// lacks, creates or upgrades the schema of each database, and binds it to the store under its name.
+// No process may use the store. Divide may be repeated, and changes nothing the second time.
+//
+// A group that the store already has cannot move. The databases are bound first and the store knows
+// the groups last, so a call that ends in between leaves a store that is refused at most until the
+// call is repeated.
+func Divide(ctx context.Context, home Config, members []Member, groups []model.Group) (Status, error) {
+	if err := checkMembers(members); err != nil {
+		return Status{}, err
+	}
+	cfg, st, err := migrateAny(ctx, home)
+	if err != nil {
+		return st, err
+	}
+	if st.Member != "" {
+		return st, fault.New(fault.Conflict, "%s is the database %s of a cluster: it has no databases of its own", st.Store, st.Member)
+	}
+	all, databases, err := place(&st, members, groups)
+	if err != nil {
+		return st, err
+	}
+
+	if model.FormatGroups(all) != model.FormatGroups(st.Groups) || formatDatabases(databases) != formatDatabases(st.Databases) {
+		if err := expectNoNodes(ctx, cfg); err != nil {
+			return st, err
+		}
+	}
+	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
+	for i := range members {
+		if err := bind(ctx, home, &members[i], binding{st.Cluster, base, all}); err != nil {
+			return st, fmt.Errorf("database %s: %w", members[i].Name, err)
+		}
+	}
+	return writePlaces(ctx, cfg, all, databases)
+}
+
+// checkMembers refuses databases whose names or groups are wrong.
+func checkMembers(members []Member) error {
+	if len(members) > MaxDatabases {
+		return fault.New(fault.Invalid, "%d databases next to the first one: at most %d", len(members), MaxDatabases)
+	}
+	names, groups := map[string]bool{}, map[string]string{}
+	for i := range members {
+		m := &members[i]
+		switch {
+		case !databaseName.MatchString(m.Name):
+			return fault.New(fault.Invalid, "the name of a database is %.60q, must be lower-case letters, digits and dashes, at most 32, and begin with a letter", m.Name)
+		case names[m.Name]:
+			return fault.New(fault.Invalid, "the database %s is named twice", m.Name)
+		case len(m.Groups) == 0:
+			return fault.New(fault.Invalid, "the database %s holds no shard group", m.Name)
+		}
+		names[m.Name] = true
+
+		for _, g := range m.Groups {
+			if err := model.CheckGroupName(g); err != nil {
+				return fault.New(fault.Invalid, "database %s: %w", m.Name, err)
+			}
+			if groups[g] != "" {
+				return fault.New(fault.Invalid, "the shard group %s is in two databases, %s and %s", g, groups[g], m.Name)
+			}
+			groups[g] = m.Name
+		}
+	}
+	return nil
+}
+
+// place returns all groups of the store and all its databases, with the new ones.
+func place(st *Status, members []Member, wanted []model.Group) (all []model.Group, databases []store.Database, err error) {
+	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
+	missing, err := missingGroups(st.Store, base, st.Groups, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	isNew := func(g string) bool {
+		return slices.ContainsFunc(missing, func(m model.Group) bool { return m.Name == g })
+	}
+
+	for _, d := range st.Databases {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.Name == d.Name }) {
+			return nil, nil, fault.New(fault.Conflict, "%s has a database %s, which is not configured: databases cannot be removed", st.Store, d.Name)
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		var has []string
+		if j := slices.IndexFunc(st.Databases, func(d store.Database) bool { return d.Name == m.Name }); j >= 0 {
+			has = st.Databases[j].Groups
+		}
+		for _, g := range has {
+			if !slices.Contains(m.Groups, g) {
+				return nil, nil, fault.New(fault.Conflict, "database %s holds the shard group %s, which is not configured: a group cannot move", m.Name, g)
+			}
+		}
+		for _, g := range m.Groups {
+			switch {
+			case slices.Contains(has, g), isNew(g):
+			case slices.ContainsFunc(st.Groups, func(h model.Group) bool { return h.Name == g }):
+				return nil, nil, fault.New(fault.Conflict, "the shard group %s is in another database than %s: a group cannot move", g, m.Name)
+			default:
+				return nil, nil, fault.WithHint(fault.New(fault.Invalid, "database %s holds the shard group %s, which the store does not have", m.Name, g),
+					"give its number of shards: perdure migrate --groups %s=64", g)
+			}
+		}
+		databases = append(databases, store.Database{Name: m.Name, Groups: m.Groups})
+	}
+	return append(slices.Clone(st.Groups), missing...), databases, nil
+}
+
+// migrateAny brings the schema of a database up to date, whatever its role in a cluster is.
+func migrateAny(ctx context.Context, c Config) (*config, Status, error) {
+	cfg, err := c.read()
+	if err != nil {
+		return nil, Status{}, err
+	}
+	cfg.anyPlace = true
+	st, err := migrate(ctx, cfg, cfg.NoMigrate)
+	return cfg, st, err
+}
+
+// expectNoNodes refuses while a process uses a store.
+func expectNoNodes(ctx context.Context, cfg *config) error {
+	m, err := newMigrator(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.lockOut(ctx, tx) }))
+}
+
+// binding is what a database must know about its cluster.
+type binding struct {
+	home   string
+	base   int
+	groups []model.Group
+}
+
+// bind makes a database a member of a cluster. The database is empty, or belongs to the cluster
+// under this name.
+func bind(ctx context.Context, home Config, member *Member, b binding) error {
+	c := home
+	c.URL, c.Shards = member.URL, b.base
+	cfg, st, err := migrateAny(ctx, c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case st.Cluster == b.home:
+		return fault.New(fault.Conflict, "%s is the first database of the cluster", st.Store)
+	case st.Member == member.Name && st.Home == b.home && model.FormatGroups(st.Groups) == model.FormatGroups(b.groups):
+		return nil
+	}
+
+	m, err := newMigrator(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.bind(ctx, tx, member.Name, b) }))
+}
+
+func (m *migrator) bind(ctx context.Context, tx pgx.Tx, name string, b binding) error {
+	const look = `select epoch, member, home, databases, exists (select from {schema}.executions) or exists (select from {schema}.inbox) from {schema}.meta where id = 1`
+	if err := m.lockMigrations(ctx, tx); err != nil {
+		return err
+	}
+	if err := m.lockOut(ctx, tx); err != nil {
+		return err
+	}
+
+	var epoch int64
+	var member, databases string
+	var home pgtype.UUID
+	var used bool
+	if err := tx.QueryRow(ctx, expand(m.cfg.schema, look)).Scan(&epoch, &member, &home, &databases, &used); err != nil {
+		return err
+	}
+	switch {
+	case member == "" && (epoch > 0 || used || databases != ""):
+		return fault.WithHint(fault.New(fault.Conflict, "%s is a store of its own", m.cfg.publicURL()), "give the database an empty schema")
+	case member != "" && (member != name || home.String() != b.home):
+		return fault.New(fault.Conflict, "%s is the database %s of the cluster %s", m.cfg.publicURL(), member, home.String())
+	}
+
+	if err := m.writeGroups(ctx, tx, b.base, b.groups); err != nil {
+		return err
+	}
+	return m.keepOut(ctx, tx, `update {schema}.meta set member = $1, home = $2::text::uuid where id = 1`, name, b.home)
+}
+
+// lockMigrations waits for other processes that migrate or add groups.
+func (m *migrator) lockMigrations(ctx context.Context, tx pgx.Tx) error {
+	const wait = `select set_config('lock_timeout', $1, true)`
+	if _, err := tx.Exec(ctx, wait, strconv.FormatInt(waitForOthers.Milliseconds(), 10)); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, m.lockID()); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, wait, strconv.FormatInt(waitForTables.Milliseconds(), 10))
+	return err
+}
+
+// keepOut changes the one row of meta, and keeps builds out that do not know several databases.
+func (m *migrator) keepOut(ctx context.Context, tx pgx.Tx, change string, args ...any) error {
+	tag, err := tx.Exec(ctx, expand(m.cfg.schema, change), args...)
+	if err != nil {
+		return err
+	}
+	mark, err := tx.Exec(ctx, expand(m.cfg.schema, `update {schema}.migrations set compatible = 0 where version = $1`), databasesMigration)
+	if err == nil && (tag.RowsAffected() != 1 || mark.RowsAffected() != 1) {
+		err = fmt.Errorf("store databases: %d and %d rows changed, want 1", tag.RowsAffected(), mark.RowsAffected())
+	}
+	return err
+}
+
+// openOrConflict classifies an error of a transaction that needs a store without nodes.
+func (m *migrator) openOrConflict(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
+		return fault.WithHint(fault.New(fault.Conflict, "add databases to %s: a transaction holds its tables", m.cfg.publicURL()),
+			"stop all processes that use the store, and transactions that send messages, and try again")
+	}
+	if fault.KindOf(err) == fault.Conflict || fault.KindOf(err) == fault.Invalid {
+		return err
+	}
+	return m.openError(ctx, err)
+}
+
+// writePlaces stores the groups and the databases of the cluster in its first database.
+func writePlaces(ctx context.Context, cfg *config, all []model.Group, databases []store.Database) (Status, error) {
+	m, err := newMigrator(ctx, cfg)
+	if err != nil {
+		return Status{}, err
+	}
+	defer m.close()
+	err = m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+		if err := m.lockMigrations(ctx, tx); err != nil {
+			return err
+		}
+		base, has, err := m.readGroups(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var stored string
+		if err := tx.QueryRow(ctx, expand(m.cfg.schema, `select databases from {schema}.meta where id = 1`)).Scan(&stored); err != nil {
+			return err
+		}
+		if model.FormatGroups(has) == model.FormatGroups(all) && stored == formatDatabases(databases) {
+			return nil
+		}
+
+		if err := m.lockOut(ctx, tx); err != nil {
+			return err
+		}
+		for _, g := range all {
+			if slices.Contains(has, g) {
+				continue
+			}
+			if err := m.expectUnused(ctx, tx, g.Name); err != nil {
+				return err
+			}
+		}
+		if err := m.writeGroups(ctx, tx, base, all); err != nil {
+			return err
+		}
+		return m.keepOut(ctx, tx, `update {schema}.meta set databases = $1 where id = 1`, formatDatabases(databases))
+	}))
+	if err != nil {
+		return Status{}, err
+	}
+	return m.status(ctx)
+}

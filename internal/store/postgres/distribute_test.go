@@ -1,0 +1,123 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// hotTables are the tables that grow with the work, and the column of each by which a distributed
+// PostgreSQL would divide it.
+var hotTables = map[string]string{
+	"executions": "shard", "runnable": "shard", "history": "shard", "timers": "shard", "inbox": "shard", "requests": "shard", "garbage": "shard",
+	"labels": "shard", "dead": "shard", "task_data": "shard", "task_logs": "shard", "leaving": "shard", "entities": "shard", "mailbox": "shard",
+	"messages": "to_shard", "cursors": "to_shard",
+}
+
+// smallTables stay on one server: they have rows per node, setting, shard or administrative action.
+var smallTables = []string{
+	"meta", "migrations", "nodes", "fences", "shards", "settings", "settings_counter", "peer_mail", "audit", "remote_workers", "replay_reports",
+}
+
+// Every hot table has its shard key, in a column that is never null and in every unique index, and
+// no table refers to another. So a distributed PostgreSQL can divide all of them by the shard. A
+// new table must be in one of the two lists.
+func TestHotTablesHaveTheirShardKey(t *testing.T) {
+	t.Parallel()
+	c := connect(t, migrated.URL(t))
+	tables := textsOf(t, c, `select tablename::text from pg_tables where schemaname = 'perdure' order by 1`)
+	for _, table := range tables {
+		key, hot := hotTables[table]
+		if hot == slices.Contains(smallTables, table) {
+			t.Errorf("table %s must be either in hotTables or in smallTables", table)
+		}
+		if !hot {
+			continue
+		}
+		if found := textsOf(t, c, fmt.Sprintf(`select attname::text from pg_attribute where attrelid = 'perdure.%s'::regclass and attname = '%s' and attnotnull`, table, key)); len(found) != 1 {
+			t.Errorf("table %s has no column %s that is never null", table, key)
+		}
+		const lacking = `
+select i.indexrelid::regclass::text from pg_index i where i.indrelid = 'perdure.%s'::regclass and i.indisunique and not exists (
+  select from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any (i.indkey) and a.attname = '%s')`
+		if found := textsOf(t, c, fmt.Sprintf(lacking, table, key)); len(found) > 0 {
+			t.Errorf("unique indexes %v of %s lack the shard key %s", found, table, key)
+		}
+	}
+	if found := textsOf(t, c, `select conname::text from pg_constraint where contype = 'f' and connamespace = 'perdure'::regnamespace`); len(found) > 0 {
+		t.Errorf("foreign keys %v: a distributed table cannot have them to every other", found)
+	}
+}
+
+// textsOf returns the texts of a query.
+func textsOf(t *testing.T, c *pgx.Conn, sql string) []string {
+	t.Helper()
+	rows, err := c.Query(t.Context(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// divided is a store whose hot tables PostgreSQL has partitioned by their shard keys. That has the
+// same condition as a distributed PostgreSQL: every unique index has the key.
+var divided = pgtest.Template{Fill: func(ctx context.Context, url string) error {
+	if _, err := postgres.Migrate(ctx, postgres.Config{URL: url, Shards: testShards, AllowUnsafe: true}); err != nil {
+		return err
+	}
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close(ctx) }()
+
+	for table, key := range hotTables {
+		sql := fmt.Sprintf(`alter table perdure.%[1]s rename to old_%[1]s;
+create table perdure.%[1]s (like perdure.old_%[1]s including all) partition by hash (%[2]s);
+drop table perdure.old_%[1]s;`, table, key)
+		for i := range 4 {
+			sql += fmt.Sprintf("create table perdure.%[1]s_%[2]d partition of perdure.%[1]s for values with (modulus 4, remainder %[2]d);", table, i)
+		}
+		if _, err := c.Exec(ctx, strings.TrimSpace(sql), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("%s: %w", table, err)
+		}
+	}
+	return nil
+}}
+
+// The statements of commits, recovery, requests and lists work on tables that are divided by the
+// shard. Sweeps do not: they name rows by their physical position, which is unique only within one
+// table.
+func TestConformanceOnDividedTables(t *testing.T) {
+	t.Parallel()
+	storetest.RunWith(t, storetest.Options{
+		Open: func(t *testing.T) store.Store {
+			return openConfig(t, postgres.Config{URL: divided.URL(t), Shards: testShards, AllowUnsafe: true})
+		},
+		Only: []string{"commit", "starts", "runs", "events", "timers", "labels", "entities", "list"},
+	})
+}
+
+// A program does not open such a store, because of the sweeps.
+func TestDividedTablesAreRefused(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)
+	if err := divided.Fill(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	expectRefusal(t, postgres.Config{URL: url}, fault.Conflict, "are partitioned")
+}
