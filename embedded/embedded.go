@@ -137,6 +137,10 @@ type Config struct {
 	// see docs/cluster.md. Only a PostgreSQL store has groups: on other stores, a process serves
 	// every name.
 	Groups []string
+	// Databases hold shard groups, in addition to the database of the store: PostgreSQL URLs by the
+	// names that `perdure migrate` was given. They are the same in all processes of a cluster. See
+	// docs/cluster.md.
+	Databases map[string]string
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or
@@ -192,7 +196,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	cfg := node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, PeerAdvertise: c.PeerAdvertise, NoPeerLink: c.NoPeerLink, Weight: c.Weight, Groups: c.Groups,
+		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, PeerAdvertise: c.PeerAdvertise, NoPeerLink: c.NoPeerLink, Weight: c.Weight, Groups: c.Groups, Databases: c.Databases,
 		RetainAudit: retainAudit(url),
 		Retention:   c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	}

@@ -85,6 +85,10 @@ func victim(url string) int {
 	if os.Getenv(envSingleton) != "" {
 		defs = perdure.Group{stepper(l)}
 	}
+	if member := os.Getenv(envDatabase); member != "" {
+		defs = purseDefinitions()
+		cfg.Databases, cfg.Groups = map[string]string{"eu": member}, []string{"default", "eu"}
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -109,7 +113,7 @@ func victim(url string) int {
 			return 1
 		}
 		<-terminate
-	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" || os.Getenv(envInline) != "" || os.Getenv(envSingleton) != "" {
+	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" || os.Getenv(envInline) != "" || os.Getenv(envSingleton) != "" || os.Getenv(envDatabase) != "" {
 		<-terminate
 	} else if os.Getenv(envPersisted) != "" {
 		callAndDie(ctx, app, terminate)

@@ -51,7 +51,7 @@ type session interface {
 type options struct {
 	Streams
 	store, server, profile string
-	schema                 string
+	schema, databases      string
 	tenant                 string
 	// choice says where the values above come from.
 	choice *choice
@@ -252,6 +252,7 @@ func newRoot(o *options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.server, "server", "", "server to use instead of a store: grpc://host:7800 ($"+serverVariable+")")
 	root.PersistentFlags().StringVar(&o.profile, "profile", "", "profile of perdure config to use ($"+profileVariable+")")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
+	root.PersistentFlags().StringVar(&o.databases, "databases", os.Getenv(databasesVariable), "PostgreSQL databases that hold shard groups of the store: eu=postgres://…, with spaces between them ($"+databasesVariable+")")
 	root.PersistentFlags().StringVar(&o.tenant, "tenant", cmp.Or(os.Getenv("PERDURE_TENANT"), model.DefaultTenant), "tenant to look at and operate ($PERDURE_TENANT)")
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: "+formatList())
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
@@ -298,12 +299,12 @@ func (o *options) look(ctx context.Context) (session, error) { return o.lookIn(c
 
 // lookIn is like look, for a command that names a tenant but does not act in it.
 func (o *options) lookIn(ctx context.Context, in scope) (session, error) {
-	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}, in)
+	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), ReadOnly: true, Log: o.log(), Version: Version()}, in)
 }
 
 // lookInside opens the store itself for reading, for commands that need more than the API.
 func (o *options) lookInside(ctx context.Context) (session, error) {
-	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
+	c := node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), ReadOnly: true, Log: o.log(), Version: Version()}
 	if remote.IsURL(c.URL) {
 		return nil, fault.WithHint(fault.New(fault.Invalid, "%s is a server, and this command looks into the store itself", c.URL), "give --store with the URL of the store")
 	}

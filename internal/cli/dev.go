@@ -68,7 +68,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 		return err
 	}
 	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant, Choose: true}, Authorizer: policies, Tenant: model.DefaultTenant, Web: restAPI(true)}
-	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}
+	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), Log: o.log(), Version: Version()}
 	s, unregister, err := startServer(ctx, cfg)
 	if err != nil {
 		return refuseStart(err)

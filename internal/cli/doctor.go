@@ -68,7 +68,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	if remote.IsURL(o.store) {
 		return o.examineServer(ctx)
 	}
-	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
+	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs()})
 	var found []finding
 	if fault.Is(err, fault.Unavailable) {
 		return nil, err // a second attempt would take as long again
@@ -76,7 +76,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		// A server that may lose commits is a finding like any other. The command still checks the
 		// rest.
-		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, AllowUnsafe: true})
+		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), AllowUnsafe: true})
 		if unsafe != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func (o *options) examineServer(ctx context.Context) ([]finding, error) {
 
 // lookAs opens the store for reading in another tenant.
 func (o *options) lookAs(ctx context.Context, tenant string) (session, error) {
-	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
+	c := node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), ReadOnly: true, Log: o.log(), Version: Version()}
 	s, err := o.connectTo(ctx, c, scope{tenant: tenant, chosen: tenant})
 	if err != nil {
 		return nil, fmt.Errorf("tenant %s: %w", tenant, err)

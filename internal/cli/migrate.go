@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 )
 
@@ -28,12 +27,12 @@ With --print-sql it prints the SQL of the migrations that the store lacks, and c
 transaction, which a role with more rights can run. For a file it is for reading: the command also sets what SQL does not, such as the page size.
 
 With --groups it also adds shard groups that the store lacks, with their numbers of shards. No process may use the store at that time. Groups cannot be
-removed, and their numbers of shards cannot be changed.`,
+removed, and their numbers of shards cannot be changed. A group may live in another database, which --databases names: eu=64@frankfurt.`,
 		Example: "  perdure migrate --store postgres://localhost/app --dry-run\n  perdure migrate --store postgres://localhost/app --print-sql > upgrade.sql\n  perdure migrate --store postgres://localhost/app --groups gpu=64",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := node.Config{URL: o.store, Schema: o.schema, Shards: shards, Log: o.log()}
-			if _, err := model.ParseGroups(groups); err != nil {
+			cfg := node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), Shards: shards, Log: o.log()}
+			if err := node.CheckPlaces(groups); err != nil {
 				return fault.New(fault.Invalid, "--groups: %w", err)
 			}
 			if sql {
@@ -45,7 +44,12 @@ removed, and their numbers of shards cannot be changed.`,
 			}
 			after := before
 
-			if !dry && before.Version < before.Latest {
+			// Several databases are up to date if all of them are. AddGroups migrates them too.
+			behind := before.Version < before.Latest
+			if len(cfg.Databases) > 0 {
+				behind = groups == ""
+			}
+			if !dry && behind {
 				if after, err = node.Migrate(cmd.Context(), cfg); err != nil {
 					return err
 				}
@@ -64,7 +68,7 @@ removed, and their numbers of shards cannot be changed.`,
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the command would do, and change nothing")
 	cmd.Flags().BoolVar(&sql, "print-sql", false, "print the SQL of the missing migrations, and change nothing")
 	cmd.Flags().IntVar(&shards, "shards", 0, "number of shards of a new store, which cannot be changed later (0: the default)")
-	cmd.Flags().StringVar(&groups, "groups", "", "shard groups that the store should have beside the default one, with their numbers of shards: gpu=64,video=32")
+	cmd.Flags().StringVar(&groups, "groups", "", "shard groups that the store should have beside the default one, with their numbers of shards: gpu=64,eu=64@frankfurt")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "print-sql")
 	cmd.MarkFlagsMutuallyExclusive("groups", "print-sql")
 	cmd.AddCommand(newMigrateStatus(o))
@@ -92,7 +96,7 @@ func newMigrateStatus(o *options) *cobra.Command {
 The exit code is 0 if the schema is up to date, and 4 if migrations are missing or if the schema is too new for this build.`,
 		Example: "  perdure migrate status --store postgres://localhost/app\n  perdure migrate status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, err := node.CheckSchema(cmd.Context(), node.Config{URL: o.store, Schema: o.schema, Log: o.log()})
+			st, err := node.CheckSchema(cmd.Context(), node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), Log: o.log()})
 			if err != nil && st.Version <= st.Latest {
 				return err
 			}
@@ -113,6 +117,9 @@ func (o *options) printSchema(st *node.SchemaStatus) error {
 		version = "0: there is no schema yet"
 	}
 	rows := [][]string{{"Store", st.URL}, {"Version", version}, {"This build", strconv.Itoa(st.Latest)}, {"Shards", number(st.Shards)}}
+	if st.Databases != "" {
+		rows = append(rows, []string{"Databases", st.Databases})
+	}
 	if st.Groups != "" {
 		rows = append(rows, []string{"Groups", strings.ReplaceAll(st.Groups, ",", ", ")})
 	}

@@ -35,7 +35,7 @@ func (o *options) actIn(ctx context.Context, in scope) (session, error) {
 			return nil, err
 		}
 	}
-	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()}, in)
+	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), Guest: true, Log: o.log(), Version: Version()}, in)
 }
 
 // alone reports whether this command is the only process that has the store open: the store is a

@@ -154,7 +154,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 // nodeConfig returns the configuration of the node of a server.
 func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 	return node.Config{
-		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight, Groups: splitList(f.groups),
+		URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight, Groups: splitList(f.groups),
 		Production: f.production, Private: true, Wrap: o.wrap, FileSystem: o.machine.fileSystem,
 	}
 }

@@ -89,6 +89,7 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	add("log_format", err)
 	if p.log != nil {
 		add("store", f.checkPassword(url, p.log))
+		add("databases", f.checkDatabasePasswords(o.databaseURLs(), p.log))
 	}
 
 	p.policies, err = readPolicyFile(f.policies, p.log)

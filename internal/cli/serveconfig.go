@@ -130,7 +130,7 @@ func configurable(cmd *cobra.Command) map[string]*pflag.Flag {
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(add)
-	for _, name := range []string{"store", "schema", "verbose"} {
+	for _, name := range []string{"store", "databases", "schema", "verbose"} {
 		if f := cmd.Flag(name); f != nil {
 			add(f)
 		}

@@ -120,7 +120,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	if remote.IsURL(o.store) {
 		return nil, fault.New(fault.Invalid, "stress needs a store, and %s is a server", o.store)
 	}
-	n, err := o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}, o.own())
+	n, err := o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), Log: o.log(), Version: Version()}, o.own())
 	if err != nil {
 		return nil, err
 	}

@@ -52,8 +52,14 @@ func groupNames(l model.Layout) string {
 }
 
 // AddGroups adds shard groups to a store that no process uses. The text has the form
-// gpu=64,video=32.
+// gpu=64,video=32. A group that another database holds has its name at the end: eu=64@frankfurt.
 func AddGroups(ctx context.Context, cfg Config, groups string) (SchemaStatus, error) {
+	if err := cfg.checkDatabases(); err != nil {
+		return SchemaStatus{}, err
+	}
+	if len(cfg.Databases) > 0 || strings.Contains(groups, "@") {
+		return divide(ctx, &cfg, groups)
+	}
 	wanted, err := model.ParseGroups(groups)
 	if err != nil {
 		return SchemaStatus{}, fault.New(fault.Invalid, "%w", err)
@@ -62,5 +68,5 @@ func AddGroups(ctx context.Context, cfg Config, groups string) (SchemaStatus, er
 		return SchemaStatus{}, fault.New(fault.Invalid, "only one process at a time opens a %s store: it has no shard groups", scheme)
 	}
 	st, err := postgres.AddGroups(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe}, wanted)
-	return SchemaStatus{URL: st.Store, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups), Pending: names(st.Pending)}, err
+	return schemaStatus(&st), err
 }

@@ -18,6 +18,8 @@ type SchemaStatus struct {
 	Shards  int    `json:"shards"`
 	// Groups are the shard groups apart from the default one: gpu=64,video=32.
 	Groups string `json:"groups,omitempty"`
+	// Databases hold groups, in addition to the store itself: frankfurt (eu, eu-batch).
+	Databases string `json:"databases,omitempty"`
 	// Pending are the names of the migrations that the store lacks.
 	Pending []string `json:"pending"`
 }
@@ -49,7 +51,9 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Pending: names(st.Pending)}, err
 	case "postgres", "postgresql":
 		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe})
-		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups), Pending: names(st.Pending)}, err
+		status := schemaStatus(&st)
+		status.URL = cfg.URL
+		return status, err
 	}
 	return SchemaStatus{}, noSchema(cfg)
 }
@@ -83,8 +87,14 @@ func MigrationScript(ctx context.Context, cfg Config) (string, error) {
 	return "", noSchema(cfg)
 }
 
-// Migrate upgrades the schema of a store.
+// Migrate upgrades the schema of a store, in all its databases.
 func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
+	if err := cfg.checkDatabases(); err != nil {
+		return SchemaStatus{}, err
+	}
+	if len(cfg.Databases) > 0 {
+		return divide(ctx, &cfg, "")
+	}
 	st, err := OpenStore(ctx, cfg)
 	if err != nil {
 		return SchemaStatus{}, err

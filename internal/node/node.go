@@ -30,7 +30,6 @@ import (
 	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
-	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/sqlite"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/tracing"
@@ -42,6 +41,9 @@ type Config struct {
 	URL string
 	// Schema is the PostgreSQL schema. Default "perdure".
 	Schema string
+	// Databases hold shard groups of the store, in addition to URL: their URLs by their names. They
+	// are the same in all processes of a cluster.
+	Databases map[string]string
 	// Shards is the number of shards of a new store. Default: the default of the kind of store.
 	Shards int
 	// ReadOnly opens a store that another process may own, only to read it.
@@ -148,6 +150,9 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 	if !ok {
 		return nil, unknownURL(cfg.URL)
 	}
+	if err := cfg.checkDatabases(); err != nil {
+		return nil, err
+	}
 
 	switch scheme {
 	case "memory":
@@ -164,11 +169,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 		c.Private, c.FileSystem = cfg.Private, cfg.FileSystem
 		return sqlite.Open(ctx, c)
 	case "postgres", "postgresql":
-		return postgres.Open(ctx, postgres.Config{
-			URL: cfg.URL, Schema: cfg.Schema, Shards: cfg.Shards, Lease: cfg.LeaseTTL,
-			// Only nodes check whether the database server keeps what it acknowledges.
-			NoMigrate: cfg.NoMigrate || cfg.ReadOnly || cfg.Guest, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly || cfg.Guest,
-		})
+		return openPostgres(ctx, &cfg)
 	}
 
 	return nil, unknownURL(cfg.URL)

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// databasesVariable has the databases that hold shard groups, as --databases does.
+const databasesVariable = "PERDURE_DATABASES"
+
+// databaseURLs returns the URLs of the databases by their names. A text without a URL is the name
+// of a database with an empty one, which the node refuses.
+func (o *options) databaseURLs() map[string]string {
+	all := map[string]string{}
+	for item := range strings.FieldsSeq(o.databases) {
+		name, url, _ := strings.Cut(item, "=")
+		if _, twice := all[name]; twice {
+			url = ""
+		}
+		all[name] = url
+	}
+	return all
+}
+
+// checkDatabasePasswords refuses passwords of databases that other users can read, as checkPassword
+// does for the password of the store.
+func (f *serveFlags) checkDatabasePasswords(urls map[string]string, log *slog.Logger) error {
+	for name, url := range urls {
+		if !hasPassword(url) {
+			continue
+		}
+		switch place := f.from["databases"]; {
+		case place == flagOrigin && f.production:
+			return fault.WithHint(fault.New(fault.Invalid, "--databases has the password of %s, and other users of this machine can read the arguments of a process", name),
+				"use $PERDURE_DATABASES, a configuration file that only this user can read, or a password file ($PGPASSFILE)")
+		case place == flagOrigin:
+			log.Warn("--databases has a password, and other users of this machine can read the arguments of a process; use $PERDURE_DATABASES instead", "database", name)
+		case f.from.file("databases"):
+			return checkOwnerReads("the password of database "+name, configFile(f.config))
+		}
+	}
+	return nil
+}
