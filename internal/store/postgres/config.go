@@ -57,8 +57,11 @@ type Config struct {
 	// creating or upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync or
-	// synchronous_commit off), and tables that are partitioned. It is for tests.
+	// synchronous_commit off). It is for tests.
 	AllowUnsafe bool
+	// AllowDivided accepts tables of the store that are partitioned, although a sweep would delete
+	// the wrong rows of them. It is for tests.
+	AllowDivided bool
 	// Databases are the names of the databases that hold shard groups of the cluster, in addition
 	// to this one. Open refuses a store that has others.
 	Databases []string

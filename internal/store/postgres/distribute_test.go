@@ -16,19 +16,6 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// hotTables are the tables that grow with the work, and the column of each by which a distributed
-// PostgreSQL would divide it.
-var hotTables = map[string]string{
-	"executions": "shard", "runnable": "shard", "history": "shard", "timers": "shard", "inbox": "shard", "requests": "shard", "garbage": "shard",
-	"labels": "shard", "dead": "shard", "task_data": "shard", "task_logs": "shard", "leaving": "shard", "entities": "shard", "mailbox": "shard",
-	"messages": "to_shard", "cursors": "to_shard",
-}
-
-// smallTables stay on one server: they have rows per node, setting, shard or administrative action.
-var smallTables = []string{
-	"meta", "migrations", "nodes", "fences", "shards", "settings", "settings_counter", "peer_mail", "audit", "remote_workers", "replay_reports",
-}
-
 // Every hot table has its shard key, in a column that is never null and in every unique index, and
 // no table refers to another. So a distributed PostgreSQL can divide all of them by the shard. A
 // new table must be in one of the two lists.
@@ -37,8 +24,8 @@ func TestHotTablesHaveTheirShardKey(t *testing.T) {
 	c := connect(t, migrated.URL(t))
 	tables := textsOf(t, c, `select tablename::text from pg_tables where schemaname = 'perdure' order by 1`)
 	for _, table := range tables {
-		key, hot := hotTables[table]
-		if hot == slices.Contains(smallTables, table) {
+		key, hot := postgres.HotTables[table]
+		if hot == slices.Contains(postgres.SmallTables, table) {
 			t.Errorf("table %s must be either in hotTables or in smallTables", table)
 		}
 		if !hot {
@@ -85,7 +72,7 @@ var divided = pgtest.Template{Fill: func(ctx context.Context, url string) error 
 	}
 	defer func() { _ = c.Close(ctx) }()
 
-	for table, key := range hotTables {
+	for table, key := range postgres.HotTables {
 		sql := fmt.Sprintf(`alter table perdure.%[1]s rename to old_%[1]s;
 create table perdure.%[1]s (like perdure.old_%[1]s including all) partition by hash (%[2]s);
 drop table perdure.old_%[1]s;`, table, key)
@@ -106,18 +93,23 @@ func TestConformanceOnDividedTables(t *testing.T) {
 	t.Parallel()
 	storetest.RunWith(t, storetest.Options{
 		Open: func(t *testing.T) store.Store {
-			return openConfig(t, postgres.Config{URL: divided.URL(t), Shards: testShards, AllowUnsafe: true})
+			return openConfig(t, postgres.Config{URL: divided.URL(t), Shards: testShards, AllowUnsafe: true, AllowDivided: true})
 		},
 		Only: []string{"commit", "starts", "runs", "events", "timers", "labels", "entities", "list"},
 	})
 }
 
-// A program does not open such a store, because of the sweeps.
+// A program does not open such a store, because of the sweeps. Partitioned tables of other programs
+// in the same schema do not matter.
 func TestDividedTablesAreRefused(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)
-	if err := divided.Fill(t.Context(), url); err != nil {
+	expectRefusal(t, postgres.Config{URL: divided.URL(t), AllowUnsafe: true}, fault.Conflict, "are partitioned")
+
+	url := migrated.URL(t)
+	if _, err := connect(t, url).Exec(t.Context(), `create table perdure.orders (shard int not null) partition by hash (shard)`); err != nil {
 		t.Fatal(err)
 	}
-	expectRefusal(t, postgres.Config{URL: url}, fault.Conflict, "are partitioned")
+	if err := openConfig(t, postgres.Config{URL: url, AllowUnsafe: true}).Close(); err != nil {
+		t.Error(err)
+	}
 }

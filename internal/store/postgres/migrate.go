@@ -104,7 +104,8 @@ type Status struct {
 	// Member and Home are the name of this database in the cluster to which it belongs, if it is
 	// not the first one.
 	Member, Home string
-	// Divided says that tables of the store are partitioned.
+	// Divided says that tables of the store are partitioned. Other tables in the schema do not
+	// count.
 	Divided bool
 	// Store is the URL of the store, without credentials.
 	Store string
@@ -175,7 +176,7 @@ func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, erro
 	if err := cfg.checkPlace(&st); err != nil && !cfg.anyPlace {
 		return st, err
 	}
-	if st.Divided && !cfg.AllowUnsafe {
+	if st.Divided && !cfg.AllowDivided {
 		return st, fault.WithHint(fault.New(fault.Conflict, "tables of %s are partitioned: a sweep would delete the wrong rows", st.Store),
 			"put shard groups into several databases instead, see docs/cluster.md")
 	}
@@ -262,11 +263,11 @@ func (m *migrator) facts(ctx context.Context, st *Status) error {
 	// A schema of an older version has no column for groups.
 	const look = `
 select shards, cluster, coalesce(to_jsonb(m) ->> 'groups', ''), coalesce(to_jsonb(m) ->> 'databases', ''), coalesce(to_jsonb(m) ->> 'member', ''), coalesce(to_jsonb(m) ->> 'home', ''),
-  exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relkind = 'p')
+  exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = any ($2::text[]) and c.relkind = 'p')
 from {schema}.meta m`
 	var cluster pgtype.UUID
 	var groups, databases string
-	if err := m.conn.QueryRow(ctx, expand(m.cfg.schema, look), m.cfg.Schema).Scan(&st.Shards, &cluster, &groups, &databases, &st.Member, &st.Home, &st.Divided); err != nil {
+	if err := m.conn.QueryRow(ctx, expand(m.cfg.schema, look), m.cfg.Schema, ownTables()).Scan(&st.Shards, &cluster, &groups, &databases, &st.Member, &st.Home, &st.Divided); err != nil {
 		return m.openError(ctx, err)
 	}
 	st.Cluster = cluster.String()
