@@ -120,11 +120,23 @@ func Divide(ctx context.Context, home Config, members []Member, groups []model.G
 	}
 	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
 	for i := range members {
-		if err := bind(ctx, home, &members[i], binding{st.Cluster, base, all}); err != nil {
+		if err := bind(ctx, home, &members[i], binding{home: st.Cluster, base: base, groups: all}); err != nil {
 			return st, fmt.Errorf("database %s: %w", members[i].Name, err)
 		}
 	}
-	return writePlaces(ctx, cfg, all, databases)
+	return writePlaces(ctx, cfg, &places{st.Groups, all, st.Databases, databases})
+}
+
+// places are the groups and databases of a store, before and after a change.
+type places struct {
+	groups, newGroups       []model.Group
+	databases, newDatabases []store.Database
+}
+
+// errPlacesChanged refuses a change that was planned from groups and databases that the store no
+// longer has.
+func (m *migrator) errPlacesChanged() error {
+	return fault.WithHint(fault.New(fault.Conflict, "another process has changed the shard groups of %s at the same time", m.cfg.publicURL()), "try again")
 }
 
 // checkMembers refuses databases whose names or groups are wrong.
@@ -226,6 +238,8 @@ type binding struct {
 	home   string
 	base   int
 	groups []model.Group
+	// has are the groups of the database when the change was planned.
+	has []model.Group
 }
 
 // bind makes a database a member of a cluster. The database is empty, or belongs to the cluster
@@ -249,6 +263,7 @@ func bind(ctx context.Context, home Config, member *Member, b binding) error {
 		return err
 	}
 	defer m.close()
+	b.has = st.Groups
 	return m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.bind(ctx, tx, member.Name, b) }))
 }
 
@@ -274,11 +289,32 @@ func (m *migrator) bind(ctx context.Context, tx pgx.Tx, name string, b binding) 
 	case member != "" && (member != name || home.String() != b.home):
 		return fault.New(fault.Conflict, "%s is the database %s of the cluster %s", m.cfg.publicURL(), member, home.String())
 	}
+	if err := m.checkBinding(ctx, tx, &b); err != nil {
+		return err
+	}
 
 	if err := m.writeGroups(ctx, tx, b.base, b.groups); err != nil {
 		return err
 	}
 	return m.keepOut(ctx, tx, `update {schema}.meta set member = $1, home = $2::text::uuid where id = 1`, name, b.home)
+}
+
+// checkBinding refuses a change if the groups of the database are others than those from which it
+// was planned, or if the change would remove one of them.
+func (m *migrator) checkBinding(ctx context.Context, tx pgx.Tx, b *binding) error {
+	_, has, err := m.readGroups(ctx, tx)
+	if err != nil {
+		return err
+	}
+	now := model.FormatGroups(has)
+	if now != model.FormatGroups(b.has) && now != model.FormatGroups(b.groups) {
+		return m.errPlacesChanged()
+	}
+	if len(has) > len(b.groups) || now != model.FormatGroups(b.groups[:len(has)]) {
+		return fault.WithHint(fault.New(fault.Conflict, "%s has the shard groups %s, and %s are wanted: groups cannot be removed", m.cfg.publicURL(), now, model.FormatGroups(b.groups)),
+			"repeat the command that added the groups")
+	}
+	return nil
 }
 
 // lockMigrations waits for other processes that migrate or add groups.
@@ -324,46 +360,52 @@ func (m *migrator) openOrConflict(ctx context.Context, err error) error {
 }
 
 // writePlaces stores the groups and the databases of the cluster in its first database.
-func writePlaces(ctx context.Context, cfg *config, all []model.Group, databases []store.Database) (Status, error) {
+func writePlaces(ctx context.Context, cfg *config, p *places) (Status, error) {
 	m, err := newMigrator(ctx, cfg)
 	if err != nil {
 		return Status{}, err
 	}
 	defer m.close()
-	err = m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-		if err := m.lockMigrations(ctx, tx); err != nil {
-			return err
-		}
-		base, has, err := m.readGroups(ctx, tx)
-		if err != nil {
-			return err
-		}
-		var stored string
-		if err := tx.QueryRow(ctx, expand(m.cfg.schema, `select databases from {schema}.meta where id = 1`)).Scan(&stored); err != nil {
-			return err
-		}
-		if model.FormatGroups(has) == model.FormatGroups(all) && stored == formatDatabases(databases) {
-			return nil
-		}
-
-		if err := m.lockOut(ctx, tx); err != nil {
-			return err
-		}
-		for _, g := range all {
-			if slices.Contains(has, g) {
-				continue
-			}
-			if err := m.expectUnused(ctx, tx, g.Name); err != nil {
-				return err
-			}
-		}
-		if err := m.writeGroups(ctx, tx, base, all); err != nil {
-			return err
-		}
-		return m.keepOut(ctx, tx, `update {schema}.meta set databases = $1 where id = 1`, formatDatabases(databases))
-	}))
+	err = m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.writePlaces(ctx, tx, p) }))
 	if err != nil {
 		return Status{}, err
 	}
 	return m.status(ctx)
+}
+
+func (m *migrator) writePlaces(ctx context.Context, tx pgx.Tx, p *places) error {
+	if err := m.lockMigrations(ctx, tx); err != nil {
+		return err
+	}
+	base, has, err := m.readGroups(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var databases string
+	if err := tx.QueryRow(ctx, expand(m.cfg.schema, `select databases from {schema}.meta where id = 1`)).Scan(&databases); err != nil {
+		return err
+	}
+	groups := model.FormatGroups(has)
+	switch {
+	case groups == model.FormatGroups(p.newGroups) && databases == formatDatabases(p.newDatabases):
+		return nil
+	case groups != model.FormatGroups(p.groups) || databases != formatDatabases(p.databases):
+		return m.errPlacesChanged()
+	}
+
+	if err := m.lockOut(ctx, tx); err != nil {
+		return err
+	}
+	for _, g := range p.newGroups {
+		if slices.Contains(has, g) {
+			continue
+		}
+		if err := m.expectUnused(ctx, tx, g.Name); err != nil {
+			return err
+		}
+	}
+	if err := m.writeGroups(ctx, tx, base, p.newGroups); err != nil {
+		return err
+	}
+	return m.keepOut(ctx, tx, `update {schema}.meta set databases = $1 where id = 1`, formatDatabases(p.newDatabases))
 }

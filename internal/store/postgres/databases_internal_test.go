@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A change of the groups is refused if another process has changed them since it was planned. The
+// store and its database keep what the other process has written.
+func TestPlacesThatHaveChanged(t *testing.T) {
+	t.Parallel()
+	home := Config{URL: pgtest.URL(t), Shards: 1, AllowUnsafe: true}
+	member := Member{Name: "eu", URL: pgtest.URL(t), Groups: []string{"eu"}}
+	eu, us := model.Group{Name: "eu", Shards: 2}, model.Group{Name: "us", Shards: 2}
+	st, err := Divide(t.Context(), home, []Member{member}, []model.Group{eu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(says string, err error) {
+		t.Helper()
+		if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want a conflict that says %q", err, says)
+		}
+	}
+
+	// The plan is from before the group eu was there.
+	cfg, _, err := migrateAny(t.Context(), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = writePlaces(t.Context(), cfg, &places{newGroups: []model.Group{us}, newDatabases: []store.Database{{Name: "eu", Groups: []string{"us"}}}})
+	refuse("at the same time", err)
+
+	c := home
+	c.URL = member.URL
+	if cfg, _, err = migrateAny(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMigrator(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	bind := func(has, groups []model.Group) error {
+		return pgx.BeginFunc(t.Context(), m.conn, func(tx pgx.Tx) error {
+			return m.bind(t.Context(), tx, "eu", binding{home: st.Cluster, base: 1, groups: groups, has: has})
+		})
+	}
+	refuse("at the same time", bind(nil, []model.Group{us}))
+	refuse("groups cannot be removed", bind([]model.Group{eu}, []model.Group{us}))
+
+	for _, url := range []string{home.URL, member.URL} {
+		got, err := Check(t.Context(), Config{URL: url, AllowUnsafe: true})
+		if err != nil || model.FormatGroups(got.Groups) != "eu=2" || got.Shards != 3 {
+			t.Errorf("groups %v, %d shards, %v; want eu=2 and 3 shards", got.Groups, got.Shards, err)
+		}
+	}
+	if err := bind([]model.Group{eu}, []model.Group{eu, us}); err != nil {
+		t.Error(err)
+	}
+}
