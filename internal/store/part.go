@@ -18,7 +18,9 @@ type Part interface {
 	DrawEpoch(ctx context.Context) (int64, error)
 	// RegisterAt adds a node that the home has registered, with fences at the epoch of the home. It
 	// replaces a registration of the same node with a lower epoch, and has no effect if the node is
-	// registered with this epoch. It refuses a node that is registered with a higher one.
+	// registered with this epoch. It refuses a node that is registered with a higher one. A call
+	// that has returned an error may still take effect, but not after a later call for the node has
+	// succeeded.
 	RegisterAt(ctx context.Context, r PartRegistration) error
 	// RefenceAt is Refence with an epoch that the home has drawn.
 	RefenceAt(ctx context.Context, l LaneRef, epoch int64) (landed int64, err error)

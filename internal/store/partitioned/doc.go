@@ -27,8 +27,11 @@
 //     fences that node in the member, and only then takes its shards. Acquire reads the nodes of
 //     the member before the nodes of the home. A node is registered in the home before it is
 //     registered in the member, so a node that is missing in the second read has left the home.
-//   - A registration in a member may arrive late, after the node was fenced in the home. Then the
-//     member has a node that the home does not have, which is the case above.
+//   - A registration in a member may arrive late, after the node was fenced and other nodes have
+//     taken its shards. Such a registration gives the node fences, but the node never had a shard
+//     of this member: it takes shards there only after a registration has succeeded, and a process
+//     never has two registrations of a node in a member under way. So no registration of a node
+//     that had shards can arrive later. The next Acquire removes the node from the member.
 //
 // Unregister removes a node from the members first and then from the home. If it ends in between,
 // the lease of the node expires, and FenceNode finishes the work.
@@ -51,6 +54,7 @@
 // of other parts succeed. Lists and counts over all shards fail, because their result would be
 // incomplete. Renew and Acquire wait only a short time for members: a renewal then returns the
 // owners that it has seen last, and the shards of a lost answer appear in the next view.
+// Sweeps leave the part out, and its rows wait for a later sweep.
 //
 // # What is not atomic
 //

@@ -21,8 +21,12 @@ import (
 type flaky struct {
 	store.Part
 	down atomic.Bool
-	// noFence fails only the removal of nodes.
-	noFence atomic.Bool
+	// noFence fails only the removal of nodes, and noCursors the reading of cursors.
+	noFence, noCursors atomic.Bool
+	// late holds the first registration back, as a slow network does, until it is closed.
+	late          chan struct{}
+	registrations atomic.Int32 // under way
+	arrived       chan struct{}
 }
 
 func (f *flaky) broken() error {
@@ -40,6 +44,13 @@ func (f *flaky) FenceNode(ctx context.Context, n model.NodeID, epoch int64, prov
 }
 
 func (f *flaky) RegisterAt(ctx context.Context, r store.PartRegistration) error {
+	defer f.registrations.Add(-1)
+	if f.registrations.Add(1) == 1 && f.late != nil {
+		<-f.late
+		defer close(f.arrived)
+		f.late = nil
+		ctx = context.WithoutCancel(ctx) // it arrives even if its sender has given up
+	}
 	return cmpErr(f.broken(), func() error { return f.Part.RegisterAt(ctx, r) })
 }
 
@@ -64,6 +75,34 @@ func (f *flaky) Commit(ctx context.Context, b *store.Batch) (c store.Committed, 
 
 func (f *flaky) LoadReplies(ctx context.Context, k []store.RequestKey) (r []store.Reply, err error) {
 	err = cmpErr(f.broken(), func() error { r, err = f.Part.LoadReplies(ctx, k); return err })
+	return r, err
+}
+
+func (f *flaky) LoadCursors(ctx context.Context, c []store.Channel) (r []store.ChannelCursor, err error) {
+	if f.noCursors.Load() {
+		return nil, store.Errorf(store.Away, "test", "connection refused")
+	}
+	err = cmpErr(f.broken(), func() error { r, err = f.Part.LoadCursors(ctx, c); return err })
+	return r, err
+}
+
+func (f *flaky) LoadMessages(ctx context.Context, s []model.ShardID, limit, maxBytes int) (r []store.MessageRow, more bool, err error) {
+	err = cmpErr(f.broken(), func() error { r, more, err = f.Part.LoadMessages(ctx, s, limit, maxBytes); return err })
+	return r, more, err
+}
+
+func (f *flaky) Sweep(ctx context.Context, r store.SweepRequest) (n int, err error) {
+	err = cmpErr(f.broken(), func() error { n, err = f.Part.Sweep(ctx, r); return err })
+	return n, err
+}
+
+func (f *flaky) LoadChannels(ctx context.Context, s []model.ShardID) (c []store.Channel, err error) {
+	err = cmpErr(f.broken(), func() error { c, err = f.Part.LoadChannels(ctx, s); return err })
+	return c, err
+}
+
+func (f *flaky) LoadDeadBefore(ctx context.Context, s []model.ShardID, before model.Time, after store.DeadPlace, limit int) (r []store.DeadRow, err error) {
+	err = cmpErr(f.broken(), func() error { r, err = f.Part.LoadDeadBefore(ctx, s, before, after, limit); return err })
 	return r, err
 }
 
@@ -101,17 +140,21 @@ func TestSteps(t *testing.T) {
 		"fence that ends after the home":         testFenceThatEndsAfterTheHome,
 		"register while a member is away":        testRegisterWhileAMemberIsAway,
 		"registration that arrives late":         testRegistrationThatArrivesLate,
+		"registration that arrives last":         testRegistrationThatArrivesLast,
 		"unregister that ends after the members": testUnregisterThatEndsAfterTheMembers,
 		"refence in a member":                    testRefenceInAMember,
 		"batch of two parts":                     testBatchOfTwoParts,
 		"message to another part":                testMessageToAnotherPart,
 		"member that is away":                    testMemberThatIsAway,
+		"sweep while a member is away":           testSweepWhileAMemberIsAway,
+		"receiver that fails":                    testReceiverThatFails,
 	} {
 		t.Run(name+"/memory", func(t *testing.T) {
 			t.Parallel()
 			o := memory.Options{Shards: 2, Groups: []model.Group{{Name: "eu", Shards: 1}}}
 			run(t, newScene(t, memory.New(o), memory.New(o)))
 		})
+
 		t.Run(name+"/postgres", func(t *testing.T) {
 			t.Parallel()
 			d := newDatabases(t, []model.Group{{Name: "eu", Shards: 1}}, "eu")
@@ -239,6 +282,43 @@ func testRegistrationThatArrivesLate(t *testing.T, c *scene) {
 	if c.mayWrite(a, 1) {
 		t.Error("a fenced node writes to the member")
 	}
+}
+
+// A registration that is under way for a long time must not arrive after the node was registered by
+// another call, took a shard, and was fenced: it would give the node back its fences. So the node
+// takes no shard of the member while the registration is under way.
+func testRegistrationThatArrivesLast(t *testing.T, c *scene) {
+	t.Helper()
+	late, arrived := make(chan struct{}), make(chan struct{})
+	c.member.late, c.member.arrived = late, arrived
+	a := c.Join(2)
+	a.Renew(time.Hour, 0, 1) // which tries to register the node, too
+	got := a.Acquire(0, 1)
+	if n := c.member.registrations.Load(); n != 1 {
+		t.Errorf("%d registrations of the node are under way, want 1", n)
+	}
+	owns := slices.Contains(shardsOf(got), 1)
+
+	a.Fence()
+	b := c.Join(2)
+	c.eventually("the shard to move", func() bool {
+		got, err := c.Store.Acquire(t.Context(), b.ID, b.Epoch, []model.ShardID{1})
+		return err == nil && len(got) == 1
+	})
+	close(late)
+	<-arrived
+	if owns && c.mayWrite(a, 1) {
+		t.Error("two nodes write to one shard")
+	}
+	if !c.mayWrite(b, 1) {
+		t.Error("the owner cannot write")
+	}
+
+	// The next node that takes a shard removes the late registration.
+	c.eventually("the late registration to be removed", func() bool {
+		b.Acquire(1)
+		return !c.mayWrite(a, 1)
+	})
 }
 
 // A node that has left the members, and then could not leave the home, owns nothing in them.
@@ -390,6 +470,77 @@ func testMemberThatIsAway(t *testing.T, c *scene) {
 	found, err := c.Store.LoadReplies(t.Context(), []store.RequestKey{reply.RequestKey, away})
 	if len(found) != 1 || err == nil {
 		t.Errorf("%d answers, %v; want one and an error", len(found), err)
+	}
+}
+
+// Sweeps leave a member that is away alone, and sweep the home.
+func testSweepWhileAMemberIsAway(t *testing.T, c *scene) {
+	t.Helper()
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	s := c.Subject()
+	reply := func(shard model.ShardID) store.Reply {
+		r := s.Reply("r", 1)
+		r.Shard = shard
+		return r
+	}
+	home, member := reply(0), reply(1)
+	n.Lanes[0].Write(func(b *store.Batch) { b.Requests = []store.Reply{home} })
+	n.Lanes[1].Write(func(b *store.Batch) { b.Requests = []store.Reply{member} })
+
+	c.member.down.Store(true)
+	all := []model.ShardID{0, 1}
+	if _, err := c.Store.LoadDeadBefore(t.Context(), all, model.MaxTime, store.DeadPlace{}, 10); err != nil {
+		t.Errorf("a member that is not yet known to be away: %v", err)
+	}
+	for range 2 {
+		swept, err := c.Store.Sweep(t.Context(), store.SweepRequest{Shards: all, Answered: []store.RequestKey{home.RequestKey, member.RequestKey}, Limit: 10})
+		if err != nil {
+			t.Errorf("swept %d rows, %v", swept, err)
+		}
+		if _, err := c.Store.LoadDeadBefore(t.Context(), all, model.MaxTime, store.DeadPlace{}, 10); err != nil {
+			t.Error(err)
+		}
+	}
+	if found, err := c.home.LoadReplies(t.Context(), []store.RequestKey{home.RequestKey}); len(found) != 0 || err != nil {
+		t.Errorf("%d answers in the home after a sweep, %v", len(found), err)
+	}
+
+	// What the sweep has left out is done when the member is back.
+	c.member.down.Store(false)
+	c.eventually("the answer in the member to be removed", func() bool {
+		if _, err := c.Store.Sweep(t.Context(), store.SweepRequest{Shards: all, Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := c.member.LoadReplies(t.Context(), []store.RequestKey{member.RequestKey})
+		return len(found) == 0 && err == nil
+	})
+}
+
+// If the part of the receiver fails while it looks for messages, the part of the senders is not
+// left alone: shards of the home still get what the member has for them.
+func testReceiverThatFails(t *testing.T, c *scene) {
+	t.Helper()
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	n.Lanes[0].Write(func(b *store.Batch) { b.Messages = []store.MessageRow{storetest.Message(1, 0, 1)} })
+	n.Lanes[1].Write(func(b *store.Batch) { b.Messages = []store.MessageRow{storetest.Message(0, 1, 1)} })
+	load := func(to model.ShardID) int {
+		t.Helper()
+		rows, _, err := c.Store.LoadMessages(t.Context(), []model.ShardID{to}, 10, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(rows)
+	}
+
+	c.member.noCursors.Store(true)
+	if got := load(1); got != 0 {
+		t.Errorf("%d messages for the member without its cursors", got)
+	}
+	c.member.noCursors.Store(false)
+	if got := load(1); got != 1 {
+		t.Errorf("%d messages for the member, want 1: the home was taken for away", got)
 	}
 }
 

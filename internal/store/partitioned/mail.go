@@ -52,57 +52,87 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 // have consumed are left out, and the copies are raised, so that a sweep deletes these rows.
 //
 //arch:parameters these are the parameters of LoadMessages
-func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards []model.ShardID, limit, maxBytes int) (_ []store.MessageRow, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, longestWait)
-	defer cancel()
-	defer func() {
-		if err != nil {
-			sender.note(err)
-			err = sender.explain(err)
-		}
-	}()
-
+func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards []model.ShardID, limit, maxBytes int) (kept []store.MessageRow, more bool, err error) {
 	const rounds = 4
 	for range rounds {
-		rows, again, err := sender.LoadMessages(ctx, shards, limit, maxBytes)
+		var rows []store.MessageRow
+		err := sender.ask(ctx, longestWait, func(ctx context.Context) (err error) {
+			rows, more, err = sender.LoadMessages(ctx, shards, limit, maxBytes)
+			return err
+		})
 		if err != nil || len(rows) == 0 {
 			return nil, false, err
 		}
-		cursors, err := receiver.LoadCursors(ctx, channelsOf(rows))
+		cursors, err := receiver.cursors(ctx, channelsOf(rows))
 		if err != nil {
-			return nil, false, receiver.explain(err)
+			return nil, false, err
 		}
 		kept, passed := pass(rows, cursors)
 		if len(passed) == 0 {
-			return kept, again, nil
+			return kept, more, nil
 		}
 		// The next round fills the page.
-		if err := sender.AdvanceCursors(ctx, passed); err != nil {
+		if err := sender.ask(ctx, longestWait, func(ctx context.Context) error { return sender.AdvanceCursors(ctx, passed) }); err != nil {
 			return nil, false, err
 		}
 	}
 	return nil, true, nil
 }
 
-// advanceCopies raises the copies of cursors that a part has for channels to shards of other parts,
-// as far as the other parts can be reached.
+// ask calls a part on behalf of work that also concerns another part. It waits for a limited time.
+// If the call fails, it remembers that for this part.
+func (p *part) ask(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := call(limited)
+	if err != nil && ctx.Err() == nil { // a caller that gives up says nothing about the part
+		p.note(err)
+	}
+	return p.explain(err)
+}
+
+// cursors returns the cursors of receivers of this part.
+func (p *part) cursors(ctx context.Context, channels []store.Channel) (out []store.ChannelCursor, err error) {
+	err = p.ask(ctx, longestWait, func(ctx context.Context) error {
+		out, err = p.LoadCursors(ctx, channels)
+		return err
+	})
+	return out, err
+}
+
+// channelsOfCall bounds the channels that one call reads.
+const channelsOfCall = 10_000
+
+// advanceCopies raises the copies of cursors that a part has for channels to shards of other parts.
+// Messages to a part that cannot be reached wait.
 func (s *Store) advanceCopies(ctx context.Context, sender *part, shards [][]model.ShardID) error {
 	for i, foreign := range shards {
 		receiver := s.parts[i]
-		if receiver == sender || len(foreign) == 0 || receiver.isSick() {
+		if receiver == sender {
 			continue
 		}
-		channels, err := sender.LoadChannels(ctx, foreign)
-		if err != nil {
-			return err
-		}
-
-		const perCall = 1000
-		for some := range slices.Chunk(channels, perCall) {
-			cursors, err := receiver.LoadCursors(ctx, some)
-			if err != nil {
-				return receiver.explain(err)
+		// A shard can have a channel from every other one.
+		for some := range slices.Chunk(foreign, max(1, channelsOfCall/s.info.Shards)) {
+			if receiver.isSick() {
+				break
 			}
+			channels, err := sender.LoadChannels(ctx, some)
+			if err != nil {
+				return err
+			}
+			if len(channels) == 0 {
+				continue
+			}
+
+			cursors, err := receiver.cursors(ctx, channels)
+			switch {
+			case err == nil:
+			case ctx.Err() == nil && receiver.isSick():
+				continue
+			default:
+				return err
+			}
+
 			if err := sender.AdvanceCursors(ctx, cursors); err != nil {
 				return err
 			}
@@ -247,7 +277,8 @@ func loadPart[K, T any](ctx context.Context, p *part, bounded bool, keys []K, lo
 }
 
 // Sweep deletes what is no longer needed, part after part. Every part gets all shards, because it
-// may have messages to shards of other parts.
+// may have messages to shards of other parts. The rows of a member that cannot be reached wait for
+// a later sweep.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (total int, err error) {
 	answered := splitBy(s, r.Answered, func(k *store.RequestKey) model.ShardID { return k.Shard })
 	shards := s.split(r.Shards)
@@ -258,28 +289,63 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (total int, err
 		one.Limit, one.Answered = left, append(answered[p.index], p.takeForgets()...)
 		if p.index > 0 { // only the home has rows without a shard
 			one.SettingsBefore, one.PeerMailBefore, one.AuditBefore, one.ReportsBefore = 0, 0, 0, 0
-			if p.isSick() && len(shards[p.index]) == 0 {
+			if len(one.Shards) == 0 && len(one.Answered) == 0 {
 				continue
 			}
 		}
 
-		n, err := s.sweepPart(ctx, p, one, shards)
-		errs = append(errs, p.explain(err))
+		n, done, err := s.sweepPart(ctx, p, one, shards)
+		if !done {
+			s.forgetLater(one.Answered)
+		}
+		errs = append(errs, err)
 		total += n
 		left = max(0, left-n)
 	}
 	return total, errors.Join(errs...)
 }
 
-func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, shards [][]model.ShardID) (int, error) {
-	// A part that hangs must not delay the sweep of the others for longer.
-	const longest = 30 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	if err := s.advanceCopies(ctx, p, shards); err != nil {
-		return 0, err
+// sweepPart sweeps one part, and returns whether that is done. A member that cannot be reached is
+// left out, without an error.
+func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, shards [][]model.ShardID) (n int, done bool, err error) {
+	sweep := func(ctx context.Context) (err error) {
+		if err = s.advanceCopies(ctx, p, shards); err == nil {
+			n, err = p.Sweep(ctx, r)
+		}
+		return err
 	}
-	return p.Sweep(ctx, r)
+	if p.index == 0 {
+		err = sweep(ctx)
+		return n, err == nil, err
+	}
+	done, err = s.unlessAway(ctx, p, sweep)
+	return n, done, p.explain(err)
+}
+
+// unlessAway calls a member for work that concerns all parts and can wait for this one. It returns
+// whether the call has succeeded. There is no error if the member cannot be reached. A member gets
+// a limited time, so that it does not delay the others for longer.
+func (s *Store) unlessAway(ctx context.Context, p *part, call func(context.Context) error) (done bool, err error) {
+	// In a closed store, all calls fail.
+	isAway := func() bool { return p.isSick() && s.closing.Err() == nil }
+	if isAway() {
+		return false, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, sickFor)
+	defer cancel()
+	err = call(limited)
+	if err == nil || ctx.Err() != nil {
+		return err == nil, err
+	}
+
+	// A call that takes too long is an error, unless the renewals of leases hang as well.
+	if limited.Err() == nil {
+		p.note(err)
+	}
+	if isAway() {
+		return false, nil
+	}
+	return false, err
 }
 
 // takeForgets returns the remembered answers that wait for a sweep.

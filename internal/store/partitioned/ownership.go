@@ -14,6 +14,17 @@ import (
 type registration struct {
 	store.PartRegistration
 	done []bool // in which parts it is registered; the mutex of the store protects it
+	// turns has a channel per part. The call that registers the node in the part holds the one
+	// place of the channel.
+	turns []chan struct{}
+}
+
+func newRegistration(r store.PartRegistration, parts int) *registration {
+	reg := &registration{r, make([]bool, parts), make([]chan struct{}, parts)}
+	for i := range reg.turns {
+		reg.turns[i] = make(chan struct{}, 1)
+	}
+	return reg
 }
 
 // Register adds a node to the home, and then to the members. A member that does not answer is
@@ -26,7 +37,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 
 	sole := n.Sole
 	n.Sole = false // a member always has several nodes
-	reg := &registration{store.PartRegistration{Node: n, Lanes: lanes, TTL: ttl, Epoch: r.Epoch}, make([]bool, len(s.parts))}
+	reg := newRegistration(store.PartRegistration{Node: n, Lanes: lanes, TTL: ttl, Epoch: r.Epoch}, len(s.parts))
 	s.mu.Lock()
 	s.nodes[n.ID] = reg
 	s.mu.Unlock()
@@ -56,22 +67,43 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 // waitFor returns how long a call waits for members, for nodes with a lease of ttl.
 func waitFor(ttl time.Duration) time.Duration { return min(max(ttl/5, time.Millisecond), longestWait) }
 
-// join registers a node in a member, unless it is registered there.
+// join registers a node in a member, unless it is registered there. One call at a time does this: a
+// second call under way could arrive after the node was fenced, and would give it back its fences.
+// See the package comment.
 func (s *Store) join(ctx context.Context, p *part, node model.NodeID) error {
-	s.mu.Lock()
-	reg := s.nodes[node]
-	done := reg == nil || reg.done[p.index]
-	s.mu.Unlock()
-	if done {
+	reg := s.unjoined(p, node)
+	if reg == nil {
 		return nil
 	}
+	turn := reg.turns[p.index]
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return store.Errorf(store.Away, "register in a part", "a registration is under way: %w", context.Cause(ctx))
+	}
+	defer func() { <-turn }()
 
+	// Another call may have registered the node by now, or the node may have a new registration.
+	if s.unjoined(p, node) != reg {
+		return s.join(ctx, p, node)
+	}
 	if err := p.RegisterAt(ctx, reg.PartRegistration); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	reg.done[p.index] = true
 	s.mu.Unlock()
+	return nil
+}
+
+// unjoined returns the registration of a node that a member still lacks. It is nil if the member
+// has it, and if this process has not registered the node.
+func (s *Store) unjoined(p *part, node model.NodeID) *registration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reg := s.nodes[node]; reg != nil && !reg.done[p.index] {
+		return reg
+	}
 	return nil
 }
 

@@ -73,7 +73,7 @@ func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]s
 		return t.Groups, err
 	}
 
-	const pageSize = 1000
+	const pageSize = 100 // these are whole executions, with their inputs
 	t = store.Tally{By: by}
 	q.After = store.PageMark{}
 	for left := q.Limit; left > 0; {

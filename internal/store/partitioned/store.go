@@ -209,11 +209,8 @@ func (s *Store) only(shards []model.ShardID) *part {
 
 // explain adds the name of the part to an error that is about the part and not about the data.
 func (p *part) explain(err error) error {
-	if err == nil || p.index == 0 {
-		return err
-	}
 	e, ok := errors.AsType[*store.Error](err)
-	if !ok || e.Class == store.Refused || e.Class == store.Fenced {
+	if p.index == 0 || !ok || !isTrouble(err) {
 		return err
 	}
 	return &store.Error{Class: e.Class, Op: e.Op, Err: fmt.Errorf("%s: %w", p.name, e.Err), Final: e.Final}
@@ -233,8 +230,8 @@ func (p *part) note(err error) {
 
 // isTrouble reports whether an error is about the part and not about the data.
 func isTrouble(err error) bool {
-	class := store.ClassOf(err)
-	return class != store.Refused && class != store.Fenced
+	e, ok := errors.AsType[*store.Error](err)
+	return ok && e.Class != store.Refused && e.Class != store.Fenced
 }
 
 // isSick reports whether work for other parts should leave this one alone for a while.

@@ -77,13 +77,22 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 }
 
 // LoadDeadBefore returns dead tasks of the shards that failed before a time, ordered by (shard,
-// time, run, task).
+// time, run, task). It is for sweeps: the rows of a member that cannot be reached are missing.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
 	inOrder := func(a, b store.DeadRow) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.Place().Compare(b.Place()))
 	}
-	return collect(s, shards, limit, inOrder, func(p *part, mine []model.ShardID) ([]store.DeadRow, error) {
-		return p.LoadDeadBefore(ctx, mine, before, after, limit)
+	return collect(s, shards, limit, inOrder, func(p *part, mine []model.ShardID) (rows []store.DeadRow, err error) {
+		load := func(ctx context.Context) error {
+			rows, err = p.LoadDeadBefore(ctx, mine, before, after, limit)
+			return err
+		}
+		if p.index == 0 {
+			err = load(ctx)
+		} else {
+			_, err = s.unlessAway(ctx, p, load)
+		}
+		return rows, err
 	})
 }
 
