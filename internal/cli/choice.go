@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -188,7 +189,18 @@ func (t *choice) trust() (*tls.Config, error) {
 // withoutPassword returns the URL of a store without its password, so that people may see it.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.User == nil {
+	switch {
+	case err != nil && strings.HasPrefix(text, "postgres"):
+		return "postgres://…" // perhaps the password has a character that a URL cannot have
+	case err != nil:
+		return text
+	}
+	if q := u.Query(); q.Has("password") {
+		q.Set("password", "xxxxx")
+		u.RawQuery = q.Encode()
+		return u.Redacted()
+	}
+	if u.User == nil {
 		return text
 	}
 	return u.Redacted()

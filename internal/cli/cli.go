@@ -18,6 +18,7 @@ import (
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
 	"github.com/perdure/perdure/internal/api"
@@ -235,6 +236,14 @@ func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 // defaultStore is the file that the first program of the README opens.
 const defaultStore = "file:perdure.db"
 
+// hideDefault keeps the value of an environment variable, which may have a password, out of the
+// help of the flag whose default it is.
+func hideDefault(flags *pflag.FlagSet, flag, variable string) {
+	if os.Getenv(variable) != "" {
+		flags.Lookup(flag).DefValue = "$" + variable
+	}
+}
+
 func newRoot(o *options) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "perdure",
@@ -254,6 +263,8 @@ func newRoot(o *options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
 	root.PersistentFlags().StringVar(&o.databases, "databases", os.Getenv(databasesVariable), "PostgreSQL databases that hold shard groups of the store: eu=postgres://…, with spaces between them ($"+databasesVariable+")")
 	root.PersistentFlags().StringVar(&o.tenant, "tenant", cmp.Or(os.Getenv("PERDURE_TENANT"), model.DefaultTenant), "tenant to look at and operate ($PERDURE_TENANT)")
+	hideDefault(root.PersistentFlags(), "store", "PERDURE_STORE")
+	hideDefault(root.PersistentFlags(), "databases", databasesVariable)
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: "+formatList())
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
 	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values in full; implies --wide")

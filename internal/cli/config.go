@@ -319,7 +319,11 @@ func (o *options) shownSettings(cmd *cobra.Command, file string) ([]originLine, 
 	flags := configurable(serve)
 	all := make([]originLine, 0, len(flags))
 	for _, key := range slices.Sorted(maps.Keys(flags)) {
-		line := originLine{key, withoutPassword(flags[key].Value.String()), "default"}
+		value := withoutPassword(flags[key].Value.String())
+		if key == "databases" {
+			value = showDatabases(flags[key].Value.String())
+		}
+		line := originLine{key, value, "default"}
 		if from[key] != "" {
 			line.Origin = from[key]
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // databasesVariable has the databases that hold shard groups, as --databases does.
@@ -22,6 +23,19 @@ func (o *options) databaseURLs() map[string]string {
 		all[name] = url
 	}
 	return all
+}
+
+// showDatabases returns the databases without their passwords, so that people may see them.
+func showDatabases(text string) string {
+	var all []string
+	for item := range strings.FieldsSeq(text) {
+		name, url, ok := strings.Cut(item, "=")
+		if !ok || model.CheckGroupName(name) != nil { // it may be a piece of a password
+			name, url = "?", "?"
+		}
+		all = append(all, name+"="+withoutPassword(url))
+	}
+	return strings.Join(all, " ")
 }
 
 // checkDatabasePasswords refuses passwords of databases that other users can read, as checkPassword

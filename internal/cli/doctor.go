@@ -29,7 +29,7 @@ type finding struct {
 func newDoctor(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check a store for problems",
-		Long: `Check a store: schema, nodes, shards, clocks, the log of SQLite, blocked executions of all tenants, unreadable messages. The command changes nothing. The exit code is 9 if it finds a problem.
+		Long: `Check a store: schema, databases of shard groups, nodes, shards, clocks, the log of SQLite, blocked executions of all tenants, unreadable messages. The command changes nothing. The exit code is 9 if it finds a problem.
 
 With --server and an admin key it checks what the server knows: its health, its store (clock, schema, role and pooler of the database), nodes and shards, the versions of its workers, and the executions and tasks of all tenants.`,
 		Example: "  perdure doctor --store postgres://localhost/app\n  perdure doctor --server grpc://host:7800",
@@ -91,6 +91,13 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	}
 
 	found = append(found, finding{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)})
+	// The rest of the checks needs all databases.
+	if of := schemaFindings(schema.Databases); len(of) > 0 {
+		found = append(found, of...)
+		if slices.ContainsFunc(of, func(f finding) bool { return f.State == "problem" }) {
+			return found, nil
+		}
+	}
 	n, err := o.lookInside(ctx)
 	if err != nil {
 		return nil, err
@@ -135,6 +142,19 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	mail, err := mailFinding(ctx, n.Store())
 
 	return append(append(found, stuck...), mail), err
+}
+
+// schemaFindings looks at the databases that hold shard groups.
+func schemaFindings(all []node.DatabaseStatus) (found []finding) {
+	for i := range all {
+		d := &all[i]
+		f := finding{"database " + d.Name, "ok", describeDatabase(d)}
+		if d.Problem != "" {
+			f.State = "problem"
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 // mailFinding looks for messages that the engine cannot read: damaged messages, which it set aside,

@@ -117,13 +117,26 @@ func (o *options) printSchema(st *node.SchemaStatus) error {
 		version = "0: there is no schema yet"
 	}
 	rows := [][]string{{"Store", st.URL}, {"Version", version}, {"This build", strconv.Itoa(st.Latest)}, {"Shards", number(st.Shards)}}
-	if st.Databases != "" {
-		rows = append(rows, []string{"Databases", st.Databases})
-	}
 	if st.Groups != "" {
 		rows = append(rows, []string{"Groups", strings.ReplaceAll(st.Groups, ",", ", ")})
 	}
+	for i := range st.Databases {
+		d := &st.Databases[i]
+		rows = append(rows, []string{"Database " + d.Name, describeDatabase(d)})
+	}
 	return o.table("", append(rows, []string{"Missing", dash(strings.Join(st.Pending, ", "))}))
+}
+
+// describeDatabase says what a database holds, and what is wrong with it.
+func describeDatabase(d *node.DatabaseStatus) string {
+	text := "shard groups " + strings.Join(d.Groups, ", ")
+	if d.Version > 0 {
+		text += fmt.Sprintf("; version %d", d.Version)
+	}
+	if d.Problem != "" {
+		text += "; " + d.Problem
+	}
+	return text
 }
 
 // migration describes what a migration has changed, or would change.
@@ -134,6 +147,7 @@ type migration struct {
 
 func (o *options) printMigration(m *migration) (err error) {
 	before, after := &m.before, &m.after
+	after.URL = withoutPassword(after.URL)
 	switch {
 	case o.structured():
 		err = o.json(after)

@@ -85,7 +85,9 @@ var printers = map[string]func(o *options) error{
 		return o.printMigration(&migration{was, now, false})
 	},
 	"migrate status": func(o *options) error {
-		return o.printSchema(&node.SchemaStatus{URL: "postgres://app:secret@db/app", Version: 14, Latest: 16, Shards: 160, Groups: "gpu=64,video=32", Pending: []string{"0015_groups", "0016_remote_workers"}})
+		return o.printSchema(&node.SchemaStatus{URL: "postgres://app:secret@db/app", Version: 14, Latest: 16, Shards: 160, Groups: "gpu=64,video=32", Pending: []string{"0015_groups", "0016_remote_workers"}, Databases: []node.DatabaseStatus{
+			{Name: "frankfurt", Groups: []string{"gpu", "video"}, URL: "postgres://eu/app", Version: 14, Pending: []string{"0015_groups"}, Problem: "database frankfurt has version 14 of the schema, and this build needs 16"},
+		}})
 	},
 	"workflow steps": func(o *options) error {
 		return o.printSteps(stepsOf(stepEvents, []api.Timer{{ID: "/sleep:1", Due: after(time.Hour)}}))

@@ -85,11 +85,19 @@ func isPostgres(url string) bool {
 // parsePlaces reads groups with their numbers of shards and, after an @, the database that holds
 // them: gpu=64,eu=64@frankfurt. A group without a database is in the first one.
 func parsePlaces(text string) (groups []model.Group, places map[string][]string, err error) {
+	// A URL is a mistake, and may have a password: no error quotes it.
+	if strings.ContainsAny(text, ":/ ") {
+		return nil, nil, errNoPlace()
+	}
+
 	places = map[string][]string{}
 	var plain []string
 	for item := range strings.SplitSeq(text, ",") {
 		group, database, placed := strings.Cut(item, "@")
 		if placed {
+			if model.CheckGroupName(database) != nil { // the names of databases have the same form
+				return nil, nil, errNoPlace()
+			}
 			name, _, _ := strings.Cut(group, "=")
 			places[database] = append(places[database], name)
 		}
@@ -99,6 +107,11 @@ func parsePlaces(text string) (groups []model.Group, places map[string][]string,
 		return nil, nil, fault.New(fault.Invalid, "%w", err)
 	}
 	return groups, places, nil
+}
+
+// errNoPlace refuses a text without quoting it.
+func errNoPlace() error {
+	return fault.New(fault.Invalid, "a shard group has the form name=shards, or name=shards@database with the name of a database, whose URL belongs into --databases")
 }
 
 // CheckPlaces refuses a text that [AddGroups] cannot read.
@@ -152,17 +165,61 @@ func divide(ctx context.Context, cfg *Config, groups string) (SchemaStatus, erro
 }
 
 func schemaStatus(st *postgres.Status) SchemaStatus {
-	return SchemaStatus{
-		URL: st.Store, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups), Databases: formatPlaces(st.Databases),
-		Pending: names(st.Pending),
+	out := SchemaStatus{
+		URL: st.Store, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups), Pending: names(st.Pending),
 	}
+	for _, d := range st.Databases {
+		out.Databases = append(out.Databases, DatabaseStatus{Name: d.Name, Groups: d.Groups, Pending: []string{}})
+	}
+	return out
 }
 
-// formatPlaces lists databases with their groups, for people: frankfurt (eu, eu-batch).
-func formatPlaces(all []store.Database) string {
-	texts := make([]string, len(all))
-	for i := range all {
-		texts[i] = all[i].Name + " (" + strings.Join(all[i].Groups, ", ") + ")"
+// DatabaseStatus is the state of the schema in a database that holds shard groups.
+type DatabaseStatus struct {
+	Name    string   `json:"name"`
+	Groups  []string `json:"groups"`
+	URL     string   `json:"url,omitempty"` // without credentials
+	Version int      `json:"version"`
+	Pending []string `json:"pending"`
+	// Problem says why a process cannot use the database.
+	Problem string `json:"problem,omitempty"`
+
+	err error
+}
+
+// checkPostgres returns the state of the schema in all databases of a store. If the store has
+// groups in other databases, all of them must be configured.
+func checkPostgres(ctx context.Context, cfg *Config) (SchemaStatus, error) {
+	c := postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe}
+	st, err := postgres.Check(ctx, c)
+	out := schemaStatus(&st)
+	out.URL = cfg.URL
+	if err != nil {
+		return out, err
 	}
-	return strings.Join(texts, ", ")
+
+	for i := range out.Databases {
+		d := &out.Databases[i]
+		if d.err = d.check(ctx, c, cfg.Databases[d.Name], st.Cluster); d.err != nil {
+			d.Problem = d.err.Error()
+		}
+	}
+	return out, nil
+}
+
+// check looks at the schema and at the role of the database.
+func (d *DatabaseStatus) check(ctx context.Context, c postgres.Config, url, home string) error {
+	if url == "" {
+		return fault.WithHint(fault.New(fault.Conflict, "database %s is not configured", d.Name), "give its URL: --databases %s=postgres://…", d.Name)
+	}
+	c.URL, c.Member, c.Home = url, d.Name, home
+	st, err := postgres.Check(ctx, c)
+	d.URL, d.Version, d.Pending = st.Store, st.Version, names(st.Pending)
+	if err == nil && st.Version > 0 && (st.Member != d.Name || st.Home != home) {
+		err = fault.New(fault.Conflict, "%s does not belong to the cluster under this name", st.Store)
+	}
+	if err != nil {
+		return fault.New(fault.KindOf(err), "database %s: %w", d.Name, err)
+	}
+	return missing("database "+d.Name, st.Version, st.Known)
 }

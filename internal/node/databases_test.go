@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +32,7 @@ func TestSeveralDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := node.Migrate(t.Context(), cfg)
-	if err != nil || st.Databases != "frankfurt (eu)" || st.Groups != "gpu=2,eu=4" {
+	if err != nil || len(st.Databases) != 1 || st.Databases[0].Name != "frankfurt" || !slices.Equal(st.Databases[0].Groups, []string{"eu"}) || st.Groups != "gpu=2,eu=4" {
 		t.Errorf("status %+v, %v", st, err)
 	}
 
@@ -56,5 +58,58 @@ func TestSeveralDatabases(t *testing.T) {
 	err = open(func(c *node.Config) { c.Databases = map[string]string{"postgres://u:secret@host/db": ""} })
 	if refuse("not a list of names", err); err != nil && strings.Contains(err.Error(), "secret") {
 		t.Errorf("the error shows a password: %v", err)
+	}
+}
+
+// The state of the schema includes every database: whether this process knows it, reaches it, and
+// whether it belongs to the cluster.
+func TestSchemaOfSeveralDatabases(t *testing.T) {
+	t.Parallel()
+	cfg := node.Config{URL: pgtest.URL(t), AllowUnsafe: true, Databases: map[string]string{"frankfurt": pgtest.URL(t)}}
+	if _, err := node.AddGroups(t.Context(), cfg, "eu=4@frankfurt"); err != nil {
+		t.Fatal(err)
+	}
+
+	for url, says := range map[string]string{
+		cfg.Databases["frankfurt"]: "",
+		"":                         "database frankfurt is not configured",
+		cfg.URL:                    "does not belong to the cluster under this name",
+		pgtest.URL(t):              "database frankfurt has version 0 of the schema",
+		"postgres://user:secret@host:no-port/name": "cannot be read",
+	} {
+		c := cfg
+		c.Databases = maps.Clone(cfg.Databases)
+		c.Databases["frankfurt"] = url
+		st, err := node.CheckSchema(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		found := st.Missing()
+		switch {
+		case says == "" && found == nil && st.Databases[0].Version == st.Latest:
+		case says == "" || found == nil || !strings.Contains(found.Error(), says) || !strings.Contains(st.Databases[0].Problem, says):
+			t.Errorf("with the URL %q: %v, status %+v; want %q", url, found, st.Databases, says)
+		case strings.Contains(found.Error(), "secret"):
+			t.Errorf("the error shows a password: %v", found)
+		}
+	}
+}
+
+// A URL where the name of a database belongs is refused, and no error shows its password.
+func TestPlacesShowNoPassword(t *testing.T) {
+	t.Parallel()
+	for _, databases := range []map[string]string{nil, {"frankfurt": "postgres://frankfurt.invalid/app"}} {
+		for _, groups := range []string{
+			"eu=64@postgres://user:secret@host/db", "eu=postgres://user:secret@host/db", "postgres://user:secret@host/db", "eu=64@frankfurt,postgres://user:sec,ret=secret@host",
+			"eu=64@host=db password=secret", "eu=64@password=secret", "eu=64@secret@host",
+		} {
+			_, err := node.AddGroups(t.Context(), node.Config{URL: "postgres://main.invalid/app", Databases: databases}, groups)
+			for _, err := range []error{err, node.CheckPlaces(groups)} {
+				if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "name=shards@database") {
+					t.Errorf("%s: %v, want an error that does not quote it", groups, err)
+				}
+			}
+		}
 	}
 }

@@ -60,9 +60,9 @@ func AddGroups(ctx context.Context, cfg Config, groups string) (SchemaStatus, er
 	if len(cfg.Databases) > 0 || strings.Contains(groups, "@") {
 		return divide(ctx, &cfg, groups)
 	}
-	wanted, err := model.ParseGroups(groups)
+	wanted, _, err := parsePlaces(groups)
 	if err != nil {
-		return SchemaStatus{}, fault.New(fault.Invalid, "%w", err)
+		return SchemaStatus{}, err
 	}
 	if scheme, _, _ := strings.Cut(cfg.URL, ":"); scheme != "postgres" && scheme != "postgresql" {
 		return SchemaStatus{}, fault.New(fault.Invalid, "only one process at a time opens a %s store: it has no shard groups", scheme)

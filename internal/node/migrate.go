@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -18,19 +19,31 @@ type SchemaStatus struct {
 	Shards  int    `json:"shards"`
 	// Groups are the shard groups apart from the default one: gpu=64,video=32.
 	Groups string `json:"groups,omitempty"`
-	// Databases hold groups, in addition to the store itself: frankfurt (eu, eu-batch).
-	Databases string `json:"databases,omitempty"`
+	// Databases hold groups, in addition to the store itself.
+	Databases []DatabaseStatus `json:"databases,omitempty"`
 	// Pending are the names of the migrations that the store lacks.
 	Pending []string `json:"pending"`
 }
 
-// Missing returns a conflict if the store lacks migrations that this build needs.
+// Missing returns a conflict if the store lacks migrations that this build needs. It also returns
+// the problems of databases that hold groups.
 func (s *SchemaStatus) Missing() error {
-	if len(s.Pending) == 0 {
+	var errs []error
+	if len(s.Pending) > 0 {
+		errs = append(errs, missing("the store", s.Version, s.Latest))
+	}
+	for i := range s.Databases {
+		errs = append(errs, s.Databases[i].err)
+	}
+	return errors.Join(errs...)
+}
+
+// missing returns a conflict if a database does not have the version that this build needs.
+func missing(what string, version, latest int) error {
+	if version >= latest {
 		return nil
 	}
-	err := fault.New(fault.Conflict, "the store has version %d of the schema, and this build needs %d", s.Version, s.Latest)
-	return fault.WithHint(err, "run `perdure migrate`")
+	return fault.WithHint(fault.New(fault.Conflict, "%s has version %d of the schema, and this build needs %d", what, version, latest), "run `perdure migrate`")
 }
 
 // Schemas returns the versions of the schemas that this build reads and writes, by kind of store.
@@ -50,10 +63,7 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		st, err := sqlite.Check(ctx, c)
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Pending: names(st.Pending)}, err
 	case "postgres", "postgresql":
-		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe})
-		status := schemaStatus(&st)
-		status.URL = cfg.URL
-		return status, err
+		return checkPostgres(ctx, &cfg)
 	}
 	return SchemaStatus{}, noSchema(cfg)
 }
