@@ -2391,6 +2391,9 @@ type Setting struct {
 
 // ShardBody defines model for ShardBody.
 type ShardBody struct {
+	// Database The database that holds it; absent for the first database of the store
+	Database *string `json:"database,omitempty"`
+
 	// Group The shard group that it belongs to
 	Group string `json:"group"`
 

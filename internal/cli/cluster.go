@@ -117,15 +117,16 @@ func findNode(text string, nodes []api.NodeInfo) (*api.NodeInfo, error) {
 
 // shardShape is a shard in JSON.
 type shardShape struct {
-	Shard  int    `json:"shard"`
-	Group  string `json:"group,omitempty"`
-	Owner  string `json:"owner,omitempty"`
-	Target string `json:"target,omitempty"`
-	Moves  bool   `json:"moves"`
+	Shard    int    `json:"shard"`
+	Group    string `json:"group,omitempty"`
+	Database string `json:"database,omitempty"`
+	Owner    string `json:"owner,omitempty"`
+	Target   string `json:"target,omitempty"`
+	Moves    bool   `json:"moves"`
 }
 
 func shapeShard(s *api.ShardInfo) shardShape {
-	shape := shardShape{Shard: int(s.Shard), Group: s.Group, Moves: s.Owner != s.Target}
+	shape := shardShape{Shard: int(s.Shard), Group: s.Group, Database: s.Database, Moves: s.Owner != s.Target}
 	if !s.Owner.IsZero() {
 		shape.Owner = s.Owner.String()
 	}
@@ -147,22 +148,31 @@ func (o *options) printShards(nodes []api.NodeInfo, shards []api.ShardInfo) erro
 		return nodes[i].Host
 	}
 
+	head, groups := "SHARD\tOWNER\tSHOULD BE AT", hasGroups(shards)
+	databases := slices.ContainsFunc(shards, func(s api.ShardInfo) bool { return s.Database != "" })
+	if groups {
+		head += "\tGROUP"
+	}
+	if databases {
+		head += "\tDATABASE"
+	}
+
 	lines, rows := make([]shardShape, len(shards)), make([][]string, len(shards))
 	for i := range shards {
 		s := &shards[i]
 		lines[i] = shapeShard(s)
 		rows[i] = []string{strconv.Itoa(int(s.Shard)), host(s.Owner), host(s.Target)}
-		if hasGroups(shards) {
+		if groups {
 			rows[i] = append(rows[i], s.Group)
+		}
+		if databases {
+			rows[i] = append(rows[i], dash(s.Database))
 		}
 	}
 	if o.structured() {
 		return o.json(lines)
 	}
-	if hasGroups(shards) {
-		return o.table("SHARD\tOWNER\tSHOULD BE AT\tGROUP", rows)
-	}
-	return o.table("SHARD\tOWNER\tSHOULD BE AT", rows)
+	return o.table(head, rows)
 }
 
 func newClusterDrain(o *options) *cobra.Command {

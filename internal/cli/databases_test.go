@@ -77,6 +77,11 @@ func TestCommandsOnSeveralDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
+	for _, s := range decode[[]struct{ Group, Database string }](t, do("", 0, "cluster", "shards", "-o", "json")) {
+		if want := map[string]string{"eu": "frankfurt"}[s.Group]; s.Database != want {
+			t.Errorf("a shard of the group %s is in the database %q, want %q", s.Group, s.Database, want)
+		}
+	}
 	do("", 0, "workflow", "start", "pay@eu", "--key", "in-eu")
 	do("", 0, "workflow", "start", "pay", "--key", "at-home")
 	if list := do("in-eu", 0, "workflow", "list"); !strings.Contains(list, "at-home") {

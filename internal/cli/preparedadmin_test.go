@@ -100,7 +100,7 @@ func (p preparedAdmin) Shards(context.Context) ([]api.ShardInfo, error) {
 	return []api.ShardInfo{
 		{Shard: 0, Group: "default", Owner: one, Target: one},
 		{Shard: 1, Group: "default", Owner: three, Target: one},
-		{Shard: 2, Group: "video", Target: one},
+		{Shard: 2, Group: "video", Database: "frankfurt", Target: one},
 		{Shard: 3, Group: "gpu"},
 	}, nil
 }

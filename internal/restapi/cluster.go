@@ -127,11 +127,12 @@ func (s *Server) setDrained(ctx context.Context, node string, undo bool) (*none,
 
 // shardBody is a shard.
 type shardBody struct {
-	Shard  int    `json:"shard"`
-	Group  string `json:"group" doc:"The shard group that it belongs to"`
-	Owner  string `json:"owner,omitempty" doc:"The node that owns it"`
-	Target string `json:"target,omitempty" doc:"The node that should own it"`
-	Moves  bool   `json:"moves,omitempty" doc:"Whether it should have another owner"`
+	Shard    int    `json:"shard"`
+	Group    string `json:"group" doc:"The shard group that it belongs to"`
+	Database string `json:"database,omitempty" doc:"The database that holds it; absent for the first database of the store"`
+	Owner    string `json:"owner,omitempty" doc:"The node that owns it"`
+	Target   string `json:"target,omitempty" doc:"The node that should own it"`
+	Moves    bool   `json:"moves,omitempty" doc:"Whether it should have another owner"`
 }
 
 func (s *Server) listShards(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[page[shardBody]], error) {
@@ -140,7 +141,7 @@ func (s *Server) listShards(ctx context.Context, _ *authn.Identity, _ *nothing) 
 		return nil, err
 	}
 	return ok(page[shardBody]{Items: each(got, func(sh *api.ShardInfo) shardBody {
-		b := shardBody{Shard: int(sh.Shard), Group: sh.Group, Moves: sh.Owner != sh.Target}
+		b := shardBody{Shard: int(sh.Shard), Group: sh.Group, Database: sh.Database, Moves: sh.Owner != sh.Target}
 		if !sh.Owner.IsZero() {
 			b.Owner = sh.Owner.String()
 		}

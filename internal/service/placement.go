@@ -22,9 +22,10 @@ func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
 	for i := range view.Members {
 		epochs[view.Members[i].ID] = view.Members[i].Epoch
 	}
-	list, layout := make([]api.ShardInfo, len(view.Owners)), view.Layout()
+	list, layout, database := make([]api.ShardInfo, len(view.Owners)), view.Layout(), databases(a.store.Info())
 	for i, o := range view.Owners {
-		list[i] = api.ShardInfo{Shard: o.Shard, Group: layout.GroupOf(o.Shard)}
+		group := layout.GroupOf(o.Shard)
+		list[i] = api.ShardInfo{Shard: o.Shard, Group: group, Database: database[group]}
 		// A shard of a node that is gone has no owner until another node takes it.
 		if epoch, ok := epochs[o.Node]; ok && epoch == o.Epoch {
 			list[i].Owner, list[i].Target = o.Node, o.Node
@@ -35,6 +36,17 @@ func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
 	}
 
 	return list, nil
+}
+
+// databases returns the databases that hold shard groups, by group.
+func databases(info store.Info) map[string]string {
+	of := map[string]string{}
+	for _, d := range info.Databases {
+		for _, group := range d.Groups {
+			of[group] = d.Name
+		}
+	}
+	return of
 }
 
 // DrainNode asks a node to hand its shards over, or withdraws that request.

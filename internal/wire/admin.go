@@ -162,7 +162,7 @@ func ReadNodeInfoList(_ string, l *pb.NodeInfoList) ([]api.NodeInfo, error) {
 // ShardInfoList builds the message with shards.
 func ShardInfoList(all []api.ShardInfo) *pb.ShardInfoList {
 	return &pb.ShardInfoList{Shards: each(all, func(s api.ShardInfo) *pb.ShardInfo {
-		return &pb.ShardInfo{Shard: uint32(s.Shard), Owner: node(s.Owner), Target: node(s.Target), Group: s.Group}
+		return &pb.ShardInfo{Shard: uint32(s.Shard), Owner: node(s.Owner), Target: node(s.Target), Group: s.Group, Database: s.Database}
 	})}
 }
 
@@ -178,7 +178,7 @@ func ReadShardInfoList(_ string, l *pb.ShardInfoList) ([]api.ShardInfo, error) {
 			return api.ShardInfo{}, err
 		}
 		shard, err := readShard(s.GetShard())
-		return api.ShardInfo{Shard: shard, Owner: owner, Target: target, Group: s.GetGroup()}, err
+		return api.ShardInfo{Shard: shard, Owner: owner, Target: target, Group: s.GetGroup(), Database: s.GetDatabase()}, err
 	})
 }
 

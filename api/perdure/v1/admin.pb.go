@@ -1293,7 +1293,9 @@ type ShardInfo struct {
 	// The node that should own it; empty if none can.
 	Target []byte `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	// The shard group that it belongs to.
-	Group         string `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
+	Group string `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
+	// The database that holds it; empty for the first database of the store.
+	Database      string `protobuf:"bytes,5,opt,name=database,proto3" json:"database,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1352,6 +1354,13 @@ func (x *ShardInfo) GetTarget() []byte {
 func (x *ShardInfo) GetGroup() string {
 	if x != nil {
 		return x.Group
+	}
+	return ""
+}
+
+func (x *ShardInfo) GetDatabase() string {
+	if x != nil {
+		return x.Database
 	}
 	return ""
 }
@@ -2767,12 +2776,13 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\x06groups\x18\r \x03(\tR\x06groups\":\n" +
 	"\fNodeInfoList\x12*\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x14.perdure.v1.NodeInfoR\x05nodes\"\x0f\n" +
-	"\rShardsRequest\"e\n" +
+	"\rShardsRequest\"\x81\x01\n" +
 	"\tShardInfo\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\fR\x06target\x12\x14\n" +
-	"\x05group\x18\x04 \x01(\tR\x05group\">\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x12\x1a\n" +
+	"\bdatabase\x18\x05 \x01(\tR\bdatabase\">\n" +
 	"\rShardInfoList\x12-\n" +
 	"\x06shards\x18\x01 \x03(\v2\x15.perdure.v1.ShardInfoR\x06shards\":\n" +
 	"\x10DrainNodeRequest\x12\x12\n" +

@@ -3426,6 +3426,8 @@ export interface components {
             version: number;
         };
         ShardBody: {
+            /** @description The database that holds it; absent for the first database of the store */
+            database?: string;
             /** @description The shard group that it belongs to */
             group: string;
             /** @description Whether it should have another owner */
