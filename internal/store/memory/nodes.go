@@ -249,20 +249,11 @@ func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	if err := s.begin(ctx, "refence"); err != nil {
 		return 0, 0, err
 	}
-	landed, err = s.refence(l, s.epoch+1)
-	if err != nil {
-		return 0, 0, err
-	}
-	s.epoch++
-	return s.epoch, landed, nil
-}
-
-// refence moves the fence of a lane to an epoch, and returns its last batch.
-func (s *Store) refence(l store.LaneRef, epoch int64) (landed int64, err error) {
 	f := s.fence(l)
 	if f == nil {
-		return 0, store.Errorf(store.Fenced, "refence", "lane %d of %s does not stand at epoch %d", l.Lane, l.Node, l.Epoch)
+		return 0, 0, store.Errorf(store.Fenced, "refence", "lane %d of %s does not stand at epoch %d", l.Lane, l.Node, l.Epoch)
 	}
-	f.epoch = epoch
-	return f.batch, nil
+	s.epoch++
+	f.epoch = s.epoch
+	return f.epoch, f.batch, nil
 }

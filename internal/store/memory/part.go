@@ -55,11 +55,17 @@ func (s *Store) RegisterAt(ctx context.Context, r store.PartRegistration) error 
 
 // RefenceAt moves the fence of a lane to an epoch of the home.
 func (s *Store) RefenceAt(ctx context.Context, l store.LaneRef, epoch int64) (landed int64, err error) {
+	const op = "refence"
 	defer s.mu.Unlock()
-	if err := s.begin(ctx, "refence"); err != nil {
+	if err := s.begin(ctx, op); err != nil {
 		return 0, err
 	}
-	return s.refence(l, epoch)
+	f := s.fence(l)
+	if f == nil {
+		return 0, store.Errorf(store.Fenced, op, "lane %d of %s does not stand at epoch %d", l.Lane, l.Node, l.Epoch)
+	}
+	f.epoch = epoch
+	return f.batch, nil
 }
 
 // LoadChannels returns the channels to the shards that have messages.
