@@ -25,8 +25,8 @@
 //     holders finish, before the waiting tasks of the place get them. If a permit is idle while
 //     tasks of the place wait, one of these tasks uses the permit before the permit leaves the
 //     place. Otherwise permits could travel between places without any task using them.
-//   - A spare happens when other places want permits and this place wants no more. It takes permits
-//     as soon as the place has no holder and no waiting task for them.
+//   - A spare happens when other places want further permits and this place does not. It takes a
+//     permit as soon as the place has neither a holder nor a waiting task for that permit.
 //
 // A task that needs several resources takes them in canonical order, and waits at the first one
 // that it cannot get. While it waits, its place keeps permits for the earlier resources (it pins
