@@ -11,10 +11,10 @@
 //	}
 //
 // Tests use everything as programs do: env.With() starts, signals and awaits workflows, and a test
-// double of an activity is another Bind. The package adds control over time ([Env.Advance],
-// [Env.Settle]) and over processes ([Env.Restart]). It reads reasons and histories ([Env.Reason],
-// [Env.History]), and has fakes that remember their calls ([Fake]). [Explore] tries every moment at
-// which a process can die.
+// replaces an activity by a test double with Bind. The package adds control over time
+// ([Env.Advance], [Env.Settle]) and over processes ([Env.Restart]). It reads reasons and histories
+// ([Env.Reason], [Env.History]), and has fakes that remember their calls ([Fake]). [Explore] tries
+// every moment at which a process can die.
 //
 // # Virtual time
 //

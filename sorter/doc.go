@@ -8,11 +8,11 @@
 // keeps a [Sorter].
 //
 // The receiver gets every message of a sender once, in the order of the numbers. A message whose
-// predecessors have not arrived waits for them. When it has waited for the window of the sorter,
-// the sorter delivers it without them, and drops predecessors that arrive later. A sender that
-// starts again with 1 uses a greater epoch. When the first message of the greater epoch arrives,
-// the sorter delivers the waiting messages of the earlier epoch, and drops later messages of the
-// earlier epoch.
+// predecessors have not arrived waits for them. The window of the sorter is how long a message may
+// wait. After that time the sorter delivers the message without its predecessors, and drops
+// predecessors that arrive later. A sender that starts again with 1 uses a greater epoch. When the
+// first message of the greater epoch arrives, the sorter delivers the waiting messages of the
+// earlier epoch, and drops later messages of the earlier epoch.
 //
 // Keep a Sorter in the state of an entity, so that the commit of an operation also stores the
 // changes that the operation makes to the sorter. A sorter has no clock and no timer. The caller

@@ -11,7 +11,7 @@
 //
 //  1. Add a workflow, or a branch behind ctx.Version, to workflows_test.go. Recorded workflows must
 //     keep replaying their histories.
-//  2. Let the recorder in record_test.go drive it.
+//  2. Let the recorder in record_test.go run the new workflow or branch.
 //  3. After a release, start a new generation: raise the constant generation in record_test.go.
 //     Before a release, the files of the last generation may be recorded again.
 //  4. go test ./internal/corpus -run TestRecord -update writes the missing files.

@@ -1,8 +1,8 @@
 // Package engine runs the state machines of a node. These are the lanes (package lane), the
 // membership (package cluster), the board of tasks (package queue) and the gate that holds tasks
-// back (packages gate and ledger, which package flow connects with the store). It is a thin shell
-// of goroutines around these machines: it reads the clock, calls the store, hands work to workers
-// and answers callers.
+// back (packages gate and ledger, which package flow connects with the store). The package is a
+// thin shell of goroutines around these machines: it reads the clock, calls the store, hands work
+// to workers and answers callers.
 //
 // A node lives in incarnations. Each incarnation registers with the store under a new id, acquires
 // shards and serves them until it is stopped or loses its lease. After that everything in memory is

@@ -9,13 +9,13 @@
 // position 1. The last line is the outcome, so that a reader notices a truncated file.
 // docs/histories.md describes every field.
 //
-//   - [Read] of [Write] returns the very same value; a property test checks that.
+//   - [Read] returns exactly the value that [Write] has written; a property test checks that.
 //   - Payloads that are compact JSON are written as JSON, others in base64. Texts that are not
 //     UTF-8 are written in base64 as well.
 //   - A reader refuses fields, kinds and versions that it does not know, because the history would
 //     change if it left them out.
-//   - A hostile file costs at most as much memory as its bytes and the limits below, and every
-//     error names its line.
+//   - Reading a hostile file needs memory only in proportion to its size, and at most for MaxEvents
+//     events and lines of MaxLine bytes. Every error names the line of the file.
 //
 // # The cut
 //

@@ -4,5 +4,5 @@
 //
 // docs/architecture.md defines the words. Everything that is stored or sent is one of these values,
 // so a change here is a change of the format. A new field gets a new CBOR key, and old keys are
-// never reused. A reader must not ignore an unknown kind: it is an error.
+// never reused. A reader must not ignore an unknown kind of event or message: it returns an error.
 package model

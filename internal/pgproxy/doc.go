@@ -10,10 +10,11 @@
 //	<-lost.Done()
 //	lost.Reply().Committed() // what the client could not learn
 //
-// A [Rule] waits for the nth request that matches and strikes once. A *request* is everything that
-// the server answers with one ReadyForQuery: a simple query, or all messages of the extended
-// protocol up to a Sync. So the proxy also catches a transaction that commits implicitly at the
-// Sync of a pipelined batch, without a COMMIT statement. See [Request.Commits].
+// A [Rule] waits for the nth request that matches it, and strikes once: it applies its fault to
+// that request. A *request* is everything that the server answers with one ReadyForQuery: a simple
+// query, or all messages of the extended protocol up to a Sync. So the proxy also catches a
+// transaction that commits implicitly at the Sync of a pipelined batch, without a COMMIT statement.
+// See [Request.Commits].
 //
 // Without rules the proxy forwards faithfully, message by message: the bytes, a reset as a reset,
 // an orderly end as an orderly end, and requests to cancel. It refuses TLS and GSS encryption, so

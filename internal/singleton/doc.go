@@ -2,7 +2,7 @@
 //
 // Every singleton has a register: the state of the built-in entity [Type] under the name of the
 // singleton. The register says which candidate runs the code, under which epoch, and the last
-// position that the code has saved. [Decide] is its whole logic, and uses no clock.
+// position that the code has saved. [Decide] is the whole logic of a register, and uses no clock.
 //
 // A [Candidate] competes for one register. It promises:
 //

@@ -14,8 +14,8 @@
 // same sender and receiver take effect in order. If owner and place are in one process, the process
 // passes the messages between them. A single place gets everything leased at its first request, and
 // from then on a permit costs nothing. An owner that several processes share is a value in the
-// store. A place applies its own messages to that value, and its Account tells it what has changed
-// in its lease since it last looked.
+// store. A place applies its own messages to that value. The Account of the place says what has
+// changed in the lease of the place since the place last looked.
 //
 // The owner takes permits back from a place in three ways:
 //
@@ -23,9 +23,10 @@
 //     when their holders finish.
 //   - A turn happens when other places have less than their share. It takes permits when their
 //     holders finish, before the waiting tasks of the place get them. If a permit is idle while
-//     tasks wait, a task uses it once before it leaves. Otherwise permits could travel between
-//     places without any task using them.
-//   - A spare takes permits that the place does not need, now or later.
+//     tasks of the place wait, one of these tasks uses the permit before the permit leaves the
+//     place. Otherwise permits could travel between places without any task using them.
+//   - A spare happens when other places want further permits and this place does not. It takes a
+//     permit as soon as the place has neither a holder nor a waiting task for that permit.
 //
 // A task that needs several resources takes them in canonical order, and waits at the first one
 // that it cannot get. While it waits, its place keeps permits for the earlier resources (it pins
@@ -34,11 +35,11 @@
 //
 // Tests refer to these promises by number:
 //
-//	L1  The permits of all leases together never exceed the concurrency, however long messages
-//	    take. After the limit was lowered, more permits may be leased than it allows; until
-//	    enough have come back, the owner leases none. A place has at most as many holders as
-//	    permits. The exception is a task that the place finds already running when it starts
-//	    (see Local.Hold); the owner keeps one permit back for each.
+//	L1  The permits of all leases together never exceed the concurrency, however long messages take.
+//	    After the limit was lowered, more permits may be leased than it allows; until enough have
+//	    come back, the owner leases none. A place has at most as many holders as permits. The
+//	    exception is a task that the place finds already running when it starts (see Local.Hold);
+//	    the owner keeps one permit back for each such task.
 //	L2  No permit is lost. The permits at places, the permits on their way and the free permits
 //	    add up to the concurrency, unless more are leased than a lowered limit allows.
 //	L3  In any period of length t, all places together spend at most Burst + Rate·t/Per tokens.

@@ -25,6 +25,6 @@
 //     at most the lock of the fields and never wait;
 //   - Flow calls the board with at most the turn held, and reaches a gate only through Board.Look
 //     and Board.Change, which hold the lock of the board, and through Board.Configure;
-//   - no goroutine proposes with the lock of the board or of the fields held: after a change it
-//     calls Board.Propose.
+//   - no goroutine proposes tasks to workers with the lock of the board or of the fields held:
+//     after a change the goroutine releases these locks and calls Board.Propose.
 package flow

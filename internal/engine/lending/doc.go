@@ -1,9 +1,10 @@
 // Package lending runs the machines of package loan in a node. A Borrower lets workers of other
 // nodes execute the tasks of this node, and a Lender lets the workers of this node execute tasks of
-// others. The machines decide; this package has their locks, goroutines and timers, and the line to
-// other nodes.
+// other nodes. The machines decide; this package has their locks, goroutines and timers, and sends
+// their messages to other nodes.
 //
-// The engine has one Borrower and one Lender for each life of its node, if nodes share the store.
+// The engine has one Borrower and one Lender for each life of its node, if several nodes can share
+// the store.
 //
 // The rules for locks are:
 //

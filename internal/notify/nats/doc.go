@@ -2,8 +2,8 @@
 //
 // NATS is optional, and nothing depends on it. Nodes also wake each other through the database, and
 // look at the store at regular intervals. So a NATS server that is unavailable, slow or full of
-// garbage costs latency at most, and the hub connects to it again by itself. It uses plain subjects
-// and needs no JetStream.
+// garbage costs latency at most. The Hub, which is the connection of a node to NATS, connects again
+// by itself. It uses plain subjects and needs no JetStream.
 //
 // Subjects, where perdure is the prefix:
 //

@@ -1,9 +1,10 @@
 // Package oracle knows which rules have to hold, and fails the simulation when one is broken.
 //
 // The ledger is the expected content of the store. The disk applies every accepted commit to it,
-// and the ledger checks each row immediately, under the number of its invariant. The cluster lets
-// the oracle check every effect (an answer, a call to a worker, mail): the cause of the effect must
-// be durable. In the end the oracle compares the store with the ledger.
+// and the ledger checks each row immediately. An error names the number of the invariant that the
+// row breaks. The cluster lets the oracle check every effect (an answer, a call to a worker, mail):
+// the cause of the effect must be durable. In the end the oracle compares the store with the
+// ledger.
 //
 // Words of this package:
 //
@@ -17,6 +18,7 @@
 //
 // Package cluster imports the oracle, and not the other way round, because the oracle only listens.
 // It sees rows, answers, and a few facts about the life of a node (life, taskWorker), but no lane
-// and no process. The file internal/archtest/testdata/invariants.txt has the numbers E1 … and those
-// numbers L1 … that concern entities. Package lane has the other numbers L.
+// and no process. The file internal/archtest/testdata/invariants.txt explains the invariants E1, E2
+// and so on, and those invariants L1, L2 and so on that concern entities. The comment of package
+// lane explains the other invariants whose numbers start with L.
 package oracle

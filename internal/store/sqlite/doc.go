@@ -15,8 +15,8 @@
 //
 // How it is built: one connection writes, and callers queue for it. A few connections read. One
 // more moves the write-ahead log into the file in the background. All use the low-level API of
-// ncruces/go-sqlite3 (SQLite translated to Go, no cgo) with prepared statements, because
-// database/sql costs more than the insert.
+// ncruces/go-sqlite3 (SQLite translated to Go, no cgo) with prepared statements, because a call
+// through database/sql takes more time than the insert itself.
 //
 // The store's clock is the clock of this machine.
 package sqlite
