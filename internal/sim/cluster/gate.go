@@ -115,7 +115,8 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 	how, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
 	ok, why, again = k.g.Take(now, it)
-	if !ok && goesOn && k.g.IsAdmitted(it.Ref) { // a lent worker still executes the previous attempt
+	// A lent worker still executes the previous attempt.
+	if !ok && goesOn && k.g.IsAdmitted(it.Ref) {
 		k.kept[it.Ref] = how
 	}
 	if ok {
