@@ -36,8 +36,7 @@ type count struct{ Account, Query string }
 
 func (c count) journalKey() string { return "count/" + c.Account + "/" + c.Query }
 
-// accounts has workflows whose steps write either all of several rows or none of them, in one
-// transaction.
+// accounts has workflows whose steps write several rows in one transaction: all of them, or none.
 type accounts struct {
 	move, fail *perdure.Activity[transfer, int64]
 	countRows  *perdure.Activity[count, int64]
@@ -103,7 +102,8 @@ func (s *accounts) routes(n *node, mux *http.ServeMux) {
 			if err != nil {
 				return 0, err
 			}
-			// The same transfer again attaches to the execution; it does not move money twice.
+			// A repetition of the same transfer attaches to the existing execution and does not
+			// move the money twice.
 			t.From = r.PathValue("id")
 			return execute(n, r, start[transfer, int64]{w, perdure.HashKey([]any{path, t}), t})
 		}))

@@ -27,7 +27,8 @@ type parcel struct {
 	Message string `json:"message"`
 }
 
-// cross is an entity that calls and is called by other entities.
+// cross is an entity that receives messages and pings. The HTTP routes send them in the name of
+// another entity.
 type cross struct {
 	entity  *perdure.Entity[inbox]
 	receive *perdure.Operation[parcel, perdure.Void]
@@ -108,7 +109,8 @@ func (s *cross) routes(n *node, mux *http.ServeMux) {
 // maxRounds bounds the calls of one request.
 const maxRounds = 10_000
 
-// pingPong calls the partner and the entity itself in turn, with increasing numbers.
+// pingPong calls the operation ping of the partner and of the entity itself in turn, with
+// increasing numbers.
 func (s *cross) pingPong(n *node, r *http.Request) (last int64, err error) {
 	in, err := body[struct {
 		Partner string `json:"partner_id"`

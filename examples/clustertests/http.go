@@ -124,7 +124,8 @@ func execute[I, O any](n *node, r *http.Request, s start[I, O]) (O, error) {
 	})
 }
 
-// logged makes a call that may be repeated, and records the call in the log of requests.
+// logged makes a call, repeats it if insist finds that necessary, and records it in the log of
+// requests.
 func logged[O any](n *node, r *http.Request, to target, call func() (O, error)) (out O, err error) {
 	id, err := n.log.begin(r.Context(), to)
 	if err != nil {
@@ -135,7 +136,8 @@ func logged[O any](n *node, r *http.Request, to target, call func() (O, error)) 
 	return out, err
 }
 
-// query makes a plain call that changes nothing.
+// query makes a call that has the same effect if it runs twice: a read, or an operation such as
+// clear. It does not record the call in the log of requests.
 func query[O any](r *http.Request, call func() (O, error)) (O, error) {
 	out, _, err := insist(r.Context(), call)
 	return out, err

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// readTimeout limits how long an RPC may read.
+// readTimeout limits how long an RPC may read from the database.
 const readTimeout = 30 * time.Second
 
 // logRecord is one line of the log of an owner.

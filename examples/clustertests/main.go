@@ -4,15 +4,15 @@
 //
 //	go run ./examples/clustertests -postgres postgres://localhost/db -listen :8080
 //
-// To get a second node on the same database, start the program again with another -listen. Kill
-// nodes and start them again while you use it.
+// To get a second node on the same database, start the program again with another -listen. While
+// you use the application, kill nodes and start them again.
 //
 // Each flag can also be set as an environment variable:
 //
 //	-postgres POSTGRES_URL    the database; required
-//	-listen   LISTEN_ADDR     where HTTP listens; 0.0.0.0:8080
+//	-listen   LISTEN_ADDR     where HTTP listens; default 0.0.0.0:8080
 //	-runner   RUNNER_ADDRESS  the name of this node, as /singleton/state shows it; default -listen
-//	-unsafe   ALLOW_UNSAFE    accept a database without fsync, for tests
+//	-unsafe   ALLOW_UNSAFE    accept a database with fsync off, for tests
 //
 // ETCD_ENDPOINTS and GRPC_PORT are accepted and ignored: nodes find each other in the database.
 //

@@ -32,8 +32,8 @@ func (l *requestLog) begin(ctx context.Context, to target) (id int64, err error)
 	return id, err
 }
 
-// end records the reply, even if the client has gone away. The request itself was made, so an error
-// here does not fail the request.
+// end records the reply, even if the client has gone away. At this time the call has already been
+// made, so end logs an error and does not fail the request.
 func (l *requestLog) end(ctx context.Context, id int64, repeats int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -56,7 +56,7 @@ func (l *requestLog) touch(to target) {
 	}
 }
 
-// active counts the entities whose last call by this node is at most the time idle ago.
+// active returns how many entities this node has called within the last five seconds (idle).
 func (l *requestLog) active() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

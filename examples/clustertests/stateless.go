@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// bump changes a counter. A persisted RPC runs at least once. So the request has an id, and the
-// table remembers the answer for each id.
+// bump is a request to change a counter. A persisted RPC runs at least once, and so perhaps twice.
+// For that reason the request has an id, and a table remembers the answer for each id.
 type bump struct {
 	ID    string
 	Add   int64

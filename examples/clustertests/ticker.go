@@ -22,9 +22,10 @@ type tickerState struct {
 	GracefulAt *time.Time `json:"graceful_shutdown_at"`
 }
 
-// ticker is a singleton: one node counts seconds in a row of a table. Every write has the epoch of
-// its runner, and the row refuses lower epochs. So if a node was paused for longer than its lease
-// and does not know yet that it has lost the lease, its writes change nothing.
+// ticker is a singleton: one node counts seconds in a row of a table. Every node that takes over
+// gets a higher epoch. Each write to the row carries the epoch of its node, and does nothing if the
+// row has a higher epoch. So if a node was paused for longer than its lease and does not know yet
+// that it has lost the lease, its writes change nothing.
 type ticker struct {
 	pool      *pgxpool.Pool
 	runner    string

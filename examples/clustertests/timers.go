@@ -41,13 +41,14 @@ type timerRequest struct {
 	DelayMS int64  `json:"delay_ms"`
 }
 
-// moment is a timer and the time at which something happens to it.
+// moment is a timer and the time at which its sleep ended.
 type moment struct {
 	Timer pendingTimer
 	At    time.Time
 }
 
-// timers has a workflow that sleeps. A sleeping execution uses no memory on any node.
+// timers has a workflow that sleeps until a timer is due. After a few seconds, a sleeping execution
+// uses no memory on any node.
 type timers struct {
 	entity   *perdure.Entity[timerBoard]
 	add      *perdure.Operation[pendingTimer, perdure.Void]

@@ -33,14 +33,14 @@ type versioned struct {
 	Version int64 `json:"version"`
 }
 
-// audited defines the views of auditable entities.
+// audited defines the view of auditable entities that returns the audit log.
 func audited[S any](e *perdure.Entity[S], of func(S) auditable) *perdure.Operation[perdure.Void, []auditEntry] {
 	return perdure.NewView(e, "get_audit_log", func(s S, _ perdure.Void) ([]auditEntry, error) {
 		return append([]auditEntry{}, of(s).Log...), nil // an empty list, not null
 	})
 }
 
-// counted defines the views of versioned entities.
+// counted defines the view of versioned entities that returns the version.
 func counted[S any](e *perdure.Entity[S], of func(S) versioned) *perdure.Operation[perdure.Void, int64] {
 	return perdure.NewView(e, "get_version", func(s S, _ perdure.Void) (int64, error) { return of(s).Version, nil })
 }

@@ -1,5 +1,6 @@
-// Command gateway serves many addresses with services: code without durable state. The engine keeps
-// their calls in memory only, except for one RPC whose calls must not get lost.
+// Command gateway shows services: code without durable state that callers reach under many keys,
+// here the ids of users and orders. The engine keeps the calls in memory only, except for one RPC
+// whose calls must not get lost.
 //
 //	go run ./examples/gateway [store URL]
 //

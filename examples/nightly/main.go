@@ -29,8 +29,8 @@ var (
 	often   = perdure.NewSchedule("often", perdure.Every(time.Second), cleanup.Job(30), perdure.OverlapSkip, perdure.CatchUp(time.Minute))
 )
 
-// makeReport covers the night of its fire time. If the execution is late or backfilled, that time
-// is in the past.
+// makeReport returns the code of the report workflow. A report covers the time until the tick that
+// started it. If the execution is late or backfilled, that tick is in the past.
 func makeReport(out io.Writer) func(perdure.WorkflowCtx, string) (string, error) {
 	return func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		night, ok := ctx.ScheduledFor()
@@ -95,7 +95,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// until reads a schedule until so returns true.
+// until reads the schedule again and again, until so returns true for what it has read.
 func until(c perdure.Client, s *perdure.Schedule, so func(perdure.ScheduleInfo) bool) (perdure.ScheduleInfo, error) {
 	for {
 		info, err := s.Describe(c)

@@ -1,6 +1,6 @@
-// Command order-events shows the event-driven style. An order is a machine that receives one event
-// after the other and returns what to do next. order.go has the machine. This file has the services
-// around it.
+// Command order-events shows the event-driven style. An order is a state machine: it receives one
+// event after the other, and returns for each event the actions to take next. order.go has the
+// machine. This file has the services around it.
 //
 //	go run ./examples/order-events [store URL]
 package main

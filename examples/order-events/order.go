@@ -28,8 +28,8 @@ var (
 )
 
 // purchase is the state of an order: plain fields, which change with one event at a time. The stock
-// is reserved while the customer pays. The machine undoes everything if the time is over, if the
-// customer cancels, or if the parcel cannot be delivered.
+// is reserved while the customer pays. The machine undoes everything if the customer does not pay
+// in time, if the customer cancels, or if the parcel cannot be delivered.
 type purchase struct {
 	perdure.Events
 	order
@@ -49,8 +49,8 @@ func (p *purchase) OnStart() perdure.Actions {
 	return perdure.Actions{reserve.Schedule("reserve", p.order), perdure.StartTimer("pay-until", p.PayUntil)}
 }
 
-// OnSignal handles the report of the payment service that the customer has paid. If it is too late,
-// the machine refunds the payment.
+// OnSignal handles the report of the payment service that the customer has paid. If the machine has
+// already given the order up, it refunds the payment.
 func (p *purchase) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	if payment, ok := paid.Value(e); ok && p.payment == "" {
 		p.payment = payment
@@ -119,7 +119,7 @@ func (p *purchase) next() perdure.Actions {
 	case p.busy:
 		return nil
 	case p.undo == nil && (p.stock == "" || p.payment == ""):
-		return nil // wait for the pending actions
+		return nil // wait for the reservation or the payment
 	case p.undo == nil:
 		p.busy = true
 		return perdure.Actions{perdure.CancelAction("pay-until"), delivery.Child("delivery", p.ID)}

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The contract: names and types. main binds the code to it, with the dependencies.
+// The contract: names and types. shop.definitions binds the code to these names.
 type (
 	order   struct{ ID, Address string }
 	booking struct{ ID string }

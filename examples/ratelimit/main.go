@@ -1,6 +1,6 @@
 // Command ratelimit calls a service that allows five calls per second and breaks down for a while.
-// A limit keeps the calls to the rate. A circuit breaker holds the calls back while the service is
-// down, so that they use up no attempts.
+// A limit keeps the calls within that rate. A circuit breaker holds the calls back while the
+// service is down, so that they use up no attempts.
 //
 //	go run ./examples/ratelimit [store URL]
 //

@@ -96,7 +96,7 @@ func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 		return now, err
 	}
 
-	// Lets the handlers of open updates answer before this run ends.
+	// Let the handlers of open updates answer before this run ends.
 	if err := ctx.WaitUpdates(); err != nil {
 		return account{}, err
 	}

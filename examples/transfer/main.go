@@ -40,8 +40,8 @@ var Transfers = perdure.NewWorkflow("transfer", func(ctx perdure.WorkflowCtx, o 
 	return Move.Run(ctx, o)
 }).KeyedBy(func(o Order) perdure.Key { return perdure.RawKey(o.ID) })
 
-// move runs in one transaction together with the record of its outcome. It must not commit or roll
-// back.
+// move writes in the transaction that also records the outcome of the step. The engine ends the
+// transaction, so move must not commit or roll it back.
 func move(ctx context.Context, tx *sql.Tx, o Order) (left int, err error) {
 	err = tx.QueryRowContext(ctx, `update account set cents = cents - $1 where id = $2 returning cents`, o.Cents, o.From).Scan(&left)
 	if err != nil {
@@ -95,7 +95,8 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 
 	for _, o := range []Order{{"o-1", "alice", "bob", 2500}, {"o-2", "bob", "alice", 99999}} {
 		if err := place(ctx, app, db, o); err != nil {
-			// A process that was killed had placed the order. Its execution continues anyway.
+			// The insert fails if an earlier run of this program has placed the order. In this case
+			// the execution of the order exists and continues.
 			say("order %s was placed before", o.ID)
 		}
 		exec := Transfers.Execution(perdure.RawKey(o.ID))
@@ -114,8 +115,8 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 	return nil
 }
 
-// result waits for an execution. If a committed transaction has started it, the start may not have
-// arrived yet.
+// result waits for the result of an execution. The start in a transaction may reach the engine a
+// moment after the commit, so result tries again while the engine does not know the execution.
 func result(ctx context.Context, app *perdure.App, exec perdure.Execution[int]) (int, error) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		left, err := exec.Result(app.With(ctx))
