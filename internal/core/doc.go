@@ -29,8 +29,9 @@
 //	    recorded once, unless the run of the step is over by then or has withdrawn the step.
 //	I12 Every accepted update is answered once: by the code, by the end of the last run, or, if
 //	    the code has begun the update, by the end of the run that has begun it. The next run
-//	    takes over updates that were not begun. If a client repeats a request that has no answer yet, the repetition waits
-//	    for the same answer, whichever run it names. It is neither accepted again nor refused.
+//	    takes over updates that were not begun. If a client repeats a request that has no answer
+//	    yet, the repetition waits for the same answer, whichever run it names. It is neither
+//	    accepted again nor refused.
 //	I13 State outlives continue-as-new: the next run begins with the last values.
 //	I14 A paused run stays parked until it is resumed, also when it continues as new. Inputs that
 //	    arrive while it is paused are recorded.
@@ -42,8 +43,8 @@
 //	    sections, and each grant is recorded once. The decision that ends the section or its run
 //	    sends a release to every entity that the section has asked. If a grant arrives after
 //	    that, the core sends another release.
-//	I18 The code of a run does not begin before the start time of the run. Until then the run stays parked
-//	    like a paused one, and a cancel ends it immediately.
+//	I18 The code of a run does not begin before the start time of the run. Until then the run
+//	    stays parked like a paused one, and a cancel ends it immediately.
 //	I19 A run that fails and will be tried again ends with the status continued. The next run,
 //	    which is the next attempt, begins with the input of the failed run and with the messages
 //	    that the code of the failed run has not taken. Waiting callers get an answer only when
