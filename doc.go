@@ -1,5 +1,5 @@
-// Package perdure is durable execution: workflows are ordinary functions that survive crashes,
-// deploys and failovers.
+// Package perdure provides durable execution: workflows are ordinary functions that survive
+// crashes, deploys and failovers.
 //
 // A workflow gets a [WorkflowCtx]. It puts everything that has an effect into steps ([Do],
 // [Activity.Run]), and the engine records the outcome of each step in a journal. When the process
@@ -18,9 +18,10 @@
 //		return msg, ctx.Sleep(10 * time.Second)
 //	}
 //
-// The first argument of every verb says which party acts: a [Sender] may send (start, signal,
-// resolve), a [Caller] may also wait for an answer. [App.With] makes ordinary code a Caller.
-// Workflow code is a Caller through its WorkflowCtx, which records every call in the journal.
+// The first argument of every operation, such as [Workflow.Start], says which party acts. A
+// [Sender] may send (start, signal, resolve), and a [Caller] may also wait for an answer. Ordinary
+// code gets a Caller from [App.With]. Workflow code uses its WorkflowCtx, which is a Caller that
+// records every call in the journal.
 //
 // Each step has exactly one outcome in the journal, even after crashes. The body of a step runs at
 // least once. Workflow code must be deterministic: with the same journal it must ask for the same

@@ -1,14 +1,14 @@
 // Package audit records administrative actions: which caller took which action on what, when and
-// through which door, what the action replaced, and how it ended. A Log wraps the calls of a
-// backend. A door is a way into the server, such as gRPC or REST. All doors use the wrapped
-// backend, so all of them record in the same way.
+// through which door, what the action replaced, and how it ended. A door is a way into the server,
+// such as gRPC or REST. A Log wraps the calls of a backend. All doors use the wrapped backend, so
+// all of them record in the same way. The table in table.go says which calls are recorded.
 //
 // Promises:
 //
-//   - An action of the table does not begin before its entry is durable. If the entry cannot be
-//     written, the call fails as Unavailable and changes nothing.
-//   - The outcome is written when the action has ended. If that write fails, the action stays done
-//     and its entry stays with the outcome "unknown".
+//   - An action that the table names does not begin before its entry is durable. If the entry
+//     cannot be written, the call fails as Unavailable and changes nothing.
+//   - The outcome is written when the action has ended. If that write fails, the action is not
+//     undone, and its entry keeps the outcome "unknown".
 //   - An attempt that the policies refuse is recorded as well, at a bounded rate. Such an entry is
 //     written in the background, so it can be lost when the process dies.
 //   - An entry has no payload and no secret. All its texts are bounded.

@@ -18,8 +18,8 @@
 //	I7  Every accepted signal is in the history of exactly one run that can still take it, in
 //	    the order of acceptance. When a run continues as new, the next run gets the signals
 //	    that the code of the ended run has not taken.
-//	I8  The commit that closes a run stops its timers, tells its parent and watchers, and
-//	    cancels its children, if their policy says so.
+//	I8  The commit that closes a run stops the timers of the run, sends the outcome to its
+//	    parent and its watchers, and cancels its children if their policy says so.
 //	I9  A worker may run code ahead, before it has seen all events. If it has missed an event,
 //	    only the facts of its turn are recorded (such as outcomes of steps), not what the code
 //	    decided after them.
@@ -28,9 +28,10 @@
 //	I11 Every message that a step sent is answered once, accepted or refused, and the answer is
 //	    recorded once, unless the run of the step is over by then or has withdrawn the step.
 //	I12 Every accepted update is answered once: by the code, by the end of the last run, or, if
-//	    the code had begun it, by the end of its run. The next run takes over updates that were
-//	    not begun. If a client repeats a request that has no answer yet, the repetition waits
-//	    for the same answer, whichever run it names. It is neither accepted again nor refused.
+//	    the code has begun the update, by the end of the run that has begun it. The next run
+//	    takes over updates that were not begun. If a client repeats a request that has no answer
+//	    yet, the repetition waits for the same answer, whichever run it names. It is neither
+//	    accepted again nor refused.
 //	I13 State outlives continue-as-new: the next run begins with the last values.
 //	I14 A paused run stays parked until it is resumed, also when it continues as new. Inputs that
 //	    arrive while it is paused are recorded.
@@ -42,10 +43,11 @@
 //	    sections, and each grant is recorded once. The decision that ends the section or its run
 //	    sends a release to every entity that the section has asked. If a grant arrives after
 //	    that, the core sends another release.
-//	I18 The code of a run does not begin before its start time. Until then the run stays parked
-//	    like a paused one, and a cancel ends it immediately.
-//	I19 A run that fails and is repeated ends as continued. The next attempt begins with its input
-//	    and with the messages that its code has not taken. Waiting callers get an answer only
-//	    when the last attempt has ended. An execution with a time-out ends when the time-out is
-//	    over, whichever run is current.
+//	I18 The code of a run does not begin before the start time of the run. Until then the run
+//	    stays parked like a paused one, and a cancel ends it immediately.
+//	I19 A run that fails and will be tried again ends with the status continued. The next run,
+//	    which is the next attempt, begins with the input of the failed run and with the messages
+//	    that the code of the failed run has not taken. Waiting callers get an answer only when
+//	    the last attempt has ended. An execution with a time-out ends when the time-out is over,
+//	    whichever run is current.
 package core

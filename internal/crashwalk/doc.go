@@ -7,7 +7,8 @@
 // back-offs and takeovers cost nothing. First it runs without a fault. Then it runs once for every
 // call and every kind of fault, with that fault at that call. When the process dies, its wrapper of
 // the store refuses every further call. A new process opens the same store and takes over when the
-// lease has expired. Then the driver runs again; every call of a driver can be repeated.
+// lease has expired. Then the driver runs again from its start, which is safe because every call of
+// a driver can be repeated.
 //
 // After each run the scenario must have the expected result, and the histories must have the same
 // events as without a fault. No event may occur twice, and no acknowledged event may be missing.

@@ -5,16 +5,17 @@
 //
 // It promises little, because the store has all data and remains the fallback:
 //
-//   - A request or a note arrives at most once. One connection keeps their order.
+//   - A request or a note arrives at most once. Requests and notes on one connection arrive in the
+//     order in which they were sent.
 //   - A caller whose connection breaks gets ErrLost: the other node may or may not have the
 //     request. ErrUnsent means that the other node does not have it.
 //   - Nothing survives a connection. A caller that sends a request again names the connection that
 //     carried it first (model.Message.Linked), so that the owner recognizes the copy.
 //
-// Identity needs no configuration. A process draws a key pair when it starts, and its row in the
-// store has its address and the fingerprint of its certificate. Both sides of a connection check
-// the certificate of the other against that row. So a process that cannot write to the database
-// cannot take part.
+// Identity needs no configuration. A process generates a key pair when it starts, and its row in
+// the store has its address and the fingerprint of its certificate. Both sides of a connection
+// check the certificate of the other against that row. So a process that cannot write to the
+// database cannot take part.
 //
 // The node with the lower id dials. So two nodes never have two connections.
 package peerlink

@@ -22,19 +22,19 @@
 // # One server per test process
 //
 // `go test ./...` runs each package as its own process. Each process starts its own server at the
-// first use. That takes 0.3 s, because the server unpacks a prepared data directory. Processes need
-// not coordinate, and one package cannot disturb another, fill its disk, use up its connections or
-// read its statistics. A shared server would need a lock file, a state file, and a reference count
-// that survives kill -9.
+// first use. That takes only 0.3 s, because the package unpacks a prepared data directory instead
+// of calling initdb. Processes need not coordinate, and one package cannot disturb another, fill
+// its disk, use up its connections or read its statistics. A shared server would need a lock file,
+// a state file, and a reference count that survives kill -9.
 //
 // # Nothing stays behind
 //
 // The server ends with the test process, no matter how the process ends: on Linux the kernel sends
 // the server SIGQUIT (the parent death signal). After that, a shell removes the data directory. The
 // shell waits for the end of a pipe whose other end only the test process holds. If the shell is
-// killed too, the next run removes the directory, because no process holds its lock. A server whose
-// directory is gone stops within a minute. Only the template stays, one file per PostgreSQL version
-// in the temporary directory.
+// killed too, the next run of a test removes the directory: it sees that no process holds the lock
+// of the directory. A server whose directory is gone stops within a minute. Only the template
+// stays, one file per PostgreSQL version in the temporary directory.
 //
 // # Root
 //

@@ -3,22 +3,23 @@
 //
 // The engine hands a run to a [Worker] together with its history so far. After that it sends only
 // new events. The worker executes the code from its first line. Every durable call of the code is a
-// request with an identity (coroutine path, name, and key or arguments). The call parks until an
-// event of the history answers the request. To run code live is to replay a history whose next
-// event has not been written yet, so both use the same code of this package.
+// request with an identity (coroutine path, name, and key or arguments). The call parks, which
+// means that its coroutine waits, until an event of the history answers the request. To run code
+// live is to replay a history whose next event has not been written yet, so both use the same code
+// of this package.
 //
 // The package promises:
 //
-//	P1  One goroutine of a run executes at any time: the one that holds the baton of the run.
-//	    There is no driver goroutine. The coroutine that parks last holds the baton, ends the
-//	    turn and feeds the next event itself. A parked coroutine is a goroutine that waits on
-//	    its own channel.
+//	P1  One goroutine of a run executes at any time: the one that holds the baton of the run,
+//	    which is the right to execute. There is no driver goroutine. The coroutine that parks
+//	    last holds the baton, ends the turn and feeds the next event itself. A parked coroutine
+//	    is a goroutine that waits on its own channel.
 //	P2  Events are fed one at a time, in the order of the history, and only when every coroutine
 //	    is parked. So waits, races and peeks give the same answer on replay as they did live. If
 //	    several results are ready, the one with the smallest position wins.
 //	P3  The body of a step runs only at the end of the history, when everything that the code has
-//	    seen is committed and the code has asked for everything that is recorded. It runs once
-//	    per activation and attempt.
+//	    seen is committed and the code has asked for everything that is recorded. The body of an
+//	    attempt runs once in each activation (each time that the engine hands the run over).
 //	P4  The history may have an event for a request that the code has not made yet (an early
 //	    event). If an event is still early at the end of the history, or when the code returns,
 //	    the code does not fit the history. The worker blocks the run with a reason that names
@@ -34,13 +35,14 @@
 //	P7  No method of Worker that the engine calls blocks or runs user code.
 //
 // The package does not handle types: package perdure encodes and decodes values. It stores nothing.
-// It cannot make code deterministic that reads clocks, maps or other goroutines. But it notices,
-// before anything runs, when such code asks for something else than the history has.
+// It cannot make code deterministic that reads clocks, maps or other goroutines. But before it runs
+// a step, it notices when such code asks for something else than the history has.
 //
 // # Files
 //
-// worker, run and janitor are the outside: the calls of the engine, one loaded run, idle runs and
-// the watchdog. machine, feed and coroutine are the inside: the baton, events, parking. ask, id,
-// step, future, scope, signal, child and finish are the things that code can ask for. settle is
-// about steps that also store their outcome outside the history.
+// The engine calls the code in worker.go. A loaded run is in run.go; janitor.go has the watchdog,
+// and releases idle runs. The inside of a run is in machine.go (the baton), feed.go (events) and
+// coroutine.go (parking). The things that workflow code can ask for are in ask.go, id.go, step.go,
+// future.go, scope.go, signal.go, child.go and finish.go. Steps that also store their outcome
+// outside the history are in settle.go.
 package replay

@@ -6,20 +6,21 @@
 // A rule selects tasks by tenant, queue and kind. For each of the three it has an exact name, a
 // prefix ("mail.*"), or nothing, which selects all. It also says what the tasks share: one resource
 // for all of them, or one per queue, kind, tenant, or key. The key is a value of the input
-// ("input.customer.id"). A rule per name selects nothing: tasks name it themselves, as "name" or
-// "name/key".
+// ("input.customer.id"). A rule with the scope PerName selects no tasks: it applies to tasks that
+// name the rule themselves, as "name" or "name/key".
 //
 // All rules that select a task apply, not the most specific one. A limit is a promise about a
 // resource ("the mail server gets 10 at a time"), and a rule about fewer tasks is no reason to
 // break it: "2 per customer" applies in addition to "10 in all". If only the most specific rule
 // applied, a new rule for one customer would exempt that customer's tasks from the limit for all,
-// silently. To make an exception, write selectors that do not select the exception. A task takes
-// several limits in canonical order, all or none. Rules refer to nothing but tasks, so there is no
-// cycle among them. Two rules that select the same tasks for the same scope but differ in their
-// numbers contradict each other and are refused.
+// silently. To make an exception, write selectors that do not select the exception. A task that
+// needs several limits takes them in canonical order (see Resource.Compare), all or none. Rules
+// refer to nothing but tasks, so there is no cycle among them. Two rules that select the same tasks
+// for the same scope but differ in their numbers contradict each other and are refused.
 //
 // A task has at most one breaker: the breaker that it names. If it names none, it has the breaker
-// of its kind, if a rule defines one. The most specific rule gives the numbers.
+// of its kind, if a rule defines one. If several rules define that breaker, the most specific one
+// gives its numbers.
 //
 // Names of queues, kinds and keys belong to a tenant. So a rule for several tenants has separate
 // resources for each tenant. Tasks of different tenants use one resource only if the rule is

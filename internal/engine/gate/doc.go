@@ -1,6 +1,7 @@
 // Package gate decides which tasks of a node may start. It holds the limits and the circuit
 // breakers that tasks must pass, and it lets a task through all of them or through none. The
-// dispatcher calls Take before it hands a task to a worker, and Give when the task ends.
+// dispatcher, which is the code that chooses the next task for a worker (package queue), calls Take
+// before it hands a task to a worker, and Give when the task ends.
 //
 // The gate is a state machine without a clock, randomness, goroutines or I/O. One goroutine uses it
 // at a time. Limits may be shared with other nodes; package ledger describes how. The gate collects
@@ -19,7 +20,7 @@
 // The gate promises the following; tests refer to the numbers:
 //
 //	G1  All or nothing: a refused task holds nothing. An admitted task holds all of its
-//	    limits until the dispatcher gives it back, once.
+//	    limits until the dispatcher calls Give for it.
 //	G2  A refusal has a reason. The reason names the limit or the breaker that refuses, and
 //	    either the tasks that hold the limit or the time until which the breaker is open.
 //	    A refusal also has a time to ask again. A zero time means that TakeWoken will

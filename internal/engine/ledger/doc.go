@@ -1,13 +1,13 @@
 // Package ledger shares the limits of tasks between the nodes of a store. It is a state machine
 // without a clock, randomness, goroutines or I/O: the engine reads and writes its pages.
 //
-// The ledger is a fixed number of pages in the store. A limit lives on the page of its address. A
+// The ledger is a fixed number of pages in the store. The address of a limit determines its page. A
 // page holds the owners of its limits (see package limit), which record how many permits each node
 // has leased. Nodes do not send each other messages. A node applies its own messages to the page
-// and writes the page by compare-and-set. If another node has written first, it reads the new page
-// and applies its messages to the new page. On the page it also reads which permits it was granted
-// and which permits others want back. So a limit has one writer at a time, and no owner has to move
-// when shards move or nodes die.
+// and writes the page by compare-and-set. If another node has written the page first, the node
+// reads the new page and applies its messages to that page. On the page it also reads which permits
+// it was granted and which permits others want back. So a limit has one writer at a time, and no
+// owner has to move when shards move or nodes die.
 //
 // In the ledger, a node is a place: its epoch, which is unique for one incarnation. Only tasks that
 // this place has claimed use a permit that is leased to it. Three rules make sure that a limit is

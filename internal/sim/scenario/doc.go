@@ -1,8 +1,10 @@
-// Package scenario decides what a seed contains, before the first event: its features, the plan of
-// its faults, its programs and tasks, its entities and its settings.
+// Package scenario derives from a seed what a simulation contains, before the first event of the
+// simulation: its features, the plan of its faults, its programs and tasks, its entities and its
+// settings.
 //
-// Programs are data. A machine interprets one as a pure function of a history. Workers run
-// machines, and the checks of package oracle run them again, so both know what has to come next.
+// Programs are data. A machine interprets a program as a pure function of a history. Workers run
+// machines, and the checks of package oracle run the same machines again. So workers and checks
+// agree on what a program has to do next.
 //
 // Words of this package:
 //
@@ -12,7 +14,8 @@
 //     or a desk. Each deed has its own id.
 //   - An errand is a task that a program or a user will schedule.
 //   - A hardship is a fault that lasts, or that comes from outside the cluster.
-//   - A lot is a set of seeds, selected by their number, that may have a feature.
+//   - A lot is a set of seeds that may have a feature. The number of a seed decides whether it is
+//     in the lot, for example every eleventh seed.
 //
 // The package also counts what happens, because a run of many seeds must see every operation and
 // every fault at least once (Stats).

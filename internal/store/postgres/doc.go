@@ -3,7 +3,7 @@
 //
 // # The commit
 //
-// A batch is one round trip. It has one statement per table that it touches. The lane sends all
+// A batch is one round trip. It has one statement per table that it touches. The store sends all
 // statements in one write, as a pipeline that a single Sync closes, and they form one transaction.
 // The first statement moves the fence. If a check fails, it raises an error inside the database. So
 // nothing after it can commit, and no second round trip is needed. The checks are: the fence is
@@ -30,13 +30,14 @@
 //
 // # Time and leases
 //
-// Only clock_timestamp() of the server judges leases. A server that is cut off from us must not
-// keep one of our locks beyond the lease. So commit connections set timeouts for statements, for
-// locks and for a silent peer that are shorter than the lease. If a session of a dead node still
-// holds its fence, the node that takes over ends that session.
+// Only clock_timestamp() of the server judges leases. If the connection between a node and the
+// database server breaks, the server must not keep a lock of that node beyond the lease of the
+// node. So commit connections set timeouts for statements, for locks and for a silent peer that are
+// shorter than the lease. If a session of a dead node still holds its fence, the node that takes
+// over ends that session.
 //
 // # What it does not do
 //
-// It never reads from a replica, keeps no state between calls except connections, retries no write,
-// and does not log.
+// The package never reads from a replica, keeps no state between calls except connections, retries
+// no write, and does not log.
 package postgres
