@@ -11,8 +11,8 @@
 //	U1  A step has at most one outcome. An attempt inserts the row of the outcome before it
 //	    acts, in the same transaction. A second attempt waits for the first. It then finds the
 //	    row, which is the outcome, or no row, which means that the first attempt did nothing.
-//	U2  An attempt commits everything it did together with its outcome, or nothing. If the answer to
-//	    a commit is lost, the row shows whether the commit succeeded.
+//	U2  An attempt commits everything it did together with its outcome, or nothing. If the
+//	    answer to a commit is lost, the row shows whether the commit succeeded.
 //	U3  If the process of an attempt hangs, the owner of the run may give the attempt up. From
 //	    then on the attempt has no effect: it cannot begin more than a day after it last heard
 //	    from the owner, by the clock of the database, and the server limits the age of its
@@ -23,6 +23,6 @@
 //	    effect once. Messages of a transaction to the same target keep their order.
 //	U6  Before the relay tries to deliver a message, it records the attempt in the row of the
 //	    message and commits that. If the first attempt is so old that the receiver may have
-//	    forgotten the message, the relay does not deliver the message again. The message stays as a
-//	    dead letter.
+//	    forgotten the message, the relay does not deliver the message again. The message stays
+//	    as a dead letter.
 package userdb

@@ -17,10 +17,10 @@
 //
 // Tests refer to these promises by number:
 //
-//	B1  A closed breaker opens at exactly Failures failures that are younger than Window, whichever
-//	    places (nodes) report them, and never before. A ratio can open it only when at least Calls
-//	    outcomes are in the window. The ratio forgets an outcome when it is between 19/20 of Window
-//	    and Window old.
+//	B1  A closed breaker opens at exactly Failures failures that are younger than Window,
+//	    whichever places (nodes) report them, and never before. A ratio can open it only when
+//	    at least Calls outcomes are in the window. The ratio forgets an outcome when it is
+//	    between 19/20 of Window and Window old.
 //	B2  While it is open, nothing passes before the time when it opened plus Reset. While it is
 //	    held, nothing passes before the end of the hold.
 //	B3  While it is half-open, at most Probes calls with a valid lease are in flight.

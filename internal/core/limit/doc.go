@@ -35,11 +35,11 @@
 //
 // Tests refer to these promises by number:
 //
-//	L1  The permits of all leases together never exceed the concurrency, however long messages take.
-//	    After the limit was lowered, more permits may be leased than it allows; until enough have
-//	    come back, the owner leases none. A place has at most as many holders as permits. The
-//	    exception is a task that the place finds already running when it starts (see Local.Hold);
-//	    the owner keeps one permit back for each such task.
+//	L1  The permits of all leases together never exceed the concurrency, however long messages
+//	    take. After the limit was lowered, more permits may be leased than it allows; until
+//	    enough have come back, the owner leases none. A place has at most as many holders as
+//	    permits. The exception is a task that the place finds already running when it starts
+//	    (see Local.Hold); the owner keeps one permit back for each such task.
 //	L2  No permit is lost. The permits at places, the permits on their way and the free permits
 //	    add up to the concurrency, unless more are leased than a lowered limit allows.
 //	L3  In any period of length t, all places together spend at most Burst + Rate·t/Per tokens.

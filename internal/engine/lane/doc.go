@@ -18,8 +18,8 @@
 //	    the state of every address in this batch and in the open batch, and reads it again. Then
 //	    it applies the kept inputs again in their order, in halves, until the refused input is
 //	    alone. The address of that input is quarantined; all others commit (see careful.go).
-//	L4  If the lane does not know whether a commit took effect, it moves its fence to a fresh epoch
-//	    before it repeats the commit or reads what was stored.
+//	L4  If the lane does not know whether a commit took effect, it moves its fence to a fresh
+//	    epoch before it repeats the commit or reads what was stored.
 //	L5  A lane that has been fenced, or that has given up on the store while its node stops,
 //	    does nothing further.
 //	L6  One address never starves the others: it takes at most a fixed number of inputs per

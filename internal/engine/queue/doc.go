@@ -19,8 +19,9 @@
 //	    step).
 //	Q3  Among the workers that could take a task, the worker with the most free slots gets
 //	    it. If several have equally many, the worker that was served least recently gets it.
-//	Q4  A task may be held back by its gate group (the tasks with the same limits and breaker), by a
-//	    pause or by the lack of a worker. It never holds back another task that could start.
+//	Q4  A task may be held back by its gate group (the tasks with the same limits and
+//	    breaker), by a pause or by the lack of a worker. It never holds back another task that
+//	    could start.
 //	Q5  The board reports a deadline once, after it has passed. A proposed task has no
 //	    deadline until the lane has decided about the proposal.
 //
