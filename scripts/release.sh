@@ -5,7 +5,7 @@
 #
 # Without targets it builds linux and darwin on amd64 and arm64. The same commit and the same Go
 # version give the same bytes: with VERIFY=1 the script builds every binary a second time, from a
-# copy of the sources in another directory, and compares.
+# copy of the sources in another directory and with an empty build cache, and compares.
 set -euo pipefail
 
 dir=${1:?usage: scripts/release.sh DIR [os/arch …]}
@@ -41,9 +41,12 @@ done
 if [ -n "${VERIFY:-}" ]; then
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
-	(cd "$checkout" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf - --ignore-failed-read) | tar -xf - -C "$copy"
+	mkdir "$copy/sources"
+	(cd "$checkout" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf - --ignore-failed-read) | tar -xf - -C "$copy/sources"
+	# With the cache of the first build, the second one would only link.
+	export GOCACHE=$copy/cache
 	for target in "${targets[@]}"; do
-		build "$copy" "$target" "$copy/again"
+		build "$copy/sources" "$target" "$copy/again"
 		cmp "$copy/again" "$dir/perdure-${target%/*}-${target#*/}"
 		printf 'release: %s is reproducible\n' "$target"
 	done
