@@ -572,6 +572,15 @@ func TestFlow(t *testing.T) {
 		if err := errors.Join(err, err2, err3, err4); err != nil || len(limits) != 1 || len(breakers) != 1 || len(rules) != 1 || len(queues) != 2 {
 			t.Errorf("%v, %v, %v, %v, %v", limits, breakers, rules, queues, err)
 		}
+		if err := app.Limits().Disable(ctx, "chips", "test"); err != nil {
+			t.Fatal(err)
+		}
+		if limits, err := app.Limits().List(ctx); len(limits) != 1 || !limits[0].Disabled || limits[0].Reason != "test" || err != nil {
+			t.Errorf("a disabled limit: %+v, %v", limits, err)
+		}
+		if err := app.Limits().Enable(ctx, "chips"); err != nil {
+			t.Fatal(err)
+		}
 		if err := errors.Join(app.Breakers().Pause(ctx, "chips", time.Now().Add(time.Minute), "test"), app.Breakers().Reset(ctx, "chips"), app.Queues().Resume(ctx, "math")); err != nil {
 			t.Fatal(err)
 		}

@@ -145,9 +145,10 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
-// vague are operations whose document does not say what a body needs: a fork needs a key, which is
-// optional in the body that it shares with retry and reset, and a setting has the form of its kind.
-var vague = map[string]bool{"fork-execution": true, "set-setting": true}
+// vague are operations whose document does not say what a body needs. A fork needs a key, and a
+// reset needs a step or a position. Both are optional in the body that these operations share with
+// retry. A setting has the form of its kind.
+var vague = map[string]bool{"fork-execution": true, "reset-execution": true, "set-setting": true}
 
 // The server accepts the form of requests that are made of the examples of the document. It may not
 // find what the examples name.
