@@ -48,7 +48,7 @@ func (o *options) arguments() map[string]suggestFunc {
 		"task":             {o.suggestTasks, "show cancel terminate pause resume retry logs stream state"},
 		"dlq":              {o.suggestDead, "show requeue undo purge"},
 		"queue":            {o.suggestQueues, "show pause resume"},
-		"limit":            {o.suggestLimits, "show set delete"},
+		"limit":            {o.suggestLimits, "show set delete disable enable"},
 		"breaker":          {o.suggestBreakers, "set delete trip reset pause"},
 		"tenant":           {suggestTenants, "show set disable enable"},
 		"key":              {suggestKeys, "revoke rotate"},
