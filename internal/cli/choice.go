@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -186,6 +187,10 @@ func (t *choice) trust() (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
+// passwordParameters are parameters of the URL of a PostgreSQL database that are secret: the
+// password of the user, and that of the key of the client.
+var passwordParameters = []string{"password", "sslpassword"}
+
 // withoutPassword returns the URL of a store without its password, so that people may see it.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
@@ -195,8 +200,12 @@ func withoutPassword(text string) string {
 	case err != nil:
 		return text
 	}
-	if q := u.Query(); q.Has("password") {
-		q.Set("password", "xxxxx")
+	if q := u.Query(); slices.ContainsFunc(passwordParameters, q.Has) {
+		for _, name := range passwordParameters {
+			if q.Has(name) {
+				q.Set(name, "xxxxx")
+			}
+		}
 		u.RawQuery = q.Encode()
 		return u.Redacted()
 	}

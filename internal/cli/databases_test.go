@@ -15,7 +15,7 @@ import (
 // The help shows where the store and its databases come from, and never their passwords.
 func TestHelpShowsNoPassword(t *testing.T) {
 	t.Setenv("PERDURE_STORE", "postgres://user:secret@main/app")
-	t.Setenv("PERDURE_DATABASES", "eu=postgres://user:secret@eu/app us=postgres://us/app?user=user&password=secret")
+	t.Setenv("PERDURE_DATABASES", "eu=postgres://user:secret@eu/app us=postgres://us/app?user=user&password=secret asia=postgres://asia/app?sslkey=asia.key&sslpassword=secret")
 	run := func(args ...string) string {
 		t.Helper()
 		var out bytes.Buffer

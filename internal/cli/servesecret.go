@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/perdure/perdure/internal/fault"
 )
@@ -16,7 +17,7 @@ func hasPassword(text string) bool {
 		return false // the code that opens the URL reports what is wrong
 	}
 	_, in := u.User.Password()
-	return in || u.Query().Has("password")
+	return in || slices.ContainsFunc(passwordParameters, u.Query().Has)
 }
 
 // checkPassword refuses a password of the database that other users can read: in a configuration

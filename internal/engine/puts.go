@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/perdure/perdure/internal/store"
@@ -48,6 +49,15 @@ func (p *puts) take() []*putting {
 	return taken
 }
 
+// leave removes a request whose caller no longer waits, unless it is on its way to the store.
+func (p *puts) leave(one *putting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.waiting, one); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+}
+
 // putRow stores a request together with others that wait. If ctx ends first, the store may still
 // take it.
 func (k *clerk) putRow(ctx context.Context, row *store.InboxRow) error {
@@ -67,6 +77,7 @@ func (k *clerk) putRow(ctx context.Context, row *store.InboxRow) error {
 	case err := <-p.done:
 		return err
 	case <-ctx.Done():
+		to.leave(p)
 		return context.Cause(ctx)
 	}
 }

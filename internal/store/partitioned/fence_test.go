@@ -27,6 +27,16 @@ type flaky struct {
 	late          chan struct{}
 	registrations atomic.Int32 // under way
 	arrived       chan struct{}
+	refuses       atomic.Bool // registrations
+	// within is how long the last call of LoadReplies or Sweep could take; 0 is forever.
+	within atomic.Int64
+}
+
+func (f *flaky) noteLimit(ctx context.Context) {
+	f.within.Store(0)
+	if end, ok := ctx.Deadline(); ok {
+		f.within.Store(int64(time.Until(end)))
+	}
 }
 
 func (f *flaky) broken() error {
@@ -44,6 +54,9 @@ func (f *flaky) FenceNode(ctx context.Context, n model.NodeID, epoch int64, prov
 }
 
 func (f *flaky) RegisterAt(ctx context.Context, r store.PartRegistration) error {
+	if f.refuses.Load() {
+		return store.Errorf(store.Refused, "test", "the groups have changed")
+	}
 	defer f.registrations.Add(-1)
 	if f.registrations.Add(1) == 1 && f.late != nil {
 		<-f.late
@@ -74,6 +87,7 @@ func (f *flaky) Commit(ctx context.Context, b *store.Batch) (c store.Committed, 
 }
 
 func (f *flaky) LoadReplies(ctx context.Context, k []store.RequestKey) (r []store.Reply, err error) {
+	f.noteLimit(ctx)
 	err = cmpErr(f.broken(), func() error { r, err = f.Part.LoadReplies(ctx, k); return err })
 	return r, err
 }
@@ -92,6 +106,7 @@ func (f *flaky) LoadMessages(ctx context.Context, s []model.ShardID, limit, maxB
 }
 
 func (f *flaky) Sweep(ctx context.Context, r store.SweepRequest) (n int, err error) {
+	f.noteLimit(ctx)
 	err = cmpErr(f.broken(), func() error { n, err = f.Part.Sweep(ctx, r); return err })
 	return n, err
 }
@@ -148,6 +163,9 @@ func TestSteps(t *testing.T) {
 		"member that is away":                    testMemberThatIsAway,
 		"sweep while a member is away":           testSweepWhileAMemberIsAway,
 		"receiver that fails":                    testReceiverThatFails,
+		"registration that a member refuses":     testRegistrationThatAMemberRefuses,
+		"freed shard while a member is away":     testFreedShardWhileAMemberIsAway,
+		"time of a member":                       testTimeOfAMember,
 	} {
 		t.Run(name+"/memory", func(t *testing.T) {
 			t.Parallel()
@@ -541,6 +559,61 @@ func testReceiverThatFails(t *testing.T, c *scene) {
 	c.member.noCursors.Store(false)
 	if got := load(1); got != 1 {
 		t.Errorf("%d messages for the member, want 1: the home was taken for away", got)
+	}
+}
+
+// A node that a member refuses is not left in the home: other nodes would leave shards to it.
+func testRegistrationThatAMemberRefuses(t *testing.T, c *scene) {
+	t.Helper()
+	c.member.refuses.Store(true)
+	_, err := c.Store.Register(t.Context(), store.NodeInfo{ID: c.NodeID(), Host: "host-a"}, 2, time.Hour)
+	c.WantClass(err, store.Refused)
+	v, err := c.home.Members(t.Context())
+	if err != nil || len(v.Members) > 0 {
+		t.Errorf("%d nodes in the home, %v; want none", len(v.Members), err)
+	}
+}
+
+// If a member does not answer after a node has freed a shard there, the view of the node does not
+// say that it still owns the shard. Otherwise a node that stops would take the shard again.
+func testFreedShardWhileAMemberIsAway(t *testing.T, c *scene) {
+	t.Helper()
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	c.eventually("the owner of the shard in the view", func() bool { return n.Renew(time.Hour, 0, 1).Owners[1].Node == n.ID })
+	n.Lanes[1].Write(func(b *store.Batch) { b.Free = []model.ShardID{1} })
+	c.member.down.Store(true)
+	if v := n.Renew(time.Hour, 0); v.Owners[0].Node != n.ID || !v.Owners[1].Node.IsZero() {
+		t.Errorf("owners %+v, want the node for shard 0, and none for shard 1", v.Owners)
+	}
+}
+
+// All callers of a process wait while it looks for answers, so a member has a limited time for
+// that, even if only answers of the member are wanted. A sweep has more time.
+func testTimeOfAMember(t *testing.T, c *scene) {
+	t.Helper()
+	key := c.Subject().Reply("r", 1).RequestKey
+	key.Shard = 1
+	if _, err := c.Store.LoadReplies(t.Context(), []store.RequestKey{key}); err != nil {
+		t.Fatal(err)
+	}
+	const brief = 5 * time.Second
+	if got := time.Duration(c.member.within.Load()); got == 0 || got > brief {
+		t.Errorf("the member may take %s to find answers, want at most %s", got, brief)
+	}
+
+	sweep := func(r store.SweepRequest) time.Duration {
+		t.Helper()
+		if _, err := c.Store.Sweep(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(c.member.within.Load())
+	}
+	if got := sweep(store.SweepRequest{Answered: []store.RequestKey{key}}); got == 0 || got > brief {
+		t.Errorf("the member may take %s to forget answers, want at most %s", got, brief)
+	}
+	if got := sweep(store.SweepRequest{Shards: []model.ShardID{0, 1}, Limit: 10}); got <= brief {
+		t.Errorf("a sweep of the member may take %s, want more than %s", got, brief)
 	}
 }
 

@@ -254,26 +254,23 @@ func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(conte
 			errs = append(errs, p.explain(store.Errorf(store.Away, "load", "the last call has failed")))
 			continue
 		}
-		rows, err := loadPart(ctx, p, asked > 1 && i > 0, mine, load)
+		rows, err := loadPart(ctx, p, mine, load)
 		out, errs = append(out, rows...), append(errs, err)
 	}
 	return out, errors.Join(errs...)
 }
 
-// loadPart reads from one part. With bounded, it does not wait long.
-//
-//arch:parameters these are the parameters of gather, for one part
-func loadPart[K, T any](ctx context.Context, p *part, bounded bool, keys []K, load func(context.Context, *part, []K) ([]T, error)) ([]T, error) {
-	if bounded {
-		limited, cancel := context.WithTimeout(ctx, sickFor)
-		defer cancel()
-		ctx = limited
+// loadPart reads from one part. It does not wait long for a member, even if only the member is
+// asked: callers that come later wait for rows of other parts until it returns.
+func loadPart[K, T any](ctx context.Context, p *part, keys []K, load func(context.Context, *part, []K) ([]T, error)) (rows []T, err error) {
+	if p.index == 0 {
+		return load(ctx, p, keys)
 	}
-	rows, err := load(ctx, p, keys)
-	if bounded {
-		p.note(err)
-	}
-	return rows, p.explain(err)
+	err = p.ask(ctx, sickFor, func(ctx context.Context) error {
+		rows, err = load(ctx, p, keys)
+		return err
+	})
+	return rows, err
 }
 
 // Sweep deletes what is no longer needed, part after part. Every part gets all shards, because it
@@ -318,20 +315,28 @@ func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, sh
 		err = sweep(ctx)
 		return n, err == nil, err
 	}
-	done, err = s.unlessAway(ctx, p, sweep)
+	limit := longestSweep
+	if len(r.Shards) == 0 {
+		limit = sickFor // callers wait for answers meanwhile
+	}
+	done, err = s.unlessAway(ctx, p, limit, sweep)
 	return n, done, p.explain(err)
 }
 
+// longestSweep is how long a sweep may work on one member. A sweep that does not end in time has
+// deleted nothing, so the limit is not below the time that a statement may take.
+const longestSweep = 30 * time.Second
+
 // unlessAway calls a member for work that concerns all parts and can wait for this one. It returns
-// whether the call has succeeded. There is no error if the member cannot be reached. A member gets
-// a limited time, so that it does not delay the others for longer.
-func (s *Store) unlessAway(ctx context.Context, p *part, call func(context.Context) error) (done bool, err error) {
+// whether the call has succeeded. There is no error if the member cannot be reached. The member
+// gets a limited time, so that it does not delay the others for longer.
+func (s *Store) unlessAway(ctx context.Context, p *part, limit time.Duration, call func(context.Context) error) (done bool, err error) {
 	// In a closed store, all calls fail.
 	isAway := func() bool { return p.isSick() && s.closing.Err() == nil }
 	if isAway() {
 		return false, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, sickFor)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = call(limited)
 	if err == nil || ctx.Err() != nil {

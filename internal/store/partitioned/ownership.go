@@ -3,6 +3,7 @@ package partitioned
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -58,7 +59,9 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	})
 	for _, a := range answers {
 		if a.err != nil && !isTrouble(a.err) {
-			return store.Registration{}, a.err
+			// Without this, other nodes would leave shards to a node that does not serve, until
+			// its lease ends.
+			return store.Registration{}, errors.Join(a.err, s.Unregister(ctx, n.ID, r.Epoch))
 		}
 	}
 	return r, nil
@@ -332,6 +335,22 @@ func (p *part) noteAcquired(node model.NodeID, epoch int64, got []store.Acquired
 	for i := range p.owners {
 		if o := &p.owners[i]; taken[o.Shard] {
 			o.Node, o.Epoch = node, epoch
+		}
+	}
+}
+
+// noteFreed corrects the owners of the part as last seen. If the next renewal gets no answer from
+// the part, its view must not say that the node still owns the shards: the node would take them
+// again.
+func (p *part) noteFreed(shards []model.ShardID) {
+	if len(shards) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.owners {
+		if o := &p.owners[i]; slices.Contains(shards, o.Shard) {
+			o.Node, o.Epoch = model.NodeID{}, 0
 		}
 	}
 }

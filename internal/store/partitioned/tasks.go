@@ -90,7 +90,7 @@ func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 		if p.index == 0 {
 			err = load(ctx)
 		} else {
-			_, err = s.unlessAway(ctx, p, load)
+			_, err = s.unlessAway(ctx, p, longestSweep, load)
 		}
 		return rows, err
 	})

@@ -113,18 +113,42 @@ func Divide(ctx context.Context, home Config, members []Member, groups []model.G
 		return st, err
 	}
 
-	if model.FormatGroups(all) != model.FormatGroups(st.Groups) || formatDatabases(databases) != formatDatabases(st.Databases) {
-		if err := expectNoNodes(ctx, cfg); err != nil {
-			return st, err
-		}
-	}
+	// A database that has got a group keeps it, and the cluster cannot start before all databases
+	// have it. So the first pass finds out whether one of them refuses, and changes nothing.
 	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
-	for i := range members {
-		if err := bind(ctx, home, &members[i], binding{home: st.Cluster, base: base, groups: all}); err != nil {
-			return st, fmt.Errorf("database %s: %w", members[i].Name, err)
+	p := places{st.Groups, all, st.Databases, databases}
+	if err := writePlaces(ctx, cfg, &p, true); err != nil {
+		return st, err
+	}
+	for _, dry := range []bool{true, false} {
+		for i := range members {
+			if err := bind(ctx, home, &members[i], binding{home: st.Cluster, base: base, groups: all, dry: dry}); err != nil {
+				return st, fmt.Errorf("database %s: %w", members[i].Name, err)
+			}
 		}
 	}
-	return writePlaces(ctx, cfg, &places{st.Groups, all, st.Databases, databases})
+	if err := writePlaces(ctx, cfg, &p, false); err != nil {
+		return Status{}, err
+	}
+	_, st, err = migrateAny(ctx, home)
+	return st, err
+}
+
+// errDry ends a transaction that only finds out whether a change is possible.
+var errDry = errors.New("nothing changes")
+
+// inTx runs a change in a transaction. With dry, it undoes the change.
+func (m *migrator) inTx(ctx context.Context, dry bool, change func(tx pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+		if err := change(tx); err != nil || !dry {
+			return err
+		}
+		return errDry
+	})
+	if errors.Is(err, errDry) {
+		return nil
+	}
+	return m.openOrConflict(ctx, err)
 }
 
 // places are the groups and databases of a store, before and after a change.
@@ -223,16 +247,6 @@ func migrateAny(ctx context.Context, c Config) (*config, Status, error) {
 	return cfg, st, err
 }
 
-// expectNoNodes refuses while a process uses a store.
-func expectNoNodes(ctx context.Context, cfg *config) error {
-	m, err := newMigrator(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer m.close()
-	return m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.lockOut(ctx, tx) }))
-}
-
 // binding is what a database must know about its cluster.
 type binding struct {
 	home   string
@@ -240,6 +254,8 @@ type binding struct {
 	groups []model.Group
 	// has are the groups of the database when the change was planned.
 	has []model.Group
+	// dry finds out whether the database can be bound, and changes nothing but its schema.
+	dry bool
 }
 
 // bind makes a database a member of a cluster. The database is empty, or belongs to the cluster
@@ -264,7 +280,7 @@ func bind(ctx context.Context, home Config, member *Member, b binding) error {
 	}
 	defer m.close()
 	b.has = st.Groups
-	return m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.bind(ctx, tx, member.Name, b) }))
+	return m.inTx(ctx, b.dry, func(tx pgx.Tx) error { return m.bind(ctx, tx, member.Name, b) })
 }
 
 func (m *migrator) bind(ctx context.Context, tx pgx.Tx, name string, b binding) error {
@@ -300,7 +316,8 @@ func (m *migrator) bind(ctx context.Context, tx pgx.Tx, name string, b binding) 
 }
 
 // checkBinding refuses a change if the groups of the database are others than those from which it
-// was planned, or if the change would remove one of them.
+// was planned, if the change would remove one of them, or if the database has messages to names
+// that would choose a new one.
 func (m *migrator) checkBinding(ctx context.Context, tx pgx.Tx, b *binding) error {
 	_, has, err := m.readGroups(ctx, tx)
 	if err != nil {
@@ -313,6 +330,16 @@ func (m *migrator) checkBinding(ctx context.Context, tx pgx.Tx, b *binding) erro
 	if len(has) > len(b.groups) || now != model.FormatGroups(b.groups[:len(has)]) {
 		return fault.WithHint(fault.New(fault.Conflict, "%s has the shard groups %s, and %s are wanted: groups cannot be removed", m.cfg.publicURL(), now, model.FormatGroups(b.groups)),
 			"repeat the command that added the groups")
+	}
+	return m.expectAllUnused(ctx, tx, b.groups[len(has):])
+}
+
+// expectAllUnused refuses groups as expectUnused does.
+func (m *migrator) expectAllUnused(ctx context.Context, tx pgx.Tx, groups []model.Group) error {
+	for _, g := range groups {
+		if err := m.expectUnused(ctx, tx, g.Name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -359,18 +386,15 @@ func (m *migrator) openOrConflict(ctx context.Context, err error) error {
 	return m.openError(ctx, err)
 }
 
-// writePlaces stores the groups and the databases of the cluster in its first database.
-func writePlaces(ctx context.Context, cfg *config, p *places) (Status, error) {
+// writePlaces stores the groups and the databases of the cluster in its first database. With dry,
+// it only finds out whether it could.
+func writePlaces(ctx context.Context, cfg *config, p *places, dry bool) error {
 	m, err := newMigrator(ctx, cfg)
 	if err != nil {
-		return Status{}, err
+		return err
 	}
 	defer m.close()
-	err = m.openOrConflict(ctx, pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error { return m.writePlaces(ctx, tx, p) }))
-	if err != nil {
-		return Status{}, err
-	}
-	return m.status(ctx)
+	return m.inTx(ctx, dry, func(tx pgx.Tx) error { return m.writePlaces(ctx, tx, p) })
 }
 
 func (m *migrator) writePlaces(ctx context.Context, tx pgx.Tx, p *places) error {
@@ -396,13 +420,9 @@ func (m *migrator) writePlaces(ctx context.Context, tx pgx.Tx, p *places) error 
 	if err := m.lockOut(ctx, tx); err != nil {
 		return err
 	}
-	for _, g := range p.newGroups {
-		if slices.Contains(has, g) {
-			continue
-		}
-		if err := m.expectUnused(ctx, tx, g.Name); err != nil {
-			return err
-		}
+	added := slices.DeleteFunc(slices.Clone(p.newGroups), func(g model.Group) bool { return slices.Contains(has, g) })
+	if err := m.expectAllUnused(ctx, tx, added); err != nil {
+		return err
 	}
 	if err := m.writeGroups(ctx, tx, base, p.newGroups); err != nil {
 		return err
