@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -33,14 +35,18 @@ func (b *board) stopEarlier(calls []lane.TaskCall) {
 	if b.gate.Book == nil {
 		return // runs do not move, so the lane has stopped all workers
 	}
+	isExecute := func(c lane.TaskCall) bool { return c.Kind == lane.TaskExecute }
+	if !slices.ContainsFunc(calls, isExecute) {
+		return
+	}
 	var earlier []flow.WorkerClaim
+	b.mu.Lock()
 	for i := range calls {
 		if calls[i].Kind == lane.TaskExecute {
-			b.mu.Lock()
 			earlier = append(earlier, b.gate.Earlier(calls[i].Ref)...)
-			b.mu.Unlock()
 		}
 	}
+	b.mu.Unlock()
 	for _, c := range earlier {
 		if s := b.inc.eng.taskWorkers.get(c.Worker); s != nil {
 			s.stop(c.Ref, false)
