@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -55,14 +56,17 @@ func (d *twoDatabases) divide(t *testing.T) {
 // parts opens the databases.
 func (d *twoDatabases) parts(t *testing.T) (home, member *postgres.Store) {
 	t.Helper()
+	// Without a deadline, Open gives up after a few seconds. A busy machine needs longer.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	c := d.home
 	c.Databases = []string{d.member.Name}
-	home, err := postgres.Open(t.Context(), c)
+	home, err := postgres.Open(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Databases, c.URL, c.Member, c.Home = nil, d.member.URL, d.member.Name, home.Info().Cluster
-	if member, err = postgres.Open(t.Context(), c); err != nil {
+	if member, err = postgres.Open(ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	return home, member

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -37,7 +38,10 @@ func openURL(t testing.TB, url string, change ...func(c *postgres.Config)) *post
 
 func openConfig(t testing.TB, c postgres.Config) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), c)
+	// Without a deadline, Open gives up after a few seconds. A busy machine needs longer.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s, err := postgres.Open(ctx, c)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
