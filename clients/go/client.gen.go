@@ -98,33 +98,6 @@ func (e BreakerState) Valid() bool {
 	}
 }
 
-// Defines values for ChangeClass.
-const (
-	ChangeClassEntity    ChangeClass = "entity"
-	ChangeClassExecution ChangeClass = "execution"
-	ChangeClassSetting   ChangeClass = "setting"
-	ChangeClassTask      ChangeClass = "task"
-	ChangeClassWorker    ChangeClass = "worker"
-)
-
-// Valid indicates whether the value is a known member of the ChangeClass enum.
-func (e ChangeClass) Valid() bool {
-	switch e {
-	case ChangeClassEntity:
-		return true
-	case ChangeClassExecution:
-		return true
-	case ChangeClassSetting:
-		return true
-	case ChangeClassTask:
-		return true
-	case ChangeClassWorker:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DescriptionStatus.
 const (
 	DescriptionStatusCanceled   DescriptionStatus = "canceled"
@@ -350,6 +323,36 @@ func (e ReplayReportInfoOutcome) Valid() bool {
 	}
 }
 
+// Defines values for ReplayReportWholeOutcome.
+const (
+	ReplayReportWholeOutcomeAbsent     ReplayReportWholeOutcome = "absent"
+	ReplayReportWholeOutcomeError      ReplayReportWholeOutcome = "error"
+	ReplayReportWholeOutcomeFits       ReplayReportWholeOutcome = "fits"
+	ReplayReportWholeOutcomeMismatch   ReplayReportWholeOutcome = "mismatch"
+	ReplayReportWholeOutcomeSkipped    ReplayReportWholeOutcome = "skipped"
+	ReplayReportWholeOutcomeUnreadable ReplayReportWholeOutcome = "unreadable"
+)
+
+// Valid indicates whether the value is a known member of the ReplayReportWholeOutcome enum.
+func (e ReplayReportWholeOutcome) Valid() bool {
+	switch e {
+	case ReplayReportWholeOutcomeAbsent:
+		return true
+	case ReplayReportWholeOutcomeError:
+		return true
+	case ReplayReportWholeOutcomeFits:
+		return true
+	case ReplayReportWholeOutcomeMismatch:
+		return true
+	case ReplayReportWholeOutcomeSkipped:
+		return true
+	case ReplayReportWholeOutcomeUnreadable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReplayResultOutcome.
 const (
 	ReplayResultOutcomeAbsent   ReplayResultOutcome = "absent"
@@ -406,16 +409,16 @@ func (e ReplayWorkflowOutcome) Valid() bool {
 
 // Defines values for ScheduleBodyKind.
 const (
-	ScheduleBodyKindTask     ScheduleBodyKind = "task"
-	ScheduleBodyKindWorkflow ScheduleBodyKind = "workflow"
+	Task     ScheduleBodyKind = "task"
+	Workflow ScheduleBodyKind = "workflow"
 )
 
 // Valid indicates whether the value is a known member of the ScheduleBodyKind enum.
 func (e ScheduleBodyKind) Valid() bool {
 	switch e {
-	case ScheduleBodyKindTask:
+	case Task:
 		return true
-	case ScheduleBodyKindWorkflow:
+	case Workflow:
 		return true
 	default:
 		return false
@@ -949,38 +952,6 @@ type CallBody struct {
 	View *bool `json:"view,omitempty"`
 }
 
-// Change defines model for Change.
-type Change struct {
-	At       *time.Time  `json:"at"`
-	Class    ChangeClass `json:"class"`
-	Key      *string     `json:"key,omitempty"`
-	Kind     string      `json:"kind"`
-	Locked   *bool       `json:"locked,omitempty"`
-	Name     *string     `json:"name,omitempty"`
-	Of       *string     `json:"of,omitempty"`
-	Queue    *string     `json:"queue,omitempty"`
-	Reason   *string     `json:"reason,omitempty"`
-	Run      *string     `json:"run,omitempty"`
-	Seq      *int64      `json:"seq,omitempty"`
-	Status   *string     `json:"status,omitempty"`
-	Task     *string     `json:"task,omitempty"`
-	Workflow *string     `json:"workflow,omitempty"`
-}
-
-// ChangeClass defines model for Change.Class.
-type ChangeClass string
-
-// ChangePage defines model for ChangePage.
-type ChangePage struct {
-	Changes []Change `json:"changes"`
-
-	// Gap Whether changes before this page were missed, so that the client must read its lists again
-	Gap *bool `json:"gap,omitempty"`
-
-	// Partial Whether other processes own executions whose changes are not in this feed
-	Partial *bool `json:"partial,omitempty"`
-}
-
 // Counted defines model for Counted.
 type Counted struct {
 	// AtLeast Whether the count has stopped at its bound, so that there may be more
@@ -1109,6 +1080,9 @@ type Description struct {
 	Tasks   *[]OpenTask       `json:"tasks,omitempty"`
 	Timers  *[]Timer          `json:"timers,omitempty"`
 
+	// Version The version that an open execution is pinned to: only workers of this version continue it. Only lists with versions=true have it
+	Version *string `json:"version,omitempty"`
+
 	// Waits Why it makes no progress, the main reason first
 	Waits    *[]Reason `json:"waits,omitempty"`
 	Workflow string    `json:"workflow"`
@@ -1201,14 +1175,35 @@ type Event struct {
 
 // EventLine defines model for EventLine.
 type EventLine struct {
-	Input  *Preview `json:"input,omitempty"`
-	Output *Preview `json:"output,omitempty"`
-}
+	At      *time.Time `json:"at"`
+	Attempt *int64     `json:"attempt,omitempty"`
 
-// EventPage defines model for EventPage.
-type EventPage struct {
-	Events []EventLine `json:"events"`
-	Run    string      `json:"run"`
+	// Due When a timer fires, or when the next attempt may start
+	Due     *time.Time `json:"due,omitempty"`
+	Failure *Failure   `json:"failure,omitempty"`
+
+	// Id The id of the step
+	Id    *string  `json:"id,omitempty"`
+	Input *Preview `json:"input,omitempty"`
+	Kind  string   `json:"kind"`
+
+	// Locks Entities that a section asks for
+	Locks   *[]string `json:"locks,omitempty"`
+	Name    *string   `json:"name,omitempty"`
+	Output  *Preview  `json:"output,omitempty"`
+	Section *string   `json:"section,omitempty"`
+
+	// Seq The position in the history
+	Seq int64 `json:"seq"`
+
+	// Size The bytes of input and output, if they are left out
+	Size *int64 `json:"size,omitempty"`
+
+	// Status How the run ended
+	Status *string `json:"status,omitempty"`
+
+	// Target workflow/key or entity/key
+	Target *string `json:"target,omitempty"`
 }
 
 // Execution defines model for Execution.
@@ -1226,11 +1221,14 @@ type Execution struct {
 	Labels  *map[string]string `json:"labels,omitempty"`
 
 	// Reason Why it makes no progress, or why it failed
-	Reason   *string         `json:"reason,omitempty"`
-	Run      string          `json:"run"`
-	Started  *time.Time      `json:"started"`
-	Status   ExecutionStatus `json:"status"`
-	Workflow string          `json:"workflow"`
+	Reason  *string         `json:"reason,omitempty"`
+	Run     string          `json:"run"`
+	Started *time.Time      `json:"started"`
+	Status  ExecutionStatus `json:"status"`
+
+	// Version The version that an open execution is pinned to: only workers of this version continue it. Only lists with versions=true have it
+	Version  *string `json:"version,omitempty"`
+	Workflow string  `json:"workflow"`
 }
 
 // ExecutionStatus defines model for Execution.Status.
@@ -2058,8 +2056,35 @@ type ReplayReportInfoOutcome string
 
 // ReplayReportWhole defines model for ReplayReportWhole.
 type ReplayReportWhole struct {
-	Results []ReplayResult `json:"results"`
+	// Absent Histories of workflows that the build does not have
+	Absent int64      `json:"absent"`
+	At     *time.Time `json:"at"`
+	Build  *string    `json:"build,omitempty"`
+
+	// By The caller that added it
+	By         *string `json:"by,omitempty"`
+	Errors     int64   `json:"errors"`
+	Fits       int64   `json:"fits"`
+	Id         string  `json:"id"`
+	Mismatches int64   `json:"mismatches"`
+
+	// Outcome The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged
+	Outcome ReplayReportWholeOutcome `json:"outcome"`
+	Results []ReplayResult           `json:"results"`
+
+	// Skipped Histories that were not replayed
+	Skipped int64   `json:"skipped"`
+	Source  *string `json:"source,omitempty"`
+
+	// Unreadable The stored report is damaged
+	Unreadable *bool `json:"unreadable,omitempty"`
+
+	// Workflows The same counts by workflow, in the order of their names
+	Workflows []ReplayWorkflow `json:"workflows"`
 }
+
+// ReplayReportWholeOutcome The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged
+type ReplayReportWholeOutcome string
 
 // ReplayResult defines model for ReplayResult.
 type ReplayResult struct {
@@ -2530,6 +2555,10 @@ type SubmitBodyReuse string
 
 // Tally defines model for Tally.
 type Tally struct {
+	// AtLeast Whether the count has stopped at its bound, so that there may be more
+	AtLeast *bool `json:"at_least,omitempty"`
+	Count   int64 `json:"count"`
+
 	// Groups The largest group first, at most 1,000 groups
 	Groups []TallyGroup `json:"groups"`
 
@@ -2545,14 +2574,6 @@ type TallyGroup struct {
 	Reason   *string `json:"reason,omitempty"`
 	Status   *string `json:"status,omitempty"`
 	Workflow *string `json:"workflow,omitempty"`
-}
-
-// TaskItems defines model for TaskItems.
-type TaskItems struct {
-	// Gap Whether items before these are no longer kept
-	Gap   *bool        `json:"gap,omitempty"`
-	Items []StreamItem `json:"items"`
-	Run   string       `json:"run"`
 }
 
 // TaskLogs defines model for TaskLogs.
@@ -2739,10 +2760,22 @@ type ViewBody struct {
 type ViewInfo struct {
 	Changed *time.Time `json:"changed"`
 	Created *time.Time `json:"created"`
-	Name    string     `json:"name"`
+
+	// Display Further settings of the console, as any JSON of at most 8 KiB
+	Display interface{} `json:"display,omitempty"`
+	Name    string      `json:"name"`
+	Note    *string     `json:"note,omitempty"`
 
 	// Owner The caller that created it
 	Owner *string `json:"owner,omitempty"`
+
+	// Page The page of the console that it is a view of; the server checks only queries of executions
+	//
+	// Example: executions
+	Page *string `json:"page,omitempty"`
+
+	// Query Example: status = "failed"
+	Query *string `json:"query,omitempty"`
 
 	// Version The version, which is also the ETag
 	Version int64 `json:"version"`
@@ -3072,6 +3105,9 @@ type ListExecutionsParams struct {
 
 	// Explain Ask the owners of open executions for their reasons
 	Explain *bool `form:"explain,omitempty" json:"explain,omitempty"`
+
+	// Versions Read the versions that open executions are pinned to
+	Versions *bool `form:"versions,omitempty" json:"versions,omitempty"`
 }
 
 // StartExecutionParams defines parameters for StartExecution.
@@ -9913,6 +9949,18 @@ func NewListExecutionsRequest(server string, params *ListExecutionsParams) (*htt
 		if params.Explain != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "explain", *params.Explain, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Versions != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "versions", *params.Versions, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

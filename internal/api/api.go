@@ -233,6 +233,9 @@ type Description struct {
 	Labels []model.Label
 	// Tasks are the open tasks of the run.
 	Tasks []Task
+	// Version is the version that an open run is pinned to: only processes of this version continue
+	// it. It is empty if the run is not pinned. Only List with ListRequest.Versions fills it.
+	Version string
 }
 
 // Link is one link of a chain of reasons: an execution or an entity and what it waits for.
@@ -284,8 +287,11 @@ type ListRequest struct {
 	// reads histories if that is not enough. Without Explain, the list has only the reasons that
 	// the store knows.
 	Explain bool
-	Limit   int
-	Cursor  string // opaque, from the previous page
+	// Versions fills the versions that open runs are pinned to. The service reads them from the
+	// histories, with one read of the store for each open run of the page.
+	Versions bool
+	Limit    int
+	Cursor   string // opaque, from the previous page
 }
 
 // ListPage is one page of executions.

@@ -18,7 +18,7 @@ import (
 // something. The value is false if the command prints no table, so that --fields works only with
 // formats for programs.
 var fieldCommands = map[string]bool{
-	"list": true, "show": true, "describe": true, "stranded": true, "groups": true, "sessions": true, "waiters": true, "nodes": true, "shards": true,
+	"list": true, "show": true, "describe": true, "stranded": true, "versions": true, "groups": true, "sessions": true, "waiters": true, "nodes": true, "shards": true,
 	"log": true, "mailbox": true, "signals": true, "actions": true, "next": true, "steps": true,
 	"explain": false, "logs": false, "stream": false, "watch": false,
 }

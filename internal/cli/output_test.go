@@ -50,7 +50,7 @@ var looks = []string{
 	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow steps order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
-	"queue list", "queue show mails", "worker list", "worker describe shop-1.example.com:4711", "worker describe session_K7X2M9", "promise list",
+	"queue list", "queue show mails", "worker list", "worker versions", "worker describe shop-1.example.com:4711", "worker describe session_K7X2M9", "promise list",
 	"batch list", "batch show " + uuidA, "batch show night", "replay-report list", "replay-report show " + model.ReportID(runOf(7)).String(),
 	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
 	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "entity log account/eu-1", "lock list", "lock waiters account/eu-1",

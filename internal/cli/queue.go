@@ -152,7 +152,7 @@ func newWorker(o *options) *cobra.Command {
 				return o.printWorkers(workers)
 			})
 		},
-	}, newWorkerDescribe(o), newWorkerSessions(o), newWorkerDrain(o))
+	}, newWorkerDescribe(o), newWorkerVersions(o), newWorkerSessions(o), newWorkerDrain(o))
 	return cmd
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// counted is a number of things.
-type counted struct {
+// Counted is a number of things.
+type Counted struct {
 	Count   int64 `json:"count"`
 	AtLeast bool  `json:"at_least,omitempty" doc:"Whether the count has stopped at its bound, so that there may be more"`
 }
@@ -21,7 +21,7 @@ type countInput struct {
 	Bound int `query:"bound" minimum:"0" maximum:"100000" doc:"Stop counting at this number; 0 counts all executions, which may take long"`
 }
 
-func (s *Server) count(ctx context.Context, who *authn.Identity, in *countInput) (*reply[counted], error) {
+func (s *Server) count(ctx context.Context, who *authn.Identity, in *countInput) (*reply[Counted], error) {
 	r, err := in.request(who.Tenant)
 	if err != nil {
 		return nil, err
@@ -31,14 +31,14 @@ func (s *Server) count(ctx context.Context, who *authn.Identity, in *countInput)
 		if err != nil {
 			return nil, err
 		}
-		return ok(counted{t.Count, t.AtLeast})
+		return ok(Counted{t.Count, t.AtLeast})
 	}
 
 	n, err := s.config.Backend.Count(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return ok(counted{Count: n})
+	return ok(Counted{Count: n})
 }
 
 type tallyInput struct {
@@ -50,7 +50,7 @@ type tallyInput struct {
 
 // tally is a count in groups that stops at a bound.
 type tally struct {
-	counted
+	Counted
 
 	Groups []tallyGroup `json:"groups" doc:"The largest group first, at most 1,000 groups"`
 	Others int64        `json:"others,omitempty" doc:"Executions of groups that are not listed"`
@@ -87,7 +87,7 @@ func (s *Server) tally(ctx context.Context, who *authn.Identity, in *tallyInput)
 	if err != nil {
 		return nil, err
 	}
-	return ok(tally{counted{t.Count, t.AtLeast}, each(t.Groups, tallyGroupOf), t.Others})
+	return ok(tally{Counted{t.Count, t.AtLeast}, each(t.Groups, tallyGroupOf), t.Others})
 }
 
 func tallyGroupOf(g *api.TallyGroup) tallyGroup {

@@ -128,7 +128,7 @@ func (s *Server) listDead(ctx context.Context, who *authn.Identity, in *listDead
 	return ok(page[deadTask]{each(got.Tasks, deadTaskOf), got.Cursor})
 }
 
-func (s *Server) countDead(ctx context.Context, who *authn.Identity, in *DeadQuery) (*reply[counted], error) {
+func (s *Server) countDead(ctx context.Context, who *authn.Identity, in *DeadQuery) (*reply[Counted], error) {
 	r, err := in.request(who.Tenant)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *Server) countDead(ctx context.Context, who *authn.Identity, in *DeadQue
 	if err != nil {
 		return nil, err
 	}
-	return ok(counted{Count: n})
+	return ok(Counted{Count: n})
 }
 
 // deadGroup counts dead tasks of one activity that failed in the same way.

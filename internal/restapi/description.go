@@ -104,8 +104,8 @@ func explanationOf(d *api.Description) explanation {
 	return e
 }
 
-// event is an event of a history.
-type event struct {
+// Event is an event of a history.
+type Event struct {
 	Seq     int64      `json:"seq" doc:"The position in the history"`
 	At      *time.Time `json:"at"`
 	Kind    string     `json:"kind"`
@@ -124,8 +124,8 @@ type event struct {
 }
 
 // eventOf returns an event, with its payloads or with their size.
-func eventOf(e *model.Event, payloads bool) event {
-	o := event{
+func eventOf(e *model.Event, payloads bool) Event {
+	o := Event{
 		Seq: e.Seq, At: at(e.At), Kind: e.Kind.String(), Name: e.Name, ID: e.ID, Attempt: e.Attempt, Failure: failureOf(e.Failure), Due: at(e.Due),
 		Target: nameOf(e.Target), Section: e.Section,
 	}

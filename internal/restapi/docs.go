@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // assets is the page that shows the document. It loads nothing from other servers.
@@ -13,14 +15,27 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// pageType is the type of the data of an event in the stream of changes.
-var pageType = reflect.TypeFor[changePage]()
+// streamEvent is one kind of event of a stream, for the document.
+type streamEvent struct {
+	name   string
+	data   reflect.Type
+	schema string // the name of the type in the document
+}
 
-// eventPageType is the type of a message of the stream of events.
-var eventPageType = reflect.TypeFor[eventPage]()
-
-// taskPageType is the type of a message of the stream of a task.
-var taskPageType = reflect.TypeFor[taskItems]()
+// streams describes in the document that an operation sends server-sent events of these kinds.
+// Every stream can also end with the event problem.
+func (s *Server) streams(op *huma.Operation, kinds ...streamEvent) {
+	all := make([]*huma.Schema, 0, len(kinds)+1)
+	for _, kind := range append(kinds, streamEvent{"problem", reflect.TypeFor[Problem](), "Problem"}) {
+		data := &huma.Schema{Type: huma.TypeString, Description: "JSON of the type " + kind.schema, Extensions: map[string]any{
+			"contentMediaType": "application/json", "contentSchema": s.api.OpenAPI().Components.Schemas.Schema(kind.data, true, kind.schema),
+		}}
+		all = append(all, &huma.Schema{Type: huma.TypeObject, Required: []string{"event", "data"}, Properties: map[string]*huma.Schema{
+			"event": {Type: huma.TypeString, Enum: []any{kind.name}}, "id": {Type: huma.TypeString}, "data": data,
+		}})
+	}
+	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{OneOf: all}}}
+}
 
 // lineType is the type of a line of events.
 var lineType = reflect.TypeFor[eventLine]()
@@ -80,8 +95,8 @@ func (s *Server) Document30() ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-// remove31 removes what version 3.0 does not allow: all properties next to a $ref, and the media
-// types of the content of strings.
+// remove31 removes what version 3.0 does not allow: all properties next to a $ref, and what
+// the content of strings is.
 func remove31(part any) {
 	switch p := part.(type) {
 	case map[string]any:
@@ -90,6 +105,7 @@ func remove31(part any) {
 			return
 		}
 		delete(p, "contentMediaType")
+		delete(p, "contentSchema")
 		for _, inner := range p {
 			remove31(inner)
 		}

@@ -222,6 +222,9 @@ func (w *world) tryExample(method, path, body string) (status int, text string) 
 	}
 	defer got.Body.Close()
 	all, _ := io.ReadAll(got.Body) // what was read is enough for the error
+	if err := w.contract.check(r, &answer{got.StatusCode, got.Header, string(all)}); err != nil {
+		w.t.Errorf("%s %s: the answer %d differs from the document: %v\n%.600s", method, path, got.StatusCode, err, all)
+	}
 	return got.StatusCode, string(all)
 }
 

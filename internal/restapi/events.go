@@ -37,7 +37,7 @@ type eventsInput struct {
 
 // eventLine is an event without its payloads.
 type eventLine struct {
-	event
+	Event
 
 	Input  *preview `json:"input,omitempty"`
 	Output *preview `json:"output,omitempty"`
@@ -71,7 +71,7 @@ func previewOf(p model.Payload, most int) *preview {
 
 // lineOf returns an event with at most this many bytes of each value.
 func lineOf(e *model.Event, most int) eventLine {
-	line := eventLine{event: eventOf(e, false), Input: previewOf(e.Input, most), Output: previewOf(e.Output, most)}
+	line := eventLine{Event: eventOf(e, false), Input: previewOf(e.Input, most), Output: previewOf(e.Output, most)}
 	line.Size = 0
 	return line
 }

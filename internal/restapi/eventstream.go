@@ -3,6 +3,7 @@ package restapi
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -30,8 +31,7 @@ func (s *Server) addEventStream() {
 	add(s, o, s.watchEvents)
 	op := s.api.OpenAPI().Paths["/v1"+path].Get
 	op.Description = "An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204."
-	page := s.api.OpenAPI().Components.Schemas.Schema(eventPageType, true, "EventPage")
-	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
+	s.streams(op, streamEvent{"events", reflect.TypeFor[eventPage](), "EventPage"}, streamEvent{"end", reflect.TypeFor[endOfRun](), "EndOfRun"})
 	op.Responses["204"] = &huma.Response{Description: "The run has ended, and there are no events after the position"}
 }
 

@@ -170,12 +170,13 @@ type Execution struct {
 	Begins   *time.Time        `json:"begins,omitempty" doc:"When its code starts to run, if the start is delayed"`
 	Expires  *time.Time        `json:"expires,omitempty" doc:"When the execution times out"`
 	Attempt  int               `json:"attempt,omitempty" doc:"The number of the run in a series of retries; 2 and more mean that earlier runs failed"`
+	Version  string            `json:"version,omitempty" doc:"The version that an open execution is pinned to: only workers of this version continue it. Only lists with versions=true have it"`
 }
 
 func executionOf(d *api.Description) Execution {
 	e := Execution{
 		Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(), Started: at(d.Start.At),
-		Labels: labels(d.Labels), Begins: at(d.Start.Begins), Expires: at(d.Start.Expires), Attempt: d.Start.Attempt,
+		Labels: labels(d.Labels), Begins: at(d.Start.Begins), Expires: at(d.Start.Expires), Attempt: d.Start.Attempt, Version: d.Version,
 	}
 	if len(d.Reasons) > 0 {
 		e.Reason = d.Reasons[0].String()
@@ -193,7 +194,8 @@ type listInput struct {
 	SelectQuery
 	PageQuery
 
-	Explain bool `query:"explain" doc:"Ask the owners of open executions for their reasons"`
+	Explain  bool `query:"explain" doc:"Ask the owners of open executions for their reasons"`
+	Versions bool `query:"versions" doc:"Read the versions that open executions are pinned to"`
 }
 
 func (s *Server) list(ctx context.Context, who *authn.Identity, in *listInput) (*reply[page[Execution]], error) {
@@ -201,7 +203,7 @@ func (s *Server) list(ctx context.Context, who *authn.Identity, in *listInput) (
 	if err != nil {
 		return nil, err
 	}
-	r.Limit, r.Cursor, r.Explain = in.Limit, in.Cursor, in.Explain
+	r.Limit, r.Cursor, r.Explain, r.Versions = in.Limit, in.Cursor, in.Explain, in.Versions
 	got, err := s.config.Backend.List(ctx, r)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -33,8 +34,7 @@ func (s *Server) addFeed() {
 	add(s, o, s.watch)
 	op := s.api.OpenAPI().Paths["/v1/changes"].Get
 	op.Description = "An event `changes` has a page of changes as JSON. Its id is the cursor. A client that connects again sends that id as Last-Event-ID, and misses nothing as long as the server still has the changes. A page with gap set says that changes were missed, so that the client must read its lists again."
-	page := s.api.OpenAPI().Components.Schemas.Schema(pageType, true, "ChangePage")
-	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
+	s.streams(op, streamEvent{"changes", reflect.TypeFor[changePage](), "ChangePage"})
 }
 
 type watchInput struct {

@@ -43,7 +43,7 @@ type historyInput struct {
 // historyPage is a page of events.
 type historyPage struct {
 	Run    string  `json:"run"`
-	Events []event `json:"events"`
+	Events []Event `json:"events"`
 	More   bool    `json:"more" doc:"Whether there are more events; ask for them with the position of the last event"`
 }
 
@@ -56,7 +56,7 @@ func (s *Server) history(ctx context.Context, who *authn.Identity, in *historyIn
 	if err != nil {
 		return nil, err
 	}
-	events := each(got.Events, func(e *model.Event) event { return eventOf(e, in.Payloads) })
+	events := each(got.Events, func(e *model.Event) Event { return eventOf(e, in.Payloads) })
 	return ok(historyPage{got.Run.String(), events, got.More})
 }
 

@@ -50,8 +50,8 @@ type replayWorkflow struct {
 	Skipped    int64  `json:"skipped"`
 }
 
-// replayReportInfo is a stored report.
-type replayReportInfo struct {
+// ReplayReportInfo is a stored report.
+type ReplayReportInfo struct {
 	ID         string           `json:"id"`
 	At         *time.Time       `json:"at"`
 	By         string           `json:"by,omitempty" doc:"The caller that added it"`
@@ -69,7 +69,7 @@ type replayReportInfo struct {
 
 // replayReportWhole is a stored report with its results.
 type replayReportWhole struct {
-	replayReportInfo
+	ReplayReportInfo
 
 	Results []replayResult `json:"results"`
 }
@@ -78,8 +78,8 @@ func replayWorkflowOf(w *api.ReplayWorkflow) replayWorkflow {
 	return replayWorkflow{w.Workflow, w.Outcome(), w.Fits, w.Mismatches, w.Errors, w.Absent, w.Skipped}
 }
 
-func replayReportOf(r *api.ReplayReport) replayReportInfo {
-	return replayReportInfo{
+func replayReportOf(r *api.ReplayReport) ReplayReportInfo {
+	return ReplayReportInfo{
 		ID: r.ID.String(), At: at(r.At), By: r.By, Build: r.Build, Source: r.Source, Unreadable: r.Unreadable, Outcome: r.Outcome(),
 		Fits: r.Fits, Mismatches: r.Mismatches, Errors: r.Errors, Absent: r.Absent, Skipped: r.Skipped, Workflows: each(r.Workflows, replayWorkflowOf),
 	}
@@ -102,7 +102,7 @@ type addReplayReportInput struct {
 type addReplayReportOutput struct {
 	Status   int
 	Location string `header:"Location"`
-	Body     replayReportInfo
+	Body     ReplayReportInfo
 }
 
 func (s *Server) addReplayReport(ctx context.Context, who *authn.Identity, in *addReplayReportInput) (*addReplayReportOutput, error) {
@@ -135,14 +135,14 @@ type replayReportsInput struct {
 	Outcome  string `query:"outcome" enum:"fits,mismatch,error,absent,skipped" doc:"Only reports with this outcome; together with workflow, only reports in which that workflow has this outcome"`
 }
 
-func (s *Server) listReplayReports(ctx context.Context, who *authn.Identity, in *replayReportsInput) (*reply[page[replayReportInfo]], error) {
+func (s *Server) listReplayReports(ctx context.Context, who *authn.Identity, in *replayReportsInput) (*reply[page[ReplayReportInfo]], error) {
 	got, err := s.config.Backend.ReplayReports(ctx, api.ReplayReportListRequest{
 		Tenant: who.Tenant, Workflow: in.Workflow, Build: in.Build, Outcome: in.Outcome, Limit: in.Limit, Cursor: in.Cursor,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ok(page[replayReportInfo]{each(got.Reports, replayReportOf), got.Cursor})
+	return ok(page[ReplayReportInfo]{each(got.Reports, replayReportOf), got.Cursor})
 }
 
 // ReplayReportPath names a replay report.

@@ -3,6 +3,7 @@ package restapi
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -25,8 +26,7 @@ func (s *Server) addTaskStream() {
 	add(s, o, s.watchTaskStream)
 	op := s.api.OpenAPI().Paths["/v1"+path].Get
 	op.Description = "An event `items` has the next items of the task. Its id has the run and the position of the last of these items. A client that connects again sends that id as Last-Event-ID, and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204."
-	page := s.api.OpenAPI().Components.Schemas.Schema(taskPageType, true, "TaskItems")
-	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
+	s.streams(op, streamEvent{"items", reflect.TypeFor[taskItems](), "TaskItems"}, streamEvent{"end", reflect.TypeFor[endOfTask](), "EndOfTask"})
 	op.Responses["204"] = &huma.Response{Description: "The task has ended, and there are no items after the position"}
 }
 

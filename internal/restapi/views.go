@@ -22,8 +22,8 @@ func (s *Server) addViews() {
 	add(s, operation{id: "delete-view", method: http.MethodDelete, path: "/views/{name}", tag: viewsTag, summary: "Remove a saved view", status: http.StatusNoContent}, s.deleteView)
 }
 
-// viewBody is the part of a view that people set.
-type viewBody struct {
+// ViewBody is the part of a view that people set.
+type ViewBody struct {
 	Page    string          `json:"page,omitempty" default:"executions" example:"executions" doc:"The page of the console that it is a view of; the server checks only queries of executions"`
 	Query   string          `json:"query,omitempty" example:"status = \"failed\""`
 	Note    string          `json:"note,omitempty"`
@@ -32,7 +32,7 @@ type viewBody struct {
 
 // viewInfo is a saved view.
 type viewInfo struct {
-	viewBody
+	ViewBody
 
 	Name    string     `json:"name"`
 	Owner   string     `json:"owner,omitempty" doc:"The caller that created it"`
@@ -42,7 +42,7 @@ type viewInfo struct {
 }
 
 func viewOf(v *api.View) viewInfo {
-	return viewInfo{viewBody{v.Page, v.Query, v.Note, v.Display}, v.Name, v.Owner, at(v.Created), at(v.Changed), v.Version}
+	return viewInfo{ViewBody{v.Page, v.Query, v.Note, v.Display}, v.Name, v.Owner, at(v.Created), at(v.Changed), v.Version}
 }
 
 func (s *Server) listViews(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[page[viewInfo]], error) {
@@ -79,7 +79,7 @@ type setViewInput struct {
 	NamePath
 	MatchHeader
 
-	Body viewBody
+	Body ViewBody
 }
 
 func (s *Server) setView(ctx context.Context, who *authn.Identity, in *setViewInput) (*viewOutput, error) {

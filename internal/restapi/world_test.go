@@ -41,6 +41,7 @@ type world struct {
 	client   *http.Client
 	url      string
 	token    string // the credential of calls; none if it is empty
+	contract *contract
 }
 
 // newWorld opens a server on a store in memory. change may change the configuration of its REST
@@ -81,7 +82,7 @@ func newWorldOn(t testing.TB, url string, change func(*restapi.Config)) *world {
 		t.Fatal(err)
 	}
 
-	w.url = "http://" + w.server.Addr().String()
+	w.url, w.contract = "http://"+w.server.Addr().String(), newContract(w.rest)
 	t.Cleanup(func() {
 		w.client.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -146,7 +147,11 @@ func (w *world) send(method, path, body string, header ...string) *answer {
 	if err != nil {
 		w.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return &answer{got.StatusCode, got.Header, string(text)}
+	a := &answer{got.StatusCode, got.Header, string(text)}
+	if err := w.contract.check(r, a); err != nil {
+		w.t.Errorf("%s %s: the answer %d differs from the document: %v\n%.600s", method, path, a.status, err, a.body)
+	}
+	return a
 }
 
 // want sends a request and fails the test unless the status is right and the body has the text.

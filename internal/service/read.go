@@ -257,6 +257,18 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 		}
 	}
 
+	if r.Versions {
+		for i := range rows.Executions {
+			row := &rows.Executions[i]
+			if row.Outcome.Status.Closed() || row.Start.Task != nil {
+				continue // a standalone task has no code of a workflow
+			}
+			if page.Executions[i].Version, err = s.pin(ctx, row); err != nil {
+				return api.ListPage{}, err
+			}
+		}
+	}
+
 	if rows.More {
 		last := rows.Executions[len(rows.Executions)-1].Start
 		page.Cursor = cursor(last.At, last.Run, "")

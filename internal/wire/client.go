@@ -212,7 +212,7 @@ func ListRequest(r api.ListRequest) *pb.ListRequest {
 		Labels: each(r.Labels, func(c model.LabelCondition) *pb.LabelCondition {
 			return &pb.LabelCondition{Name: c.Name, Values: c.Values, Not: c.Not}
 		}),
-		AllRuns: r.AllRuns, Explain: r.Explain, Limit: int64(r.Limit), Cursor: r.Cursor,
+		AllRuns: r.AllRuns, Explain: r.Explain, Versions: r.Versions, Limit: int64(r.Limit), Cursor: r.Cursor,
 	}
 }
 
@@ -226,7 +226,7 @@ func ReadListRequest(tenant string, r *pb.ListRequest) (out api.ListRequest, err
 		Labels: each(r.GetLabels(), func(c *pb.LabelCondition) model.LabelCondition {
 			return model.LabelCondition{Name: c.GetName(), Values: c.GetValues(), Not: c.GetNot()}
 		}),
-		AllRuns: r.GetAllRuns(), Explain: r.GetExplain(), Limit: int(r.GetLimit()), Cursor: r.GetCursor(),
+		AllRuns: r.GetAllRuns(), Explain: r.GetExplain(), Versions: r.GetVersions(), Limit: int(r.GetLimit()), Cursor: r.GetCursor(),
 	}
 	out.Statuses, err = readEach(tenant, r.GetStatuses(), func(_ string, s pb.Status) (model.Status, error) { return readStatus(s) })
 	return out, err

@@ -218,14 +218,15 @@ func Description(d api.Description) *pb.Description {
 			return &pb.ReasonLink{Subject: text(l.Subject), Reason: Reason(l.Reason)}
 		}),
 		Alive: each(d.Alive, text), Events: d.Events, Owner: node(d.Owner), Labels: Labels(d.Labels),
-		Timers: each(d.Timers, func(t api.Timer) *pb.Timer { return &pb.Timer{Id: t.ID, Due: int64(t.Due)} }),
-		Tasks:  each(d.Tasks, openTask),
+		Timers:  each(d.Timers, func(t api.Timer) *pb.Timer { return &pb.Timer{Id: t.ID, Due: int64(t.Due)} }),
+		Tasks:   each(d.Tasks, openTask),
+		Version: text(d.Version),
 	}
 }
 
 // ReadDescription reads the state of an execution.
 func ReadDescription(tenant string, d *pb.Description) (out api.Description, err error) {
-	out = api.Description{Current: d.GetCurrent(), Alive: d.GetAlive(), Events: d.GetEvents(), Labels: ReadLabels(d.GetLabels())}
+	out = api.Description{Current: d.GetCurrent(), Alive: d.GetAlive(), Events: d.GetEvents(), Labels: ReadLabels(d.GetLabels()), Version: d.GetVersion()}
 	if out.Shard, err = readShard(d.GetShard()); err != nil {
 		return out, err
 	}

@@ -3860,7 +3860,9 @@ type ListRequest struct {
 	// Of the page before.
 	Cursor string `protobuf:"bytes,14,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// All pages that follow, not only one. Count ignores it.
-	All           bool `protobuf:"varint,15,opt,name=all,proto3" json:"all,omitempty"`
+	All bool `protobuf:"varint,15,opt,name=all,proto3" json:"all,omitempty"`
+	// Also return the version that each open run is pinned to.
+	Versions      bool `protobuf:"varint,16,opt,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3996,6 +3998,13 @@ func (x *ListRequest) GetCursor() string {
 func (x *ListRequest) GetAll() bool {
 	if x != nil {
 		return x.All
+	}
+	return false
+}
+
+func (x *ListRequest) GetVersions() bool {
+	if x != nil {
+		return x.Versions
 	}
 	return false
 }
@@ -11718,7 +11727,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x0eLabelCondition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06values\x12\x10\n" +
-	"\x03not\x18\x03 \x01(\bR\x03not\"\xcf\x03\n" +
+	"\x03not\x18\x03 \x01(\bR\x03not\"\xeb\x03\n" +
 	"\vListRequest\x12\x1c\n" +
 	"\tworkflows\x18\x01 \x03(\tR\tworkflows\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1d\n" +
@@ -11738,7 +11747,8 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\aexplain\x18\f \x01(\bR\aexplain\x12\x14\n" +
 	"\x05limit\x18\r \x01(\x03R\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x0e \x01(\tR\x06cursor\x12\x10\n" +
-	"\x03all\x18\x0f \x01(\bR\x03all\"[\n" +
+	"\x03all\x18\x0f \x01(\bR\x03all\x12\x1a\n" +
+	"\bversions\x18\x10 \x01(\bR\bversions\"[\n" +
 	"\bListPage\x127\n" +
 	"\n" +
 	"executions\x18\x01 \x03(\v2\x17.perdure.v1.DescriptionR\n" +

@@ -1366,8 +1366,10 @@ type Description struct {
 	// The node that owns the shard; empty when there is none.
 	Owner []byte `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Current labels, sorted by name.
-	Labels        []*Label    `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty"`
-	Tasks         []*OpenTask `protobuf:"bytes,12,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Labels []*Label    `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty"`
+	Tasks  []*OpenTask `protobuf:"bytes,12,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The version that an open run is pinned to. Only a list with versions fills it.
+	Version       string `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1486,6 +1488,13 @@ func (x *Description) GetTasks() []*OpenTask {
 	return nil
 }
 
+func (x *Description) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 var File_perdure_v1_execution_proto protoreflect.FileDescriptor
 
 const file_perdure_v1_execution_proto_rawDesc = "" +
@@ -1599,7 +1608,7 @@ const file_perdure_v1_execution_proto_rawDesc = "" +
 	"\bfailures\x18\t \x01(\x03R\bfailures\x12'\n" +
 	"\x04last\x18\n" +
 	" \x01(\v2\x13.perdure.v1.FailureR\x04last\x12/\n" +
-	"\bprogress\x18\v \x01(\v2\x13.perdure.v1.PayloadR\bprogress\"\xb7\x03\n" +
+	"\bprogress\x18\v \x01(\v2\x13.perdure.v1.PayloadR\bprogress\"\xd1\x03\n" +
 	"\vDescription\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12'\n" +
 	"\x05start\x18\x02 \x01(\v2\x11.perdure.v1.StartR\x05start\x12-\n" +
@@ -1613,7 +1622,8 @@ const file_perdure_v1_execution_proto_rawDesc = "" +
 	"\x05owner\x18\n" +
 	" \x01(\fR\x05owner\x12)\n" +
 	"\x06labels\x18\v \x03(\v2\x11.perdure.v1.LabelR\x06labels\x12*\n" +
-	"\x05tasks\x18\f \x03(\v2\x14.perdure.v1.OpenTaskR\x05tasks*\x9f\x01\n" +
+	"\x05tasks\x18\f \x03(\v2\x14.perdure.v1.OpenTaskR\x05tasks\x12\x18\n" +
+	"\aversion\x18\r \x01(\tR\aversion*\x9f\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSTATUS_RUNNING\x10\x01\x12\x14\n" +

@@ -2274,6 +2274,8 @@ export interface components {
             status: "running" | "completed" | "failed" | "canceled" | "continued" | "terminated";
             tasks?: components["schemas"]["OpenTask"][];
             timers?: components["schemas"]["Timer"][];
+            /** @description The version that an open execution is pinned to: only workers of this version continue it. Only lists with versions=true have it */
+            version?: string;
             /** @description Why it makes no progress, the main reason first */
             waits?: components["schemas"]["Reason"][];
             workflow: string;
@@ -2294,6 +2296,13 @@ export interface components {
              * @description Counts the changes of the entity
              */
             version: number;
+        };
+        EndOfRun: {
+            run: string;
+            status: string;
+        };
+        EndOfTask: {
+            run: string;
         };
         Entity: {
             /** Format: date-time */
@@ -2364,8 +2373,39 @@ export interface components {
             target?: string;
         };
         EventLine: {
+            /** Format: date-time */
+            at: string | null;
+            /** Format: int64 */
+            attempt?: number;
+            /**
+             * Format: date-time
+             * @description When a timer fires, or when the next attempt may start
+             */
+            due?: string;
+            failure?: components["schemas"]["Failure"];
+            /** @description The id of the step */
+            id?: string;
             input?: components["schemas"]["Preview"];
+            kind: string;
+            /** @description Entities that a section asks for */
+            locks?: string[];
+            name?: string;
             output?: components["schemas"]["Preview"];
+            section?: string;
+            /**
+             * Format: int64
+             * @description The position in the history
+             */
+            seq: number;
+            /**
+             * Format: int64
+             * @description The bytes of input and output, if they are left out
+             */
+            size?: number;
+            /** @description How the run ended */
+            status?: string;
+            /** @description workflow/key or entity/key */
+            target?: string;
         };
         EventPage: {
             events: components["schemas"]["EventLine"][];
@@ -2400,6 +2440,8 @@ export interface components {
             started: string | null;
             /** @enum {string} */
             status: "running" | "completed" | "failed" | "canceled" | "continued" | "terminated";
+            /** @description The version that an open execution is pinned to: only workers of this version continue it. Only lists with versions=true have it */
+            version?: string;
             workflow: string;
         };
         Explanation: {
@@ -3125,7 +3167,39 @@ export interface components {
             workflows: components["schemas"]["ReplayWorkflow"][];
         };
         ReplayReportWhole: {
+            /**
+             * Format: int64
+             * @description Histories of workflows that the build does not have
+             */
+            absent: number;
+            /** Format: date-time */
+            at: string | null;
+            build?: string;
+            /** @description The caller that added it */
+            by?: string;
+            /** Format: int64 */
+            errors: number;
+            /** Format: int64 */
+            fits: number;
+            id: string;
+            /** Format: int64 */
+            mismatches: number;
+            /**
+             * @description The outcome of all results together: mismatch if one does not fit, otherwise error if one failed, otherwise fits if one was replayed; unreadable if the stored report is damaged
+             * @enum {string}
+             */
+            outcome: "fits" | "mismatch" | "error" | "absent" | "skipped" | "unreadable";
             results: components["schemas"]["ReplayResult"][];
+            /**
+             * Format: int64
+             * @description Histories that were not replayed
+             */
+            skipped: number;
+            source?: string;
+            /** @description The stored report is damaged */
+            unreadable?: boolean;
+            /** @description The same counts by workflow, in the order of their names */
+            workflows: components["schemas"]["ReplayWorkflow"][];
         };
         ReplayResult: {
             /**
@@ -3549,6 +3623,10 @@ export interface components {
             schedule_to_start?: string;
         };
         Tally: {
+            /** @description Whether the count has stopped at its bound, so that there may be more */
+            at_least?: boolean;
+            /** Format: int64 */
+            count: number;
             /** @description The largest group first, at most 1,000 groups */
             groups: components["schemas"]["TallyGroup"][];
             /**
@@ -3748,9 +3826,20 @@ export interface components {
             changed: string | null;
             /** Format: date-time */
             created: string | null;
+            /** @description Further settings of the console, as any JSON of at most 8 KiB */
+            display?: unknown;
             name: string;
+            note?: string;
             /** @description The caller that created it */
             owner?: string;
+            /**
+             * @description The page of the console that it is a view of; the server checks only queries of executions
+             * @default executions
+             * @example executions
+             */
+            page: string;
+            /** @example status = "failed" */
+            query?: string;
             /**
              * Format: int64
              * @description The version, which is also the ETag
@@ -4316,7 +4405,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["ChangePage"];
+                    "text/event-stream": {
+                        /** @description JSON of the type ChangePage */
+                        data: string;
+                        /** @enum {string} */
+                        event: "changes";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type Problem */
+                        data: string;
+                        /** @enum {string} */
+                        event: "problem";
+                        id?: string;
+                    };
                 };
             };
             /** @description Error */
@@ -5102,6 +5203,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Ask the owners of open executions for their reasons */
                 explain?: boolean;
+                /** @description Read the versions that open executions are pinned to */
+                versions?: boolean;
             };
             header?: never;
             path?: never;
@@ -5327,7 +5430,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["EventPage"];
+                    "text/event-stream": {
+                        /** @description JSON of the type EventPage */
+                        data: string;
+                        /** @enum {string} */
+                        event: "events";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type EndOfRun */
+                        data: string;
+                        /** @enum {string} */
+                        event: "end";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type Problem */
+                        data: string;
+                        /** @enum {string} */
+                        event: "problem";
+                        id?: string;
+                    };
                 };
             };
             /** @description The run has ended, and there are no events after the position */
@@ -6348,7 +6469,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["TaskItems"];
+                    "text/event-stream": {
+                        /** @description JSON of the type TaskItems */
+                        data: string;
+                        /** @enum {string} */
+                        event: "items";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type EndOfTask */
+                        data: string;
+                        /** @enum {string} */
+                        event: "end";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type Problem */
+                        data: string;
+                        /** @enum {string} */
+                        event: "problem";
+                        id?: string;
+                    };
                 };
             };
             /** @description The task has ended, and there are no items after the position */
