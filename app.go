@@ -109,8 +109,8 @@ func (a *App) closeWorkers() error {
 // choice.
 //
 // Outboxes and the outcomes of transactional activities refer to blobs too, so call SweepPayloads
-// from an app whose definitions include all of them. A copy of a store has the id of the original:
-// never sweep from a copy that shares the blobs of the original.
+// from an app whose definitions include all outboxes and all transactional activities. A copy of a
+// store has the id of the original: never sweep from a copy that shares the blobs of the original.
 func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int, err error) {
 	blobs := a.host.codec.Blobs()
 	switch {

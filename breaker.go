@@ -100,7 +100,8 @@ type BreakerRule struct {
 	Probes    int
 	Successes int
 	// Lease is how long a probe may take to report (1 min) before another task may take its place.
-	// MaxRetryAfter (24 h) limits how long RetryAfter of one task can keep the other tasks waiting.
+	// MaxRetryAfter (24 h) limits how long one task that returns RetryAfter can keep the other
+	// tasks waiting.
 	Lease         time.Duration
 	MaxRetryAfter time.Duration
 }

@@ -326,7 +326,7 @@ func openWay(server *pgtest.Server, delay time.Duration) (*way, error) {
 	cmd := exec.Command(os.Args[0]) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), childVariable+"="+server.Addr()+" "+delay.String())
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // the process ends with it
+	in, err := cmd.StdinPipe() // the process ends when this pipe closes
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +355,8 @@ func openWay(server *pgtest.Server, delay time.Duration) (*way, error) {
 	return w, nil
 }
 
-// forward is the code of that process: it forwards connections until its standard input ends.
+// forward is the code of the process that forwards connections. It runs until its standard input
+// ends.
 func forward(context.Context, []string) error {
 	target, text, _ := strings.Cut(os.Getenv(childVariable), " ")
 	delay, err := time.ParseDuration(text)

@@ -43,7 +43,7 @@ type settings struct {
 	turn      time.Duration // processor time of workers and clients for each input of the loop
 	commit    time.Duration // how long a commit takes
 	row       time.Duration // how much longer a commit takes for each row
-	shell     time.Duration // processor time of the loop for each input outside the state machine
+	shell     time.Duration // processor time of the loop outside the state machine, for each input
 }
 
 // measure runs the command.
@@ -176,7 +176,7 @@ func (o *owner) run() {
 			o.lane.FinishCommit(o.clock(), store.Committed{}, nil)
 			applied++
 		}
-		// As in the engine, inputs wait outside the lane while it has no room.
+		// As in the engine, inputs wait outside the lane while the lane has no room.
 		n := 0
 		for ; n < len(o.inputs) && !o.lane.Full(); n++ {
 			o.inputs[n](o.clock())

@@ -160,7 +160,7 @@ func start(ctx context.Context, build, dir string) (*server, error) {
 
 func (p *server) stop() {
 	if p.app != nil {
-		_ = p.app.Close() // the server goes away too
+		_ = p.app.Close() // an error does not matter: the server ends next
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	_ = p.cmd.Wait() // its exit status says nothing about the figures

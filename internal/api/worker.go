@@ -58,8 +58,8 @@ type Drainer interface {
 	Resume()
 }
 
-// Survivor is a Worker that outlives its owner. A restarted server hands the same runs out again,
-// so the worker keeps the bodies that still run.
+// Survivor is a Worker that outlives the server that gives it runs. A restarted server gives the
+// same runs to the worker again, so the worker keeps the bodies that still run.
 type Survivor interface {
 	Worker
 	// Lose takes away a run whose owner has lost the session with the worker. The worker keeps the

@@ -15,8 +15,8 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// policy lets the page use the files of this server only. Swagger UI sets styles of its elements,
-// and has its icons in its style sheet.
+// policy lets the page use the files of this server only. It allows inline styles and data: images
+// because Swagger UI sets styles of its elements and has its icons in its style sheet.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
