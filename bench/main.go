@@ -1,5 +1,6 @@
 // Command bench compares Perdure with its peers, on a PostgreSQL server that it starts itself and
-// on SQLite, and checks the results against our bars. See README.md.
+// on SQLite, and checks the results against our bars: the numbers that Perdure must reach. See
+// README.md.
 package main
 
 import (

@@ -46,7 +46,8 @@ var (
 
 func purseDefinitions() perdure.Group { return perdure.Group{homePurses, euPurses, homePay, euPay} }
 
-// movePurse changes a purse. It records the transfer even if it was there: the test must see that.
+// movePurse changes a purse. It records the transfer even if the purse already has it, because the
+// test must see a transfer that happened twice.
 func movePurse(_ perdure.EntityCtx, p *purse, o order) (purse, error) {
 	if o.ID != "" {
 		p.Cents += o.Cents

@@ -44,7 +44,8 @@ var (
 	whichStage  = perdure.NewQuery[perdure.Void, string]("stage")
 )
 
-// The state of an execution of stages in its two stages.
+// The texts with which an execution of the workflow stages says what it waits for, in its first and
+// in its second stage.
 const (
 	stageOne = "waits for signal first"
 	stageTwo = "waits for promise second"

@@ -39,7 +39,8 @@ func runChecked() {
 	os.Exit(code)
 }
 
-// shapesVariable is the environment variable with the path of the page, for scripts.
+// shapesVariable is the environment variable with the path of the page that documents the shapes of
+// JSON output. The scripts of the tests read it.
 const shapesVariable = "PERDURE_TEST_SHAPES"
 
 var (

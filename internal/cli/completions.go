@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// mostSuggested bounds the names that a completion suggests. A shell shows no more with
-	// benefit.
+	// mostSuggested bounds the names that a completion suggests. A longer list would not help the
+	// user.
 	mostSuggested = 100
 	// completionPatience is how long a completion may take. A shell waits for it.
 	completionPatience = 10 * time.Second
 )
 
-// suggestFunc returns names that begin with a text, or more: completions drop what does not.
+// suggestFunc returns names that begin with a text. It may also return other names, because
+// completions drop them.
 type suggestFunc func(ctx context.Context, n session, begin string) ([]string, error)
 
 // wordsFunc returns words that need no store.
@@ -144,8 +145,8 @@ func wordCompletion(words wordsFunc) completeFunc {
 }
 
 // completion asks the store or the server. A completion that fails suggests nothing, because a
-// shell has no place for an error. Tenants, keys and nodes concern all tenants, so the key may
-// belong to any tenant; the server checks the tenant of every request.
+// shell has no place for an error. Lists of tenants, keys and nodes concern the whole server, so
+// the user's own key may belong to any tenant. The server checks the tenant of every request.
 func (o *options) completion(suggest suggestFunc) completeFunc {
 	return func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)

@@ -11,8 +11,8 @@ import (
 // databasesVariable has the databases that hold shard groups, as --databases does.
 const databasesVariable = "PERDURE_DATABASES"
 
-// databaseURLs returns the URLs of the databases by their names. A text without a URL is the name
-// of a database with an empty one, which the node refuses.
+// databaseURLs returns the URLs of the databases by their names. A name without a URL, and a name
+// that occurs twice, get an empty URL, which the node refuses.
 func (o *options) databaseURLs() map[string]string {
 	all := map[string]string{}
 	for item := range strings.FieldsSeq(o.databases) {

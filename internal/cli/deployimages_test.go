@@ -360,7 +360,8 @@ func (s *composeService) checkServer(file *composeFile) (problems []string) {
 	}
 	_, plain := flags["--allow-plaintext"]
 
-	// The port is that of --listen, and only this machine reaches a server without a certificate.
+	// The published port must be the port of --listen. If the server has no certificate, only this
+	// machine may reach it.
 	_, listens, err := net.SplitHostPort(flags["--listen"])
 	if err != nil {
 		wrong("--listen: %v", err)

@@ -91,8 +91,8 @@ func (c *deployCheck) tellReport(o *options) {
 	}
 }
 
-// severity orders outcomes. If a report is too large, it loses results with the last outcomes
-// first.
+// severity orders outcomes, the most important first. If a report is too large, results with the
+// least important outcomes are left out first.
 var severity = []string{api.ReplayMismatch, api.ReplayError, api.ReplayFits, api.ReplayAbsent, api.ReplaySkipped}
 
 // fitReport leaves out results and shortens texts so that the report is not too large. The

@@ -284,9 +284,9 @@ func logFinding(s store.Logged) (finding, error) {
 	return finding{"log", "ok", fmt.Sprintf("the write-ahead log has %d MiB", bytes/mib)}, nil
 }
 
-// allTenantFindings looks at the executions of every tenant. The command shows the tenants apart if
-// there are several. If no node is live, no process has code. That is not a problem, so it is not
-// reported.
+// allTenantFindings looks at the executions of every tenant. If there are several tenants, each
+// finding names its tenant. If no node is live, no process has any code. That is normal, so
+// allTenantFindings does not look for missing code.
 func allTenantFindings(ctx context.Context, a api.Admin, live bool, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {

@@ -384,8 +384,8 @@ func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string
 	}
 }
 
-// callCommand completes a command that calls an operation. prepare checks the request, and reply
-// prints the answer.
+// callCommand adds the arguments, the flags and the function to a command that calls an operation.
+// prepare checks the request, and reply prints the answer.
 func (o *options) callCommand(cmd *cobra.Command, prepare func(r *api.CallRequest) error, reply func(r *api.CallRequest, out model.Payload) error) *cobra.Command {
 	var text, requestID string
 	var timeout time.Duration

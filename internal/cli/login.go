@@ -52,8 +52,7 @@ perdure config set creates profiles, and perdure logout removes the stored key.`
 	return cmd
 }
 
-// loginProfile finds the profile that a login is for. Its server decides about the key, so that a
-// key never goes to the server of another profile.
+// loginProfile finds the profile that a login is for. Only the server of this profile gets the key.
 func (o *options) loginProfile(cmd *cobra.Command, args []string) (*profiles, string, error) {
 	if len(args) > 0 {
 		if err := cmd.Flags().Set("profile", args[0]); err != nil {
