@@ -15,8 +15,8 @@ import (
 )
 
 // App connects a program with a store and runs the code of its definitions. It is safe for
-// concurrent use. Package embedded opens an App with an engine in this process, and Dial opens one
-// that uses a server.
+// concurrent use. Package embedded opens an App with an engine in this process, and Dial opens an
+// App that uses a server.
 //
 // Programs start and call executions through With and InTx. Operators use the groups: Executions,
 // Histories, Signals, Entities, Locks, Mailboxes, Tasks, DeadTasks, Queues, Limits, Breakers,

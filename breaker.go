@@ -94,8 +94,8 @@ type BreakerRule struct {
 	Calls    int
 	Window   time.Duration
 	// Reset is how long the breaker stays open (30 s). After that time it lets Probes (1) tasks
-	// through at a time. One failed probe opens it again; Successes (2) probes that succeed close
-	// it.
+	// through at a time. One failed probe opens the breaker again. Successes (2) is how many
+	// successful probes close it.
 	Reset     time.Duration
 	Probes    int
 	Successes int

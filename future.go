@@ -53,7 +53,7 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 // Cancel withdraws the work of the future, and Get returns ErrCanceled. A future that already has
 // its result keeps the result.
 func (f *Future[T]) Cancel(ctx WorkflowCtx) {
-	// The only error is misuse from inside a step, which Get reports as well.
+	// Cancel fails only if it is called inside a step, which is a mistake that Get reports too.
 	_ = ctx.x.Cancel(f.future())
 }
 

@@ -41,7 +41,7 @@ type Config struct {
 	// Schema is the PostgreSQL schema that holds the tables; "perdure".
 	Schema string
 	// Shards is the number of shards of a new store. It can never change: for an existing store, it
-	// must be 0 or the number that the store has. 0 is the default of the store.
+	// must be 0 or the number that the store has. 0 means the default of the store.
 	Shards int
 	// Logger receives messages for operators: leases, takeovers, trouble with the store. They
 	// contain no payloads. Nil logs nothing.

@@ -42,8 +42,8 @@ func main() {
 }
 
 // childVariable is the environment variable with the address of the database and the delay, for the
-// process that forwards connections. Forwarding runs in a separate process, so that its processor
-// time is not part of the measurement.
+// process that forwards connections. Forwarding runs in a separate process, so that the measurement
+// does not include the processor time of forwarding.
 const childVariable = "PERDURE_DISTANCE_BENCH"
 
 // settings are the settings of one line of the table.

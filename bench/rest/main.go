@@ -67,7 +67,8 @@ func run(ctx context.Context, args []string) error {
 	builds := strings.Split(*servers, ",")
 	if *servers == "" {
 		builds = []string{filepath.Join(dir, "perdure")}
-		// The server has dependencies that this module does not have, so its own module builds it.
+		// The server has dependencies that this module does not have, so go build runs in the
+		// module of the server.
 		build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", builds[0], "./cmd/perdure")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build the server: %w\n%s", err, out)

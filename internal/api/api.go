@@ -1,6 +1,6 @@
 // Package api is the interface between the engine and everything that uses it. It says, as Go
 // values, what a client may ask and what a worker may do. Callers in the same process use it
-// directly; gRPC, REST and the console translate to it.
+// directly; gRPC, REST and the console translate their requests into calls of this interface.
 //
 // All methods are safe for concurrent use. Errors have a fault kind. When a call returns nil, its
 // effect is durable.

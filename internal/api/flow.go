@@ -143,7 +143,8 @@ type LimitUse struct {
 }
 
 // Breaker says when circuit breakers open and how they close again. It has the same fields as
-// BreakerRule of package perdure, which documents them; the compiler checks that they are equal.
+// BreakerRule of package perdure, which documents them. The compiler checks that both types have
+// equal fields.
 type Breaker struct {
 	Name                 string
 	Failures             int

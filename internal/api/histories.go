@@ -48,8 +48,9 @@ type PastRequest struct {
 	DryRun bool
 }
 
-// Edit replaces the result of a step or child. Without a Position it selects the first step or
-// child of that name, otherwise the one whose outcome is at the Position.
+// Edit replaces the result of a step or child. Without a Position, Edit selects the first step or
+// child of that name. With a Position, Edit selects the step or child whose outcome is at that
+// position.
 type Edit struct {
 	Step     string
 	Position int64

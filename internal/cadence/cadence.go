@@ -165,8 +165,8 @@ func parseFields(line string) (*cron.SpecSchedule, error) {
 }
 
 // Every returns the cadence of an interval. Its instants are the multiples of the interval since
-// the beginning of 1970 (UTC), moved by the phase. So they are the same in every process, at any
-// time.
+// the beginning of 1970 (UTC), moved by the phase. So the instants are the same in every process,
+// at any time.
 func Every(every, phase time.Duration) (Cadence, error) {
 	switch {
 	case every <= 0:
@@ -279,8 +279,9 @@ func (c Cadence) firstReached(wall time.Time) time.Time {
 
 		_, end := local.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// For zones that follow a rule from some year on, Go assumes years of 365 days: on the
-			// last day of a leap year the bound is in the past. Search such a day hour by hour.
+			// For zones that follow a rule from some year on, Go assumes years of 365 days. So on
+			// the last day of a leap year, ZoneBounds returns an end that has already passed.
+			// Search such a day hour by hour.
 			end = at.Add(time.Hour)
 		}
 

@@ -124,8 +124,8 @@ func (w *town) replace() {
 
 const pursesOfTown = 6
 
-// transfers makes the transfers from first to last, half of them by workflows of each group.
-// Callers repeat a call that fails under the same key.
+// transfers makes the transfers from first to last, half of them by workflows of each group. If a
+// call fails, the caller repeats the call under the same key.
 func (w *town) transfers(ctx context.Context, first, last int) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, last-first+1)

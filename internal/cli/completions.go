@@ -200,8 +200,8 @@ func statusNames() []string {
 	return names
 }
 
-// suggestExecutions suggests executions: those of a workflow if the text names one, or the newest
-// ones.
+// suggestExecutions suggests the executions of a workflow if the text names a workflow, and
+// otherwise the newest executions.
 func (o *options) suggestExecutions(ctx context.Context, n session, begin string) ([]string, error) {
 	return o.suggestRuns(ctx, n, begin, false)
 }

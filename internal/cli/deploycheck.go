@@ -151,7 +151,7 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 var errEnough = errors.New("the sample is complete")
 
 // versionsRead is how many versions of a workflow the sample looks for. The version is inside the
-// history, so the check reads up to that many times more histories than it replays.
+// history, so the check reads up to versionsRead times as many histories as it replays.
 const versionsRead = 5
 
 // one replays a history, unless the sample has enough of its kind.

@@ -26,8 +26,9 @@ func (c *deployCheck) checkReport() error {
 	return nil
 }
 
-// note keeps a result for the report. It keeps the results of histories that were not replayed
-// apart, because --limit does not apply to them, and they must not displace a mismatch.
+// note keeps a result for the report. Results of histories that were not replayed go into the
+// separate list spare, because --limit does not apply to them, and they must not displace a
+// mismatch.
 func (c *deployCheck) note(d *api.Description, r api.ReplayResult) {
 	if !c.post {
 		return

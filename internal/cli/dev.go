@@ -111,7 +111,8 @@ type running struct{ opened }
 // Close does nothing.
 func (running) Close() error { return nil }
 
-// watchProgram runs a program, if there is one, and prints changes of executions until it ends.
+// watchProgram runs a program, if there is one. It prints changes of executions until the program
+// or ctx ends.
 func (o *options) watchProgram(ctx context.Context, args []string, env string, look func(context.Context) (session, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -157,9 +157,10 @@ func schemaFindings(all []node.DatabaseStatus) (found []finding) {
 	return found
 }
 
-// mailFinding looks for messages that the engine cannot read: damaged messages, which it set aside,
-// and messages of a newer version, which wait. It also counts messages that the engine refused
-// after their senders had stopped waiting, such as a call that crashed every process that ran it.
+// mailFinding looks for messages that the engine cannot read: damaged messages, which the engine
+// set aside, and messages of a newer version, which wait. It also counts messages that the engine
+// refused after their senders had stopped waiting, such as a call that crashed every process that
+// ran it.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	const page, pageBytes = 1000, 16 << 20
 	damaged, newer, refused, example, refusal := 0, 0, 0, "", ""

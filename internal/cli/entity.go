@@ -265,8 +265,8 @@ not see calls from inside the process that owns the entity; perdure entity mailb
 	}
 }
 
-// withEntity returns the function of a command that reads the entity that its argument names and
-// passes it to printed.
+// withEntity returns the function of a command. That function reads the entity that the argument
+// names, and passes the entity to printed.
 func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a, err := o.entityAddress(args[0])

@@ -190,8 +190,8 @@ func flovynList(f *flovynShop) {
 
 func flovynExplain(f *flovynShop) {
 	id := f.waiting()
-	// The server reports what the run waits for only after it has read the events of the last
-	// activation.
+	// The server must first read the events of the last activation. Until then, it does not report
+	// what the run waits for.
 	for {
 		if out := f.do("It waits", "workflow", "explain", f.name(id)); strings.Contains(out, "approval") {
 			break
@@ -341,8 +341,8 @@ func (f *flovynShop) promise(id string) string {
 	return ""
 }
 
-// A fork has a past, and its own promises: a caller that settles its promise does not settle the
-// promise of the source.
+// A fork has a past, and promises of its own. A caller that settles a promise of the fork does not
+// settle the promise of the source.
 func flovynFork(f *flovynShop) {
 	id, fork := f.waiting(), uuid.NewString()
 	f.do("", "workflow", "fork", f.name(id), "--key", fork)
