@@ -94,7 +94,7 @@ func measure(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = server.Close() }() // it also ends with this process
+		defer func() { _ = server.Close() }() // the server also ends with this process
 		o.Places = append(o.Places, bench.Server(server.URL("postgres")))
 	}
 

@@ -104,7 +104,7 @@ func TestTraceOverProcesses(t *testing.T) {
 		span.End()
 		return n, nil
 	}, perdure.RetryPolicy{Initial: time.Millisecond})
-	const tasks = 20 // each has its own address, so both processes execute some
+	const tasks = 20 // each task has its own address, so both processes execute some tasks
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		if _, err := charge.Run(ctx, n); err != nil {
 			return 0, err

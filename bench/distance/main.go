@@ -1,7 +1,7 @@
 // Command distance measures one process whose PostgreSQL is some milliseconds away. The process
 // runs workflows of three steps in a closed loop, for several distances, numbers of clients and
-// numbers of lanes. It also shows what bounds the rate: how long commits take, how much time passes
-// between two commits of a lane, and how many rows a commit has.
+// numbers of lanes. The command also shows what bounds the rate: how long commits take, how much
+// time passes between two commits of a lane, and how many rows a commit has.
 package main
 
 import (
@@ -77,7 +77,7 @@ func measure(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = server.Close() }() // it also ends with this process
+	defer func() { _ = server.Close() }() // the server also ends with this process
 	fmt.Println("| round trip | clients | lanes | workflows/s | p50, p99 ms | CPU ms per workflow | rows per commit | commit p50 ms | between commits p50 ms | a commit in flight |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 

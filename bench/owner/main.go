@@ -64,7 +64,7 @@ func measure(args []string) error {
 		return fmt.Errorf("%d cores are too few: the loop has one for itself", *cores)
 	}
 
-	runtime.LockOSThread() // the processor time of the loop is that of this thread
+	runtime.LockOSThread() // the thread's processor time is the processor time of the loop
 	fmt.Println("| commit | clients | workflows/s | rows per commit | loop busy | other cores busy | a commit in flight | µs of the loop per workflow |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for text := range strings.SplitSeq(*commits, ",") {
@@ -322,7 +322,7 @@ func (a *arrivals) Pop() any {
 func threadTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(rusageThread, &u); err != nil {
-		panic(err) // it fails only for wrong arguments
+		panic(err) // the system call fails only for wrong arguments
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -76,6 +76,6 @@ func (l *requestLog) forgetIdle() {
 // same shard, whatever their type.
 func shardOf(id string) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // it never fails
+	_, _ = h.Write([]byte(id)) // Write of a hash never fails
 	return int(h.Sum32() % shards)
 }

@@ -76,8 +76,8 @@ type Session interface {
 	// Report hands in a turn. It blocks while the engine is full, and fails if the session or ctx
 	// has ended. If it fails, the engine evicts the run.
 	//
-	// The engine answers every turn when it is durable, in the order of the turns. It answers with
-	// Deliver if it has applied the turn and recorded events: Deliver brings these events. It
+	// The engine answers every turn when the turn is durable, in the order of the turns. It answers
+	// with Deliver if it has applied the turn and recorded events: Deliver brings these events. It
 	// answers with Taken if it has applied the turn and recorded no event. It answers with Evict,
 	// which says why, if the turn ended the run, is stale, or cannot be applied. One Deliver may
 	// answer several turns, and an Evict answers all turns of its generation.

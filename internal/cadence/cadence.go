@@ -274,7 +274,7 @@ func (c Cadence) firstReached(wall time.Time) time.Time {
 		_, offset := local.Zone()
 		t := asUTC(wall, -offset)
 		if t.Before(at) {
-			return at.UTC() // the clock was put forward past it
+			return at.UTC() // the clock was put forward past the time
 		}
 
 		_, end := local.ZoneBounds()

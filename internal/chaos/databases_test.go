@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// envDatabase is the URL of the database eu, which holds the shard group eu. It makes the process
-// serve purses of both groups until SIGTERM.
+// envDatabase has the URL of the database eu, which holds the shard group eu. If this variable is
+// set, the process serves purses of both groups until SIGTERM.
 const envDatabase = "PERDURE_CHAOS_DATABASE"
 
 // purse is money with the transfers that have changed it, in order.
@@ -73,8 +73,8 @@ type town struct {
 	t      *testing.T
 	url    string         // of the first database
 	server *pgtest.Server // of the database eu
-	member string         // its URL
-	app    *perdure.App   // of the test, which owns nothing
+	member string         // the URL of the database eu
+	app    *perdure.App   // the app of the test, which owns no shards
 	nodes  []*process
 	done   atomic.Int64
 }

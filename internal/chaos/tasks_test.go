@@ -215,7 +215,7 @@ func (f *fire) strike(n int) {
 			return
 		}
 		f.killed[p] = true
-	case "deploy": // a deployment of code that lacks a kind
+	case "deploy": // a deployment of code that lacks one kind of task
 		p.retire(3 * time.Minute)
 		f.procs[i] = f.raise(envNoRest + "=1")
 	case "stop":

@@ -51,8 +51,8 @@ const (
 	stageTwo = "waits for promise second"
 )
 
-// ledger records every execution of a step body and every reply that a caller got. Its files
-// survive the process.
+// ledger records every run of a step body and every reply that a caller got. Its files survive the
+// process.
 type ledger struct{ path string }
 
 // note records that a body runs.
@@ -268,7 +268,7 @@ type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}
 	callers     sync.WaitGroup
-	progress    chan struct{} // capacity 1; a value means that one more is done
+	progress    chan struct{} // capacity 1; a value means that one more execution of each kind is done
 
 	mu   sync.Mutex
 	errs []error

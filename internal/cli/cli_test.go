@@ -100,7 +100,7 @@ func fill(url string) error {
 		if info.Reason == "waits for signal approve" {
 			return nil
 		}
-		time.Sleep(time.Millisecond) // until its worker has reported it
+		time.Sleep(time.Millisecond) // until the worker has reported the reason
 	}
 }
 

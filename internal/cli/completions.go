@@ -129,7 +129,7 @@ func completeFlags(cmd *cobra.Command, flags map[string]completeFunc) {
 			continue
 		}
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-			panic(err) // the flag exists, and nothing else completes it
+			panic(err) // cannot happen: the flag exists, and nothing else completes it
 		}
 	}
 	for _, c := range cmd.Commands() {

@@ -30,7 +30,7 @@ func showDatabases(text string) string {
 	var all []string
 	for item := range strings.FieldsSeq(text) {
 		name, url, ok := strings.Cut(item, "=")
-		if !ok || model.CheckGroupName(name) != nil { // it may be a piece of a password
+		if !ok || model.CheckGroupName(name) != nil { // the name may be a piece of a password
 			name, url = "?", "?"
 		}
 		all = append(all, name+"="+withoutPassword(url))

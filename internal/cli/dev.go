@@ -196,7 +196,7 @@ func (o *options) watch(ctx context.Context, look func(context.Context) (session
 // devWatch prints executions. It opens another session whenever one ends.
 type devWatch struct {
 	list  *watchedList
-	first bool // it has read nothing yet
+	first bool // the watch has read nothing yet
 }
 
 // session prints changes while a session lasts. Without a feed it reads once and returns.

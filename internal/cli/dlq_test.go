@@ -135,7 +135,7 @@ func TestDlqBesideANode(t *testing.T) {
 	killTasks(t, app)
 
 	do := on(t, url)
-	for { // a node publishes its queues with its lease
+	for { // a node publishes its queues when it next renews its lease
 		if out := do("", 0, "worker", "list"); strings.Contains(out, "queues default, post: letter") {
 			break
 		}
