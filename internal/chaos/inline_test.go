@@ -139,7 +139,7 @@ func returnInlinePermits(t *testing.T, url string) {
 		defer limited.leave()
 		select {
 		case <-limited.two:
-			time.Sleep(5 * time.Millisecond) // gives a third body time to start, which would be a mistake
+			time.Sleep(5 * time.Millisecond) // gives a third body time to start, if there is one
 		case <-ctx.Done():
 		}
 		return ctx.Err()

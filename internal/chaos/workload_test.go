@@ -268,7 +268,7 @@ type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}
 	callers     sync.WaitGroup
-	progress    chan struct{} // capacity 1; a value means that one more execution of each kind is done
+	progress    chan struct{} // capacity 1; a value means that one more drive is done
 
 	mu   sync.Mutex
 	errs []error

@@ -46,7 +46,7 @@ type deployReport struct {
 	Mismatches []deployMismatch `json:"mismatches"`
 	// Absent counts histories of workflows that the build does not have.
 	Absent   map[string]int `json:"absent"`
-	Pinned   int            `json:"pinned"`    // executions that are pinned to another version than the build
+	Pinned   int            `json:"pinned"`    // pinned to another version than the build
 	TooLarge int            `json:"too_large"` // too large to be replayed
 	Version  string         `json:"version"`
 	// Report is the id of the stored replay report.
