@@ -53,8 +53,8 @@ func (a *App) Wait(ctx context.Context) error {
 }
 
 // Close stops taking new work, waits for running steps and tasks, and releases everything. It waits
-// for steps at most for the DrainTimeout of embedded.Config or Dialer, and for tasks at most for
-// TaskConfig.DrainTimeout. Open executions continue when a process opens the store again.
+// for steps no longer than the DrainTimeout of embedded.Config or Dialer, and for tasks no longer
+// than TaskConfig.DrainTimeout. Open executions continue when a process opens the store again.
 //
 // Close does not wait for a store that accepts no commits, for example because its disk is full. It
 // tries a few more times within a second, and then returns an ErrUnavailable that says what is not

@@ -37,8 +37,8 @@ func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 }
 
 // Trip opens a circuit breaker as if enough tasks had failed. The breaker closes again according to
-// its rule. Trip returns ErrNotFound for a name that no rule, no stored state and no activity of a
-// running program has. SetRule makes a new name known.
+// its rule. Trip returns ErrNotFound for an unknown name: a name that no rule, no stored state and
+// no activity of a running program has. SetRule makes a new name known.
 func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }

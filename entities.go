@@ -121,7 +121,7 @@ func (e Entities) Edit(ctx context.Context, ref EntityRef, version string, state
 	return made.String(), nil
 }
 
-// encodeState gives a state that an operator wrote as JSON its stored form.
+// encodeState returns the stored form of a state that an operator wrote as JSON.
 func (h *host) encodeState(ctx context.Context, ref EntityRef, state []byte) (p model.Payload, err error) {
 	const kind = stateKind
 	var v any

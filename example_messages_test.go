@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A signal is a message that the code receives when it is ready. The code receives signals of one
-// name in the order in which they arrived.
+// A signal is a message that the code receives when the code is ready. The code receives signals of
+// one name in the order in which they arrived.
 func ExampleSignal() {
 	item := perdure.NewSignal[string]("item")
 	packing := perdure.NewWorkflow("packing", func(ctx perdure.WorkflowCtx, n int) ([]string, error) {

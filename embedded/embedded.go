@@ -105,7 +105,7 @@ type Config struct {
 	// requests to the executions and entities that it owns.
 	KeepRequests time.Duration
 	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
-	// processes of the version that started an execution continue it.
+	// processes of the version that started an execution continue that execution.
 	Version string
 	// Name is the name of the app. A schedule stores this name, to remember which app applied it.
 	Name string

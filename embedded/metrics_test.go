@@ -350,8 +350,8 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	wantMetrics(t, reg, map[string]float64{"schedule_ticks_total{fired,nightly}": 1, "schedule_ticks_total{triggered,nightly}": 1})
 }
 
-// Programs may make up names at run time. They must not fill the memory of the process that scrapes
-// the metrics.
+// Programs may make up names at run time. These names must not fill the memory of the process that
+// scrapes the metrics.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	const names = 1200

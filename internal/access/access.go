@@ -67,7 +67,7 @@ type Journal struct {
 // method is a method of a door.
 type method struct{ door, name string }
 
-// New returns a journal. The meter asks it for the open requests until Close.
+// New returns a journal. Until Close, the meter asks the journal for the number of open requests.
 func New(cfg Config) *Journal {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -197,10 +197,10 @@ type ShardInfo struct {
 	// Group is the shard group that the shard belongs to; empty if the server is of an older
 	// version.
 	Group string
-	// Database is the name of the database that holds the shard; empty for the first one of the
-	// store.
+	// Database is the name of the database that holds the shard; empty for the first database of
+	// the store.
 	Database string
-	// Owner is the node that owns the shard; zero if none does.
+	// Owner is the node that owns the shard; zero if no node does.
 	Owner model.NodeID
 	// Target is the node that should own the shard; zero if no node can. If Target is not the
 	// owner, the shard moves.

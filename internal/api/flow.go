@@ -79,9 +79,9 @@ const (
 func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 
 // Limit says how many tasks may run at a time, and how many may start per period. The engine stores
-// the rule in this form. Calls ignore the Tenant of the limit and use their own. Per may be empty:
-// with a Key it means PerKey, and without Queue and Kind it means PerName. SetLimit and TryLimit
-// ignore Disabled and Why.
+// the rule in this form. The calls of Flow ignore the field Tenant and use the tenant in their
+// arguments. Per may be empty: with a Key it means PerKey, and without Queue and Kind it means
+// PerName. SetLimit and TryLimit ignore Disabled and Why.
 type Limit = rule.Limit
 
 // Allowance is how much of the system a tenant may use.

@@ -33,8 +33,8 @@ type Worker interface {
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
-	// Evict takes a run from the worker: it was closed, moved to another owner, or cannot continue
-	// here. Running steps may finish; the engine drops their outcome.
+	// Evict takes a run from the worker, because the run was closed, has moved to another owner, or
+	// cannot continue here. Running steps may finish; the engine drops their outcome.
 	Evict(run model.RunID, generation uint64, reason string)
 	// Taken answers a turn that recorded no event. Such a turn had only waits or timers, or said
 	// that the run is blocked. The engine has applied the turn. If the turn had something to store,

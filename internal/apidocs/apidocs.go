@@ -50,7 +50,8 @@ var kinds = map[string]string{
 	"favicon-16x16.png": "image/png", "favicon-32x32.png": "image/png",
 }
 
-// Page has two paths: of the page that shows the document of an API, and of the document itself.
+// Page has the path of the page that shows the document of an API, and the path of the document
+// itself.
 type Page struct {
 	Title string
 	// Base is the path of the page, without a slash at its end.

@@ -65,7 +65,7 @@ func wrong(field, value, format string, args ...any) error {
 // every crontab.
 const options = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.Extended | cron.DowOrDom
 
-// fieldNames are the names of the fields of a line with six.
+// fieldNames are the names of the fields of a line with six fields.
 var fieldNames = [...]string{"second", "minute", "hour", "day of month", "month", "day of week"}
 
 // Cron returns the cadence of a cron line in an IANA zone. An empty zone is UTC.

@@ -38,8 +38,8 @@ func showDatabases(text string) string {
 	return strings.Join(all, " ")
 }
 
-// checkDatabasePasswords refuses passwords of databases that other users can read, as checkPassword
-// does for the password of the store.
+// checkDatabasePasswords refuses the password of a database if other users can read the password,
+// as checkPassword does for the password of the store.
 func (f *serveFlags) checkDatabasePasswords(urls map[string]string, log *slog.Logger) error {
 	for name, url := range urls {
 		if !hasPassword(url) {

@@ -74,8 +74,8 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		return nil, err // a second attempt would take as long again
 	}
 	if err != nil {
-		// A server that may lose commits is a finding like any other. The command still checks the
-		// rest.
+		// A server that may lose commits is one of the findings, and the command still makes the
+		// other checks.
 		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), AllowUnsafe: true})
 		if unsafe != nil {
 			return nil, err
