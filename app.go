@@ -15,8 +15,8 @@ import (
 )
 
 // App connects a program with a store and runs the code of its definitions. It is safe for
-// concurrent use. Package embedded opens an App with an engine in this process, and Dial opens one
-// that uses a server.
+// concurrent use. Package embedded opens an App with an engine in this process, and Dial opens an
+// App that uses a server.
 //
 // Programs start and call executions through With and InTx. Operators use the groups: Executions,
 // Histories, Signals, Entities, Locks, Mailboxes, Tasks, DeadTasks, Queues, Limits, Breakers,
@@ -53,8 +53,8 @@ func (a *App) Wait(ctx context.Context) error {
 }
 
 // Close stops taking new work, waits for running steps and tasks, and releases everything. It waits
-// for steps at most for the DrainTimeout of embedded.Config or Dialer, and for tasks at most for
-// TaskConfig.DrainTimeout. Open executions continue when a process opens the store again.
+// for steps no longer than the DrainTimeout of embedded.Config or Dialer, and for tasks no longer
+// than TaskConfig.DrainTimeout. Open executions continue when a process opens the store again.
 //
 // Close does not wait for a store that accepts no commits, for example because its disk is full. It
 // tries a few more times within a second, and then returns an ErrUnavailable that says what is not
@@ -109,8 +109,8 @@ func (a *App) closeWorkers() error {
 // choice.
 //
 // Outboxes and the outcomes of transactional activities refer to blobs too, so call SweepPayloads
-// from an app whose definitions include all of them. A copy of a store has the id of the original:
-// never sweep from a copy that shares the blobs of the original.
+// from an app whose definitions include all outboxes and all transactional activities. A copy of a
+// store has the id of the original: never sweep from a copy that shares the blobs of the original.
 func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int, err error) {
 	blobs := a.host.codec.Blobs()
 	switch {

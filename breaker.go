@@ -37,8 +37,8 @@ func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 }
 
 // Trip opens a circuit breaker as if enough tasks had failed. The breaker closes again according to
-// its rule. Trip returns ErrNotFound for a name that no rule, no stored state and no activity of a
-// running program has. SetRule makes a new name known.
+// its rule. Trip returns ErrNotFound for an unknown name: a name that no rule, no stored state and
+// no activity of a running program has. SetRule makes a new name known.
 func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
@@ -94,13 +94,14 @@ type BreakerRule struct {
 	Calls    int
 	Window   time.Duration
 	// Reset is how long the breaker stays open (30 s). After that time it lets Probes (1) tasks
-	// through at a time. One failed probe opens it again; Successes (2) probes that succeed close
-	// it.
+	// through at a time. One failed probe opens the breaker again. Successes (2) is how many
+	// successful probes close it.
 	Reset     time.Duration
 	Probes    int
 	Successes int
 	// Lease is how long a probe may take to report (1 min) before another task may take its place.
-	// MaxRetryAfter (24 h) limits how long RetryAfter of one task can keep the other tasks waiting.
+	// MaxRetryAfter (24 h) limits how long one task that returns RetryAfter can keep the other
+	// tasks waiting.
 	Lease         time.Duration
 	MaxRetryAfter time.Duration
 }

@@ -39,7 +39,8 @@ type inlet interface {
 	read(ref Ref, state string) (model.Payload, bool, error)
 	// entity reads the state of an entity.
 	entity(a model.Address) (model.Payload, bool, error)
-	// ask sends an update to a schedule. The payload settings of the app do not apply to it.
+	// ask sends an update to a schedule. The payload settings of the app do not apply to this
+	// update.
 	ask(r *api.UpdateRequest) (model.Payload, error)
 }
 

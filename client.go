@@ -32,9 +32,9 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.St
 }
 
 // canAttach reports whether a start may attach to an execution although the engine refused the
-// start because of a different input. It may if the inputs are equal and only their stored forms
-// differ, because the payload settings have changed. The engine cannot know this, because it cannot
-// read stored payloads.
+// start because of a different input. The start may attach if the inputs are equal and only their
+// stored forms differ, because the payload settings have changed. The engine cannot know this,
+// because it cannot read stored payloads.
 func (c Client) canAttach(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
 	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
 		return false

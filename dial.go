@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server
-// on this machine. A zero field means the default in its comment.
+// Dialer is Dial with settings, just as net.Dialer is net.Dial with settings. The zero value is
+// right for a server on this machine. A zero field means the default in its comment.
 type Dialer struct {
 	// Token is the key with which this program authenticates. Leave it empty for a server that
 	// needs no key, such as perdure dev. Unless PlainText is set, Dial refuses to send the token in
@@ -50,8 +50,9 @@ type Dialer struct {
 	IdleAfter time.Duration
 	// MaxLoaded is how many executions this process works on at the same time, and how many it
 	// keeps in memory; 10,000. Further executions go to another process, or wait with the reason
-	// no_slot. The process does not work on an execution that waits for a timer, a message, a child
-	// or a queued task. If too many executions are in memory, waiting ones leave it.
+	// no_slot. An execution that waits for a timer, a message, a child or a queued task does not
+	// count as one that the process works on. If too many executions are in memory, the process
+	// unloads waiting executions.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
@@ -69,7 +70,7 @@ type Dialer struct {
 	// Tasks says how this process executes tasks, if it has the code of activities with a queue.
 	Tasks TaskConfig
 	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
-	// processes of the version that started an execution continue it.
+	// processes of the version that started an execution continue that execution.
 	Version string
 	// Name is the name of the app. A schedule stores this name, to remember which app applied it.
 	Name string

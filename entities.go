@@ -91,10 +91,10 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 	return info, nil
 }
 
-// Edit replaces the state of an entity with a JSON value and returns the new version. It does so
-// only if version is still the current one. Take version from EntityInfo.Version; "0" means that
-// the entity has neither a state nor a lock. The process that owns the entity applies the edit like
-// an operation, in one commit, but runs no code of the entity.
+// Edit replaces the state of an entity with a JSON value and returns the new version. The entity
+// must still have the given version. Take version from EntityInfo.Version; "0" means that the
+// entity has neither a state nor a lock. The process that owns the entity applies the edit like an
+// operation, in one commit, but runs no code of the entity.
 //
 // Edit returns ErrConflict and changes nothing if the version has changed, if an operation of the
 // entity runs, or if a workflow holds its lock.
@@ -121,7 +121,7 @@ func (e Entities) Edit(ctx context.Context, ref EntityRef, version string, state
 	return made.String(), nil
 }
 
-// encodeState gives a state that an operator wrote as JSON its stored form.
+// encodeState returns the stored form of a state that an operator wrote as JSON.
 func (h *host) encodeState(ctx context.Context, ref EntityRef, state []byte) (p model.Payload, err error) {
 	const kind = stateKind
 	var v any

@@ -62,7 +62,7 @@ func (e *Entity[S]) define(r *registry) {
 }
 
 // stateCode returns the functions that read and write the state of an entity. An encoded state
-// includes its version, so that a migrated state differs from the stored one.
+// includes its version, so that a migrated state differs from the stored state.
 func stateCode[S any](name string, o *entityOptions) func(*host) *entity.State {
 	return func(h *host) *entity.State {
 		return &entity.State{

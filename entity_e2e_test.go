@@ -164,7 +164,7 @@ func TestBank(t *testing.T) {
 	})
 }
 
-// Starts and signals of an operation take effect with its commit.
+// The starts and signals that an operation sends take effect when the operation commits.
 func TestOperationStartsAndSignals(t *testing.T) {
 	t.Parallel()
 	b := newBank()

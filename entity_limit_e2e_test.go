@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The caller of an operation gets its answer when the operation has ended. It does not wait for the
-// later operations in the mailbox, no matter how many there are.
+// The caller of an operation gets its answer when the operation has ended. The caller does not wait
+// for the later operations in the mailbox, no matter how many there are.
 func TestSlowOperationsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
 	accounts := perdure.NewEntity[account]("slow")
@@ -67,7 +67,7 @@ func TestSlowOperationsAreAnsweredOneByOne(t *testing.T) {
 // does later.
 func TestHungOperation(t *testing.T) {
 	t.Parallel()
-	const limit = 5 * time.Second // the deposits must stay within it too, even on a busy machine
+	const limit = 5 * time.Second // a deposit must take less time than this, even on a busy machine
 	release, returned := make(chan struct{}), make(chan struct{})
 	accounts := perdure.NewEntity[account]("limited", perdure.OperationTimeout(limit))
 

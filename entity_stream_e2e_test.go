@@ -114,8 +114,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// The code of a stream waits for a caller that reads slowly. That delays neither other streams and
-// operations of the key nor other keys, no matter how many slow callers there are.
+// The code of a stream waits for a caller that reads slowly. This wait delays no other stream and
+// no operation, of the same key or of other keys, no matter how many slow callers there are.
 func TestStreamBackPressure(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()
@@ -180,8 +180,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// When a caller leaves its loop, or its deadline passes, the code of the stream ends, even if it
-// sends nothing at that time.
+// When a caller leaves its loop, or its deadline passes, the code of the stream ends, even if the
+// code sends nothing at that time.
 func TestStreamCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := newStreamer()

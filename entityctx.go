@@ -77,8 +77,8 @@ func storeCall(r api.Request) {
 	}
 }
 
-// compose turns a request of ordinary code into a message. It makes the same checks as for a direct
-// call.
+// compose turns a request of ordinary code into a message. It checks the request in the same way as
+// a direct call.
 func (h *host) compose(r api.Request) (model.Message, api.Mailer, error) {
 	m, err := h.backend.Compose(r)
 	return m, h.backend, err

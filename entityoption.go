@@ -80,8 +80,8 @@ func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOptio
 
 // OperationLog keeps the last n operations of a key, at most 100, with name, caller, time and
 // outcome; EntityInfo.Log shows them. The engine stores them in the row of the entity, up to 64
-// KiB, so every operation writes the row, even one that fails. They are removed together with the
-// state.
+// KiB, so every operation writes the row, even one that fails. The engine removes the log together
+// with the state.
 func OperationLog(n int) EntityOption { return entityOption(func(o *entityOptions) { o.log = &n }) }
 
 // LogInputs adds the stored form of each input of at most 1 KiB to the OperationLog.

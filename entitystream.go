@@ -114,8 +114,8 @@ func (s *Stream[I, T]) Read(c Client, key string, in I) iter.Seq2[T, error] {
 
 // Times that the caller of a stream uses.
 const (
-	keepEvery     = 10 * time.Second // how often it reports that it still reads
-	leavePatience = 2 * time.Second  // how long it tries to report that it has stopped reading
+	keepEvery     = 10 * time.Second // how often the caller reports that it still reads
+	leavePatience = 2 * time.Second  // how long the caller tries to report that it has left
 )
 
 // readStream passes the items of a stream to take until the stream ends or take returns false or an

@@ -50,8 +50,8 @@ func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
 
 // public lets users recognise an error with errors.Is. Every exported function calls public or
 // remote once, on the error that it returns. All other functions return errors unchanged. Errors of
-// package fault need this only if their kind is Canceled or Timeout: errors.Is already compares all
-// other kinds with the sentinels above.
+// package fault need public only if their kind is Canceled or Timeout: errors.Is already compares
+// all other kinds with the sentinels above.
 func public(err error) error {
 	if err == nil {
 		return nil

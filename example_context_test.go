@@ -70,8 +70,8 @@ func ExampleWorkflowCtx_WithTimeout() {
 	// Output: only 30 were paid in time <nil>
 }
 
-// A saga: each step that can be undone says how. When the workflow fails or is cancelled, the
-// completed steps are undone in reverse order.
+// In a saga, each step that can be undone says how to undo it. When the workflow fails or is
+// cancelled, the completed steps are undone in reverse order.
 func ExampleWorkflowCtx_OnFailure() {
 	var log []string
 	do := perdure.NewActivity("do", func(_ context.Context, what string) (perdure.Void, error) {
@@ -156,8 +156,8 @@ func ExampleWorkflowCtx_Detached() {
 	// Output: saved what there was <nil>
 }
 
-// OnInterrupt calls its function with the reason of a cancellation, next to the code that is being
-// cancelled.
+// OnInterrupt calls its function with the reason of a cancellation. The function runs as a
+// coroutine next to the cancelled code.
 func ExampleWorkflowCtx_OnInterrupt() {
 	var told string
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

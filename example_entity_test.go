@@ -161,8 +161,8 @@ func ExampleEntityCtx() {
 	// ann existed: false <nil>
 }
 
-// Operations that refer to each other are declared, and bound to their code where the app is
-// opened.
+// The program declares operations that refer to each other, and binds them to their code when it
+// opens the app.
 func ExampleBindOperation() {
 	type tally struct{ Passed int }
 	players := perdure.NewEntity[tally]("player")

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A signal is a message that the code receives when it is ready. The code receives signals of one
-// name in the order in which they arrived.
+// A signal is a message that the code receives when the code is ready. The code receives signals of
+// one name in the order in which they arrived.
 func ExampleSignal() {
 	item := perdure.NewSignal[string]("item")
 	packing := perdure.NewWorkflow("packing", func(ctx perdure.WorkflowCtx, n int) ([]string, error) {
@@ -48,7 +48,7 @@ func ExampleSignal() {
 	// true
 }
 
-// Start with a signal starts the execution if it does not exist, and delivers the signal in the
+// A start with a signal starts the execution if it does not exist, and delivers the signal in the
 // same commit.
 func ExampleSignal_With() {
 	visit := perdure.NewSignal[string]("visit")
@@ -113,8 +113,8 @@ func ExamplePromise() {
 	// expired <nil>
 }
 
-// An update is a request to running code. The code can validate it, runs steps if it needs them,
-// and answers.
+// An update is a request to running code. The code can validate the update and run steps, and then
+// answers.
 func ExampleUpdate() {
 	type item struct {
 		SKU string

@@ -13,7 +13,7 @@ import (
 
 // In the first build, the state has one name. In the second build, it has two. The engine migrates
 // a state when it reads it, and stores the new form with the next operation. After that the first
-// build cannot read the state, so its calls wait.
+// build cannot read the state, so calls wait while only the first build runs.
 func ExampleMigrateState() {
 	dir, err := os.MkdirTemp("", "perdure")
 	if err != nil {

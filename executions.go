@@ -60,9 +60,9 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 }
 
 // Stranded returns open executions and tasks that cannot continue by themselves, with the reason.
-// There are two cases: they are blocked, for example because the code does not match their history,
-// or no live process has what they need: their code, the version that they are pinned to, or a
-// worker for their queue. Call Stranded after a deploy.
+// Some are blocked, for example because the code does not match their history. For the others, no
+// live process has what they need: their code, the version that they are pinned to, or a worker for
+// their queue. Call Stranded after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		page, err := x.app.host.backend.Stranded(ctx, x.app.host.tenant, cursor)

@@ -94,7 +94,7 @@ func numbers(n int) []int {
 	return list
 }
 
-// reasonOf waits until all goroutines wait, and returns why an execution waits.
+// reasonOf waits until all goroutines of the test are blocked, and returns why an execution waits.
 func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	t.Helper()
 	synctest.Wait()
@@ -262,8 +262,8 @@ func TestLimitThatIsMissing(t *testing.T) {
 }
 
 // A disabled limit lets all its tasks start: tasks that name it and tasks that it selects. It keeps
-// its rule, and stays disabled if the rule is set again. An enabled limit counts the tasks that
-// have started before.
+// its rule, and stays disabled if a program sets the rule again. When an operator enables the limit
+// again, it also counts the tasks that started while it was disabled.
 func TestDisabledLimit(t *testing.T) {
 	t.Parallel()
 	m, gate := newMeter(), make(chan struct{})
@@ -303,7 +303,7 @@ func TestDisabledLimit(t *testing.T) {
 		inside(10)
 
 		for _, r := range rules {
-			must(t, limits.Set(ctx, r)) // as a program does that starts
+			must(t, limits.Set(ctx, r)) // as a program does when it starts
 		}
 		late, err := mail.Submit(c, 5)
 		must(t, err)
@@ -334,7 +334,7 @@ func TestDisabledLimit(t *testing.T) {
 	}, mail, ship)
 }
 
-// A limit that contradicts a limit that was set while it was disabled cannot be enabled.
+// A disabled limit cannot be enabled again if another limit, which was set later, contradicts it.
 func TestEnableRefusesContradictions(t *testing.T) {
 	t.Parallel()
 	ship := perdure.NewActivity("ship", func(context.Context, int) (int, error) { return 1, nil }, perdure.OnQueue("ship"))

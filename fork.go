@@ -58,9 +58,9 @@ type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.
 //
-// The name may also be that of an operation or RPC that the code calls, or of a signal or update
-// that it sends. "entity.operation" distinguishes operations of several entities. If a step has the
-// same name, BeforeStep selects the step. "lock" selects the first lock.
+// The name may also be the name of an operation or RPC that the code calls, or of a signal or
+// update that the code sends. "entity.operation" distinguishes operations of several entities. If a
+// step has the same name, BeforeStep selects the step. "lock" selects the first lock.
 func BeforeStep(name string) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.Before = name })
 }
@@ -71,7 +71,7 @@ func AfterPosition(n int64) PastOption {
 }
 
 // SetResult replaces the outcome of the first step, activity or child of that name, completed or
-// failed, with the result v. The name may also be that of a call, as for BeforeStep.
+// failed, with the result v. As for BeforeStep, the name may also be the name of a call.
 func SetResult[T any](step string, v T) PastOption {
 	return pastOption(func(o *pastOptions) {
 		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {

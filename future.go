@@ -53,7 +53,7 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 // Cancel withdraws the work of the future, and Get returns ErrCanceled. A future that already has
 // its result keeps the result.
 func (f *Future[T]) Cancel(ctx WorkflowCtx) {
-	// The only error is misuse from inside a step, which Get reports as well.
+	// The call fails only after a mistake that Get reports too, such as a call from inside a step.
 	_ = ctx.x.Cancel(f.future())
 }
 

@@ -63,8 +63,9 @@ func (h *host) CountDecisions(name string, was, is *schedule.Counts) {
 	count("failed", was.Failed, is.Failed)
 }
 
-// limit refuses a value that is too large. Workflow code depends on the answer. So limit checks the
-// size of the value itself and not of its stored form, which may change with the settings.
+// limit refuses a value that is too large. Workflow code depends on the answer, so a replay must
+// get the same answer. For that reason limit checks the size of the value itself and not of its
+// stored form, which may change with the settings.
 func (h *host) limit(kind, name string, p model.Payload) error {
 	size, most := p.Size(), h.codec.MaxPlain()
 	if size <= most {

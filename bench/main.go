@@ -1,5 +1,6 @@
 // Command bench compares Perdure with its peers, on a PostgreSQL server that it starts itself and
-// on SQLite, and checks the results against our bars. See README.md.
+// on SQLite, and checks the results against our bars: the numbers that Perdure must reach. See
+// README.md.
 package main
 
 import (
@@ -93,7 +94,7 @@ func measure(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = server.Close() }() // it also ends with this process
+		defer func() { _ = server.Close() }() // the server also ends with this process
 		o.Places = append(o.Places, bench.Server(server.URL("postgres")))
 	}
 

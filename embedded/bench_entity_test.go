@@ -56,7 +56,7 @@ func newPurses() *purses {
 func (p *purses) group() perdure.Group { return perdure.Group{p.entity, p.three, p.move} }
 
 // Most of the cost of calls and locks is their commits, which come one after the other.
-// docs/performance.md says how many commits each of them makes.
+// docs/performance.md says how many commits each kind of call makes.
 func TestCommitsOfCallsAndLocks(t *testing.T) {
 	t.Parallel()
 	p, reg := newPurses(), prometheus.NewRegistry()
@@ -80,7 +80,7 @@ func TestCommitsOfCallsAndLocks(t *testing.T) {
 		}
 		got := (scrape(t, reg, "commits_total")["commits_total{ok}"] - before) / times
 		t.Logf("%s: %.1f commits", w.name, got)
-		// Half a commit is for background work, such as the renewal of a lease.
+		// The test allows half a commit more, for background work such as the renewal of a lease.
 		if got == 0 || got > w.most+0.5 {
 			t.Errorf("%s: %.1f commits, want at most %.0f", w.name, got, w.most)
 		}

@@ -11,7 +11,8 @@ import (
 )
 
 // A run can continue as new with any number of unread signals, and the next run gets all of them.
-// This test sends more signals than SQLite accepts in one row, which once blocked such a run.
+// This test sends more signals than SQLite accepts in one row. In an earlier version, such a run
+// was blocked.
 func TestContinueAsNewWithManySignals(t *testing.T) {
 	t.Parallel()
 	text := perdure.NewSignal[string]("text")

@@ -16,8 +16,8 @@ const replayTimeout = time.Minute
 
 // AnswerDeployCheck lets `perdure deploy-check -- ./program` replay stored histories with the code
 // of this program. Call it first in main, with all definitions. In a process that the command
-// started, it replays the histories that it receives, and ends the process. It executes no step and
-// opens no store. In any other process it does nothing.
+// started, AnswerDeployCheck replays the histories that the command sends, and ends the process. It
+// executes no step and opens no store. In any other process it does nothing.
 func AnswerDeployCheck(defs ...perdure.Definition) { Config{}.AnswerDeployCheck(defs...) }
 
 // AnswerDeployCheck works like the function of that name, with the payload settings and the version

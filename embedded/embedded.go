@@ -35,13 +35,13 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Config is Open with settings, as net.Dialer is to net.Dial. The zero value is right for most
-// programs. A zero field means the default in its comment.
+// Config is Open with settings, just as net.Dialer is net.Dial with settings. The zero value is
+// right for most programs. A zero field means the default in its comment.
 type Config struct {
 	// Schema is the PostgreSQL schema that holds the tables; "perdure".
 	Schema string
 	// Shards is the number of shards of a new store. It can never change: for an existing store, it
-	// must be 0 or the number that the store has. 0 is the default of the store.
+	// must be 0 or the number that the store has. 0 means the default of the store.
 	Shards int
 	// Logger receives messages for operators: leases, takeovers, trouble with the store. They
 	// contain no payloads. Nil logs nothing.
@@ -72,8 +72,8 @@ type Config struct {
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
 	// MaxHistory is how many bytes the history of a run may have; 50 MiB. A run that reaches this
-	// limit stops with a reason, so use ContinueAsNew before. The logger warns at four fifths of
-	// the limit.
+	// limit stops with a reason, so use ContinueAsNew before that. The logger warns at four fifths
+	// of the limit.
 	MaxHistory int
 	// MaxUnread is how many bytes of signals, updates and promises may wait for the code of a run;
 	// 16 MiB, or a third of MaxHistory if that is less. MaxUnread is at most half of MaxHistory.
@@ -105,14 +105,14 @@ type Config struct {
 	// requests to the executions and entities that it owns.
 	KeepRequests time.Duration
 	// Version names the build of this program, such as a commit. If a workflow is Pinned, only
-	// processes of the version that started an execution continue it.
+	// processes of the version that started an execution continue that execution.
 	Version string
 	// Name is the name of the app. A schedule stores this name, to remember which app applied it.
 	Name string
 	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
 	// among the definitions. Without it, these schedules continue to fire. It needs a Name.
 	PruneSchedules bool
-	// NoSocket opens no socket. Without it, an app on a file listens on a Unix socket next to the
+	// NoSocket opens no socket. By default, an app on a file listens on a Unix socket next to the
 	// file, app.db-socket, that only the user of this process can open. The command line uses the
 	// socket to operate the program while it runs: signal, cancel, pause, explain and all other
 	// commands.
@@ -137,9 +137,9 @@ type Config struct {
 	// see docs/cluster.md. Only a PostgreSQL store has groups: on other stores, a process serves
 	// every name.
 	Groups []string
-	// Databases hold shard groups, in addition to the database of the store: PostgreSQL URLs by the
-	// names that `perdure migrate` was given. They are the same in all processes of a cluster. See
-	// docs/cluster.md.
+	// Databases hold shard groups, in addition to the database of the store. Each key is the name
+	// that `perdure migrate` got for a database, and the value is the PostgreSQL URL of that
+	// database. Databases must be the same in all processes of a cluster. See docs/cluster.md.
 	Databases map[string]string
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
@@ -174,7 +174,7 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
 
 // retainAudit is how long a program keeps the audit log of a file that only this program opens. On
-// a shared store the servers decide.
+// a shared store the settings of the servers decide.
 func retainAudit(url string) time.Duration {
 	if strings.HasPrefix(url, "file:") {
 		return node.DefaultRetainAudit

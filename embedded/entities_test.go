@@ -95,8 +95,8 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 }
 
-// The metrics count a lock when an execution gets it and when it ends, whether the code or an
-// operator ends it.
+// The metrics count when an execution gets a lock, and when the lock ends. Either the code or an
+// operator ends a lock.
 func TestLocksAreCounted(t *testing.T) {
 	t.Parallel()
 	rooms := perdure.NewEntity[int]("room")

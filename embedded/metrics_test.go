@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// scrape gathers the values of some families as name{label values}. For a histogram it takes the
-// count.
+// scrape returns the values of some metrics by name and label values, such as limit_waiters{two}.
+// For a histogram it returns the count.
 func scrape(t *testing.T, g prometheus.Gatherer, families ...string) map[string]float64 {
 	t.Helper()
 	all, err := g.Gather()
@@ -57,7 +57,7 @@ func valueOf(kind dto.MetricType, m *dto.Metric) float64 {
 	}
 }
 
-// wantMetrics waits until the families have exactly these values. The engine counts some events a
+// wantMetrics waits until the metrics have exactly these values. The engine counts some events a
 // moment after the caller has its answer.
 func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
@@ -67,7 +67,7 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 		families = append(families, name)
 	}
 
-	// The value empty only names a family that must have no series.
+	// An entry with the value empty only says that a metric must have no series.
 	maps.DeleteFunc(want, func(_ string, v float64) bool { return v < 0 })
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -82,7 +82,7 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 	}
 }
 
-// empty is the value of a family that must have no series.
+// empty is the wanted value of a metric that must have no series.
 const empty = -1
 
 var atOnce = perdure.RetryPolicy{MaxAttempts: 3, Initial: time.Millisecond}
@@ -191,8 +191,8 @@ func TestMetricsOfTasks(t *testing.T) {
 				return "", perdure.Snooze(time.Millisecond)
 			}
 		case to == "slow":
-			// Return after the context has ended: a report just before that would be a failure, not
-			// a time-out.
+			// The code returns after its context has ended. If it returned just before, the attempt
+			// would count as failed and not as timed out.
 			<-over
 			<-ctx.Done()
 			return "", ctx.Err()
@@ -255,8 +255,7 @@ func TestMetricsOfTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// flaky makes 3 attempts; slow and panic make 3 each; later makes 2, and gives one of them
-	// back.
+	// flaky makes 3 attempts; slow and panic make 3 each; later makes 2, and snoozes once.
 	wantMetrics(t, reg, map[string]float64{
 		"tasks_submitted_total{send,mails}": 9, "task_claims_total{send,mails}": 1 + 1 + 3 + 1 + 2 + 3 + 3 + 1 + 1, "task_pickup_seconds{send,mails}": 16,
 		"task_attempts_total{send,completed,mails}": 6, "task_attempts_total{send,failed,mails}": 2 + 1 + 3,
@@ -351,8 +350,8 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	wantMetrics(t, reg, map[string]float64{"schedule_ticks_total{fired,nightly}": 1, "schedule_ticks_total{triggered,nightly}": 1})
 }
 
-// Programs may make up names at run time. They must not fill the memory of the process that scrapes
-// the metrics.
+// Programs may make up names at run time. These names must not fill the memory of the process that
+// scrapes the metrics.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	const names = 1200

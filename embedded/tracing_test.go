@@ -91,7 +91,7 @@ func TestTraceOverProcesses(t *testing.T) {
 	provider, here := newTracing()
 	other, there := newTracing()
 	charge := perdure.NewActivity("charge", func(ctx context.Context, n int) (int, error) {
-		// otelhttp does the same.
+		// The library otelhttp gets its tracer from the context in the same way.
 		_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("user").Start(ctx, "http call")
 		span.End()
 		return n, nil
@@ -104,7 +104,7 @@ func TestTraceOverProcesses(t *testing.T) {
 		span.End()
 		return n, nil
 	}, perdure.RetryPolicy{Initial: time.Millisecond})
-	const tasks = 20 // each has its own address, so both processes execute some
+	const tasks = 20 // each task has its own address, so both processes execute some tasks
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		if _, err := charge.Run(ctx, n); err != nil {
 			return 0, err
@@ -263,7 +263,8 @@ func TestTraceOfASchedule(t *testing.T) {
 		}
 		return n
 	}
-	// One after the other, because the schedule skips a fire time while an execution is open.
+	// The test triggers one execution after the other, because the schedule skips a fire time while
+	// an execution is open.
 	for n := 1; n <= 2; n++ {
 		if err := nightly.Trigger(app.With(t.Context())); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 // Command distance measures one process whose PostgreSQL is some milliseconds away. The process
 // runs workflows of three steps in a closed loop, for several distances, numbers of clients and
-// numbers of lanes. It also shows what bounds the rate: how long commits take, how much time passes
-// between two commits of a lane, and how many rows a commit has.
+// numbers of lanes. The command also shows what bounds the rate: how long commits take, how much
+// time passes between two commits of a lane, and how many rows a commit has.
 package main
 
 import (
@@ -42,8 +42,8 @@ func main() {
 }
 
 // childVariable is the environment variable with the address of the database and the delay, for the
-// process that forwards connections. Forwarding runs in a separate process, so that its processor
-// time is not part of the measurement.
+// process that forwards connections. Forwarding runs in a separate process, so that the measurement
+// does not include the processor time of forwarding.
 const childVariable = "PERDURE_DISTANCE_BENCH"
 
 // settings are the settings of one line of the table.
@@ -77,7 +77,7 @@ func measure(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = server.Close() }() // it also ends with this process
+	defer func() { _ = server.Close() }() // the server also ends with this process
 	fmt.Println("| round trip | clients | lanes | workflows/s | p50, p99 ms | CPU ms per workflow | rows per commit | commit p50 ms | between commits p50 ms | a commit in flight |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 
@@ -326,7 +326,7 @@ func openWay(server *pgtest.Server, delay time.Duration) (*way, error) {
 	cmd := exec.Command(os.Args[0]) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), childVariable+"="+server.Addr()+" "+delay.String())
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // the process ends with it
+	in, err := cmd.StdinPipe() // the process ends when this pipe closes
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +355,8 @@ func openWay(server *pgtest.Server, delay time.Duration) (*way, error) {
 	return w, nil
 }
 
-// forward is the code of that process: it forwards connections until its standard input ends.
+// forward is the code of the process that forwards connections. It runs until its standard input
+// ends.
 func forward(context.Context, []string) error {
 	target, text, _ := strings.Cut(os.Getenv(childVariable), " ")
 	delay, err := time.ParseDuration(text)

@@ -43,7 +43,7 @@ type settings struct {
 	turn      time.Duration // processor time of workers and clients for each input of the loop
 	commit    time.Duration // how long a commit takes
 	row       time.Duration // how much longer a commit takes for each row
-	shell     time.Duration // processor time of the loop for each input outside the state machine
+	shell     time.Duration // processor time of the loop outside the state machine, for each input
 }
 
 // measure runs the command.
@@ -64,7 +64,7 @@ func measure(args []string) error {
 		return fmt.Errorf("%d cores are too few: the loop has one for itself", *cores)
 	}
 
-	runtime.LockOSThread() // the processor time of the loop is that of this thread
+	runtime.LockOSThread() // the thread's processor time is the processor time of the loop
 	fmt.Println("| commit | clients | workflows/s | rows per commit | loop busy | other cores busy | a commit in flight | µs of the loop per workflow |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for text := range strings.SplitSeq(*commits, ",") {
@@ -176,7 +176,7 @@ func (o *owner) run() {
 			o.lane.FinishCommit(o.clock(), store.Committed{}, nil)
 			applied++
 		}
-		// As in the engine, inputs wait outside the lane while it has no room.
+		// As in the engine, inputs wait outside the lane while the lane has no room.
 		n := 0
 		for ; n < len(o.inputs) && !o.lane.Full(); n++ {
 			o.inputs[n](o.clock())
@@ -322,7 +322,7 @@ func (a *arrivals) Pop() any {
 func threadTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(rusageThread, &u); err != nil {
-		panic(err) // it fails only for wrong arguments
+		panic(err) // the system call fails only for wrong arguments
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -67,7 +67,8 @@ func run(ctx context.Context, args []string) error {
 	builds := strings.Split(*servers, ",")
 	if *servers == "" {
 		builds = []string{filepath.Join(dir, "perdure")}
-		// The server has dependencies that this module does not have, so its own module builds it.
+		// The server has dependencies that this module does not have, so go build runs in the
+		// module of the server.
 		build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", builds[0], "./cmd/perdure")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build the server: %w\n%s", err, out)
@@ -160,7 +161,7 @@ func start(ctx context.Context, build, dir string) (*server, error) {
 
 func (p *server) stop() {
 	if p.app != nil {
-		_ = p.app.Close() // the server goes away too
+		_ = p.app.Close() // an error does not matter: the server ends next
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	_ = p.cmd.Wait() // its exit status says nothing about the figures

@@ -56,10 +56,10 @@ func (w *noopWorker) Work(_ context.Context, job *river.Job[noopArgs]) error {
 }
 
 // Open migrates the database and starts to execute jobs. The method Close also closes the database.
-// Open closes the database if it fails.
+// If Open fails, it has closed the database.
 //
-// The free version of River has no limit across processes. In one process the number of workers is
-// the limit.
+// The free version of River cannot limit how many jobs run in all processes together. In one
+// process, the number of workers is the limit.
 func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_ bench.Queue, err error) {
 	defer func() {
 		if err != nil {
@@ -127,7 +127,7 @@ func (q *queue[Tx]) Close() error {
 		err = q.client.Stop(ctx)
 	}
 	q.db.Close()
-	if errors.Is(err, context.Canceled) { // it stops when the context of its start ends
+	if errors.Is(err, context.Canceled) { // River stops when the context of its start ends
 		return nil
 	}
 	return err

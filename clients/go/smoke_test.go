@@ -10,7 +10,8 @@ import (
 	perdurerest "github.com/perdure/perdure/clients/go"
 )
 
-// The client talks to a real server, whose URL is in PERDURE_URL. scripts/clients.sh starts one.
+// The client talks to a real server, whose URL is in PERDURE_URL. scripts/clients.sh starts this
+// server.
 func TestExecutionsAndBatches(t *testing.T) {
 	url := os.Getenv("PERDURE_URL")
 	if url == "" {

@@ -70,7 +70,7 @@ func chargeCard(ctx context.Context, p payment) (string, error) {
 	case p.Card == "stolen":
 		return "", perdure.Permanent(errors.New("the card is refused"))
 	case p.Card == "slow" && perdure.Attempt(ctx) < 3:
-		return "", errors.New("the provider does not answer") // the engine retries it
+		return "", errors.New("the provider does not answer") // the engine retries the task
 	}
 	return fmt.Sprintf("%s paid %d.%02d", p.Order, p.Cents/100, p.Cents%100), nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // requestLog records the persisted requests of the application, for the debug routes. It needs its
-// own table, because the engine removes its rows as soon as it no longer needs them.
+// own table, because the engine removes its own rows as soon as the engine no longer needs them.
 type requestLog struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
@@ -76,6 +76,6 @@ func (l *requestLog) forgetIdle() {
 // same shard, whatever their type.
 func shardOf(id string) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // it never fails
+	_, _ = h.Write([]byte(id)) // Write of a hash never fails
 	return int(h.Sum32() % shards)
 }

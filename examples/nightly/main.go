@@ -95,7 +95,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// until reads the schedule again and again, until so returns true for what it has read.
+// until reads the schedule again and again, and stops when so returns true for the result.
 func until(c perdure.Client, s *perdure.Schedule, so func(perdure.ScheduleInfo) bool) (perdure.ScheduleInfo, error) {
 	for {
 		info, err := s.Describe(c)

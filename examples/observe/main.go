@@ -25,8 +25,8 @@ import (
 )
 
 var charge = perdure.NewActivity("charge", func(ctx context.Context, cents int) (int, error) {
-	// The context of an activity carries its span. Calls that use this context, such as otelhttp,
-	// are inside the span.
+	// The context of an activity carries its span. Spans of calls that use this context, such as
+	// calls through otelhttp, are inside that span.
 	_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("shop").Start(ctx, "POST /charges")
 	defer span.End()
 	return cents, nil

@@ -49,8 +49,8 @@ func (p *purchase) OnStart() perdure.Actions {
 	return perdure.Actions{reserve.Schedule("reserve", p.order), perdure.StartTimer("pay-until", p.PayUntil)}
 }
 
-// OnSignal handles the report of the payment service that the customer has paid. If the machine has
-// already given the order up, it refunds the payment.
+// OnSignal handles the signal with which the payment service reports that the customer has paid. If
+// the machine has already given the order up, it refunds the payment.
 func (p *purchase) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	if payment, ok := paid.Value(e); ok && p.payment == "" {
 		p.payment = payment

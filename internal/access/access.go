@@ -67,7 +67,7 @@ type Journal struct {
 // method is a method of a door.
 type method struct{ door, name string }
 
-// New returns a journal. The meter asks it for the open requests until Close.
+// New returns a journal. Until Close, the meter asks the journal for the number of open requests.
 func New(cfg Config) *Journal {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -195,7 +195,7 @@ func (j *Journal) log(ctx context.Context, m method, o Outcome, took time.Durati
 }
 
 // roomForError reports whether the journal may write another line about a failed request in this
-// second. leftOut is how many lines it left out since the last one.
+// second. leftOut is how many lines the journal has left out since it last wrote one.
 func (j *Journal) roomForError(now time.Time) (leftOut int, room bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

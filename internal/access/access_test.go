@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// values reads a family from a meter, by its labels.
+// values returns the values of one metric, by their labels.
 func values(m *telemetry.Meter, id telemetry.ID) map[string]float64 {
 	all := map[string]float64{}
 	m.Gather(func(s telemetry.Sample) {

@@ -45,7 +45,7 @@ type Admin interface {
 	// kinds.
 	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
 	// SetSetting creates, replaces or removes a setting. The engine makes the same checks as the
-	// call that exists for settings of this kind. SetSetting returns Conflict if the version of the
+	// separate call for settings of this kind. SetSetting returns Conflict if the version of the
 	// setting is not the one that the caller expects.
 	SetSetting(ctx context.Context, c SettingChange) (Setting, error)
 
@@ -147,8 +147,8 @@ type Setting struct {
 	At      model.Time
 	// Body is JSON. It is empty for settings that nodes write in another encoding.
 	Body []byte
-	// Fixed means that nodes write the setting, or that another call than SetSetting does.
-	// SetSetting refuses it.
+	// Fixed means that SetSetting refuses to change the setting, because only nodes or another call
+	// may write it.
 	Fixed bool
 }
 
@@ -197,10 +197,10 @@ type ShardInfo struct {
 	// Group is the shard group that the shard belongs to; empty if the server is of an older
 	// version.
 	Group string
-	// Database is the name of the database that holds the shard; empty for the first one of the
-	// store.
+	// Database is the name of the database that holds the shard; empty for the first database of
+	// the store.
 	Database string
-	// Owner is the node that owns the shard; zero if none does.
+	// Owner is the node that owns the shard; zero if no node does.
 	Owner model.NodeID
 	// Target is the node that should own the shard; zero if no node can. If Target is not the
 	// owner, the shard moves.

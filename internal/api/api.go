@@ -1,6 +1,6 @@
 // Package api is the interface between the engine and everything that uses it. It says, as Go
 // values, what a client may ask and what a worker may do. Callers in the same process use it
-// directly; gRPC, REST and the console translate to it.
+// directly; gRPC, REST and the console translate their requests into calls of this interface.
 //
 // All methods are safe for concurrent use. Errors have a fault kind. When a call returns nil, its
 // effect is durable.
@@ -93,8 +93,8 @@ type Client interface {
 	// or no live process has what they need: their code, the version that they are pinned to, or a
 	// worker for their queue. A page may be empty although more pages follow.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
-	// Missing says why no live process would run an execution of the address's type, or the task.
-	// It returns nil if a process would run it.
+	// Missing says why no live process would run an execution of the address's type or, if t is
+	// set, the task. It returns nil if a process would run the execution or the task.
 	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
 	Batches

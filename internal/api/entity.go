@@ -89,8 +89,8 @@ type CallRequest struct {
 	RequestID string
 	// OneWay means that Call returns as soon as the call is stored.
 	OneWay bool
-	// Brief calls exist in memory only: views, and RPCs that are not Persisted. They run at most
-	// once.
+	// Brief means that the call exists in memory only: it is a view, or an RPC that is not
+	// Persisted. Such a call runs at most once.
 	Brief bool
 	// View means that the call changes nothing, so the engine may repeat it.
 	View bool

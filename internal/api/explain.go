@@ -14,7 +14,7 @@ const (
 // ExplainRequest asks why an execution makes no progress.
 type ExplainRequest struct {
 	Target Target
-	// Depth is how many steps away from the execution the graph reaches; 0 for DefaultDepth.
+	// Depth is how many edges away from the execution the graph reaches; 0 for DefaultDepth.
 	Depth int
 }
 

@@ -25,13 +25,13 @@ type Flow interface {
 	TryLimit(ctx context.Context, tenant string, l Limit) (LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
-	// DisableLimit makes a limit bound nothing until EnableLimit, and keeps its numbers. Tasks that
-	// name it start as if they did not. It returns NotFound if there is no such limit. Disabling a
-	// disabled limit changes the reason.
+	// DisableLimit turns a limit off until EnableLimit, and keeps its numbers. Tasks that name the
+	// limit start as if they did not name it. DisableLimit returns NotFound if there is no such
+	// limit. Disabling a disabled limit changes the reason.
 	DisableLimit(ctx context.Context, tenant, name, why string) error
-	// EnableLimit undoes DisableLimit. Tasks that have started in between count as holders. It
-	// returns Conflict if the limit contradicts one that was set since. Enabling an enabled limit
-	// does nothing.
+	// EnableLimit undoes DisableLimit. Tasks that have started in between count as holders.
+	// EnableLimit returns Conflict if the limit contradicts another limit that was set in between.
+	// Enabling an enabled limit does nothing.
 	EnableLimit(ctx context.Context, tenant, name string) error
 	// Breakers returns the circuit breakers of a tenant that have a state or that tasks of this
 	// process have used, sorted by name.
@@ -79,9 +79,9 @@ const (
 func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 
 // Limit says how many tasks may run at a time, and how many may start per period. The engine stores
-// the rule in this form. Calls ignore the Tenant of the limit and use their own. Per may be empty:
-// with a Key it means PerKey, and without Queue and Kind it means PerName. SetLimit and TryLimit
-// ignore Disabled and Why.
+// the rule in this form. The calls of Flow ignore the field Tenant and use the tenant in their
+// arguments. Per may be empty: with a Key it means PerKey, and without Queue and Kind it means
+// PerName. SetLimit and TryLimit ignore Disabled and Why.
 type Limit = rule.Limit
 
 // Allowance is how much of the system a tenant may use.
@@ -143,7 +143,8 @@ type LimitUse struct {
 }
 
 // Breaker says when circuit breakers open and how they close again. It has the same fields as
-// BreakerRule of package perdure, which documents them; the compiler checks that they are equal.
+// BreakerRule of package perdure, which documents them. The compiler checks that both types have
+// equal fields.
 type Breaker struct {
 	Name                 string
 	Failures             int
@@ -178,7 +179,7 @@ type QueueStatus struct {
 	Why                       string
 	Here                      bool // this process has counts
 	Waiting, Delayed, Claimed int
-	// Oldest is the time since which the longest waiting task could have started; zero if no task
+	// Oldest is the time at which the longest waiting task could have started; zero if no task
 	// waits.
 	Oldest         model.Time
 	Workers, Slots int

@@ -14,8 +14,8 @@ type Histories interface {
 	// allows that.
 	Fork(ctx context.Context, r PastRequest) (PastReply, error)
 	// Retry continues an execution that failed, was cancelled or was terminated. It starts a new
-	// run of the key before the last failed step, and that step has the same idempotency key. Retry
-	// returns Conflict if the execution is open or has completed.
+	// run of the key just before the last failed step. The new run repeats that step with the same
+	// idempotency key. Retry returns Conflict if the execution is open or has completed.
 	Retry(ctx context.Context, r PastRequest) (PastReply, error)
 	// Reset replaces the current run of a key, open or closed, with a new run that starts from an
 	// earlier position.
@@ -48,8 +48,9 @@ type PastRequest struct {
 	DryRun bool
 }
 
-// Edit replaces the result of a step or child. Without a Position it selects the first step or
-// child of that name, otherwise the one whose outcome is at the Position.
+// Edit replaces the result of a step or child. Without a Position, Edit selects the first step or
+// child of that name. With a Position, Edit selects the step or child whose outcome is at that
+// position.
 type Edit struct {
 	Step     string
 	Position int64

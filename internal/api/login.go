@@ -49,7 +49,7 @@ type NewLogin struct {
 	Secret string
 }
 
-// CallerInfo is who the caller of a server is, and what it may do.
+// CallerInfo describes the caller of a server, and what the caller may do.
 type CallerInfo struct {
 	// Name of the caller, such as a key, and the tenant that it acts in.
 	Name, Tenant string

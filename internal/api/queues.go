@@ -51,8 +51,8 @@ type QueueInfo struct {
 	// Open counts all open tasks. Waiting, Delayed and Claimed are parts of Open. If they are
 	// known, their sum is Open.
 	Open, Waiting, Delayed, Claimed int
-	// Oldest is the time since which the longest waiting task has waited. If Counted is false, it
-	// is when the oldest task was submitted. It is zero if there is no such task.
+	// Oldest is when the longest waiting task started to wait. If Counted is false, it is when the
+	// oldest task was submitted. It is zero if there is no such task.
 	Oldest model.Time
 	// Workers is how many workers serve the queue, on all nodes. Slots is the sum of their slots.
 	Workers, Slots int

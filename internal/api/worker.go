@@ -14,31 +14,31 @@ import (
 // turn that closes, blocks or releases it. All calls for a run name the generation of its
 // activation. The worker must ignore calls of other generations.
 //
-// A run occupies one of Offer.Slots while the worker works on it. It takes the slot with Activate,
-// with a Deliver that has news, or with Retry. It frees the slot with a turn that has seen the
-// news, says that no body runs, and says what the run waits for. A turn that closes or blocks the
-// run, and Evict, free the slot too. So a run that is in the memory of the worker and waits for a
-// timer, a message, a child or a queued task takes no slot. Query and Recall take no slot either.
-// The engine never uses more slots than the worker offers, with two exceptions: a run that the
-// worker brings along when it joins, and a run that the worker keeps because the commit that would
-// have taken it away failed. Without a free slot, a run goes to another worker, or waits with the
-// reason model.WaitSlot.
+// A run occupies one of Offer.Slots while the worker works on it. The run takes the slot with
+// Activate, with a Deliver that has news, or with Retry. The run frees the slot with a turn that
+// has seen the news, says that no body runs, and says what the run waits for. A turn that closes or
+// blocks the run, and Evict, free the slot too. So a run that is in the memory of the worker and
+// waits for a timer, a message, a child or a queued task takes no slot. Query and Recall take no
+// slot either. The engine never uses more slots than the worker offers, with two exceptions: a run
+// that the worker brings along when it joins, and a run that the worker keeps because the commit
+// that would have taken it away failed. Without a free slot, a run goes to another worker, or waits
+// with the reason model.WaitSlot.
 type Worker interface {
 	// Activate gives the worker a run, with its whole history so far. The worker may keep a. It
 	// must change neither a nor the events, because the engine shares them.
 	Activate(a *Activation)
 	// Deliver brings the next committed events: news from outside, and the outcomes that the worker
 	// itself reported. News is an event for which model.EventKind.News is true. The worker answers
-	// it with a turn that has seen it, unless an earlier turn already assumed this event.
+	// news with a turn that has seen the event, unless an earlier turn already assumed the event.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
-	// Evict takes a run from the worker: it was closed, moved to another owner, or cannot continue
-	// here. Running steps may finish; the engine drops their outcome.
+	// Evict takes a run from the worker, because the run was closed, has moved to another owner, or
+	// cannot continue here. Running steps may finish; the engine drops their outcome.
 	Evict(run model.RunID, generation uint64, reason string)
-	// Taken answers a turn that recorded no event: it had only waits or timers, or said that the
-	// run is blocked. The engine has applied the turn. If the turn had something to store, that is
-	// durable.
+	// Taken answers a turn that recorded no event. Such a turn had only waits or timers, or said
+	// that the run is blocked. The engine has applied the turn. If the turn had something to store,
+	// that is durable.
 	Taken(run model.RunID, generation uint64)
 	// Query asks the code of a run for information. The code must first see all events that were
 	// delivered before. The worker answers with Session.Answer, unless it no longer holds the run.
@@ -58,8 +58,8 @@ type Drainer interface {
 	Resume()
 }
 
-// Survivor is a Worker that outlives its owner. A restarted server hands the same runs out again,
-// so the worker keeps the bodies that still run.
+// Survivor is a Worker that outlives the server that gives it runs. A restarted server gives the
+// same runs to the worker again, so the worker keeps the bodies that still run.
 type Survivor interface {
 	Worker
 	// Lose takes away a run whose owner has lost the session with the worker. The worker keeps the
@@ -76,8 +76,8 @@ type Session interface {
 	// Report hands in a turn. It blocks while the engine is full, and fails if the session or ctx
 	// has ended. If it fails, the engine evicts the run.
 	//
-	// The engine answers every turn when it is durable, in the order of the turns. It answers with
-	// Deliver if it has applied the turn and recorded events: Deliver brings these events. It
+	// The engine answers every turn when the turn is durable, in the order of the turns. It answers
+	// with Deliver if it has applied the turn and recorded events: Deliver brings these events. It
 	// answers with Taken if it has applied the turn and recorded no event. It answers with Evict,
 	// which says why, if the turn ended the run, is stale, or cannot be applied. One Deliver may
 	// answer several turns, and an Evict answers all turns of its generation.

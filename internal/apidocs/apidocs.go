@@ -15,8 +15,8 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// policy lets the page use the files of this server only. Swagger UI sets styles of its elements,
-// and has its icons in its style sheet.
+// policy lets the page use the files of this server only. It allows inline styles and data: images
+// because Swagger UI sets styles of its elements and has its icons in its style sheet.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -50,7 +50,8 @@ var kinds = map[string]string{
 	"favicon-16x16.png": "image/png", "favicon-32x32.png": "image/png",
 }
 
-// Page has two paths: of the page that shows the document of an API, and of the document itself.
+// Page has the path of the page that shows the document of an API, and the path of the document
+// itself.
 type Page struct {
 	Title string
 	// Base is the path of the page, without a slash at its end.

@@ -45,8 +45,8 @@ func invariantNames(letter string, from, to int) (names []string) {
 
 // checkInvariants compares the table of invariants (testdata/invariants.txt) with the existing
 // tests. The table must have each of the names once, in order. Each invariant must have a test of
-// the core or of a state machine, and a test on all stores, or the reason why it has none. Every
-// test that the table names must exist.
+// the core or of a state machine, and a test on all stores. If it lacks one of the two, the table
+// must say why. Every test that the table names must exist.
 func checkInvariants(m *module, table string, names []string) (problems []string) {
 	found := map[string]tested{}
 	for _, p := range m.packages {

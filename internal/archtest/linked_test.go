@@ -70,7 +70,7 @@ func TestLinkedPackages(t *testing.T) {
 	}
 }
 
-// links reports whether one of the packages is the path or below it.
+// links reports whether one of the packages has this path or is below it.
 func links(linked []string, path string) bool {
 	for _, p := range linked {
 		if p == path || strings.HasPrefix(p, path+"/") {

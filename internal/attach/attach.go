@@ -1,7 +1,7 @@
 // Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do
 // our own tests and commands. Programs of users call embedded.Open instead.
 //
-// Open, Dial and Replay call unexported functions of package perdure, and make the same promises.
+// Open, Dial and Replay only call unexported functions of package perdure.
 package attach
 
 import (

@@ -196,7 +196,7 @@ func (a *admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
 	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.DrainWorker(ctx, r) })
 }
 
-// drainValue is the part of an order to a node that an entry shows.
+// drainValue is the part of a request to drain a node that an entry shows.
 type drainValue struct {
 	Drained bool `json:"drained"`
 }

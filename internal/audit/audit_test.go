@@ -175,7 +175,8 @@ func TestEveryCallIsRecorded(t *testing.T) {
 	}
 }
 
-// arguments returns what a call of a schedule, or of a mailbox, needs to be recorded.
+// arguments returns arguments for a call. The log records some calls only for certain arguments,
+// such as a call of a schedule or of a mailbox.
 func arguments(ctx context.Context, m reflect.Type) []reflect.Value {
 	in := []reflect.Value{reflect.ValueOf(ctx)}
 	for i := 1; i < m.NumIn(); i++ {

@@ -37,12 +37,13 @@ func (b *backend) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, b.Backend.DeleteLimit(ctx, tenant, name) })
 }
 
-// switchValue is what an entry about a switched limit shows of its new state.
+// switchValue is the part of a limit that an entry shows after a caller has disabled or enabled the
+// limit.
 type switchValue struct {
 	Disabled bool `json:"disabled"`
 }
 
-// DisableLimit makes a limit bound nothing.
+// DisableLimit turns a limit off.
 func (b *backend) DisableLimit(ctx context.Context, tenant, name, why string) error {
 	e := api.AuditEntry{Tenant: tenant, Call: "DisableLimit", Resource: "limit " + name, Reason: why, Before: b.limit(ctx, tenant, name)}
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) {

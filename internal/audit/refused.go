@@ -18,7 +18,7 @@ const (
 	refusalEvery = time.Minute
 	// mostAttempts is how many different attempts are recorded in that time.
 	mostAttempts = 1000
-	// mostQueued is how many of them may wait to be written.
+	// mostQueued is how many entries of refused attempts may wait to be written.
 	mostQueued = 200
 )
 
@@ -39,7 +39,7 @@ func (l *Log) Authorizer(inner authz.Authorizer, door string) authz.Authorizer {
 	return &watched{inner, l, door}
 }
 
-// watched is an authorizer of a door.
+// watched is the authorizer of a door. It makes the log record what the inner authorizer refuses.
 type watched struct {
 	inner authz.Authorizer
 	log   *Log

@@ -12,7 +12,7 @@ type row struct {
 	// calls are the recorded methods of api.Backend and api.Admin; none for an action that is not
 	// recorded.
 	calls []string
-	// why says why an action is not recorded, or in which cases its calls are.
+	// why says why an action is not recorded, or in which cases its calls are recorded.
 	why string
 }
 
@@ -100,8 +100,8 @@ func actionOf(call string) authz.Action {
 }
 
 // administrative reports whether a refused attempt at an action is recorded. It is true for actions
-// that only admins may take, for token:create, and for recorded actions. Actions that are recorded
-// only for schedules and other workflows of Perdure itself are the exception.
+// that only admins may take, for token:create, and for recorded actions. It is false for actions
+// that are recorded only for schedules and other workflows of Perdure itself.
 func administrative(action authz.Action) bool {
 	if r := authz.ByAction(action); r != nil && r.Group == authz.Administer || action == "token:create" {
 		return true

@@ -49,8 +49,8 @@ type Identity struct {
 	// Credential is what the caller has presented.
 	Credential Credential
 	// Valid is a context that ends when the credential ends, for example because its key was
-	// revoked or its tenant disabled. The cause of its end is the error for the caller. It is nil
-	// for a credential that lasts as long as the server.
+	// revoked or its tenant disabled. The cause of its end is the error for the caller. Valid is
+	// nil for a credential that lasts as long as the server.
 	Valid context.Context //nolint:containedctx // the life of a credential, not of a call
 }
 

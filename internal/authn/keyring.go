@@ -24,8 +24,7 @@ type Keyring struct {
 	// trusted are the static keys of tenants, by their digests. They do not change while the
 	// server runs.
 	trusted map[[sha256.Size]byte]Identity
-	// unsigned says that the keyring accepts callers that present a JWT without checking its
-	// signature.
+	// unsigned says that the keyring accepts every JWT and does not check its signature.
 	unsigned bool
 	verifier Verifier // nil when signed tokens are not accepted
 	all      atomic.Pointer[map[string]*credential]

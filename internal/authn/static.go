@@ -38,13 +38,13 @@ func (r *Keyring) Trust(key string, who Identity) error {
 	return nil
 }
 
-// TrustUnsigned makes the keyring accept callers that present a JWT, without checking its
-// signature, or the placeholder of a token. It is only for tests of clients, because anyone can
-// forge both. It must be called before the server runs.
+// TrustUnsigned makes the keyring accept callers that present a JWT or the placeholder of a token.
+// The keyring does not check the signature of the JWT. TrustUnsigned is only for tests of clients,
+// because anyone can forge both. It must be called before the server runs.
 func (r *Keyring) TrustUnsigned() { r.unsigned = true }
 
-// unnamedUser returns the caller that presents a placeholder. Its tenant decides which dialect it
-// speaks, because bindings for both dialects have placeholders.
+// unnamedUser returns the caller that presents a placeholder. The tenant of the caller decides
+// which dialect the caller speaks, because bindings for both dialects have placeholders.
 func (r *Keyring) unnamedUser(header map[string][]string) (Identity, error) {
 	tenant, err := anyTenant(header, r.static.Load().tenant)
 	if err != nil {

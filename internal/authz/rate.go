@@ -27,7 +27,7 @@ type Rate struct {
 // caller identifies a caller.
 type caller struct{ tenant, kind, id, name string }
 
-// budget is how many calls a caller could make at the given time.
+// budget is how many calls a caller had left at the time at.
 type budget struct {
 	left float64
 	at   time.Time

@@ -27,7 +27,7 @@ type Result struct {
 
 // Run applies do to every execution that the request selects, and yields the results as they
 // arrive, in any order. If do is nil, Run changes nothing: it only yields the executions. When the
-// caller stops iterating, Run starts no further operations and waits for those in flight.
+// caller stops iterating, Run starts no further operations and waits for the running operations.
 func Run(ctx context.Context, c api.Client, r api.ListRequest, do Do) iter.Seq[Result] {
 	r.Limit = pageSize
 	list := func(ctx context.Context, hand func(*api.Description), _ func(Result)) error {

@@ -16,8 +16,8 @@ const pageSize = 200
 // fan applies do to all listed items, with a bounded number of workers, and yields the results as
 // they arrive, in any order. list calls hand with each item, and may call tell with results of its
 // own. If list fails, the last result has its error. If ctx ends, the last result has the cause.
-// When the caller stops iterating, ctx ends, and fan starts no further calls and waits for those in
-// flight.
+// When the caller stops iterating, ctx ends, and fan starts no further calls and waits for the
+// running calls.
 func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func(T), tell func(R)) error, do func(context.Context, T) R, last func(error) R) iter.Seq[R] {
 	return func(yield func(R) bool) {
 		ctx, cancel := context.WithCancel(ctx)

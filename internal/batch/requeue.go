@@ -21,7 +21,7 @@ type Requeue struct {
 	DryRun bool
 }
 
-// The rates that a ticker supports.
+// The smallest and the largest rate that a ticker supports.
 const minRate, maxRate = 1e-6, 1e6
 
 // Check returns an error for a rate out of bounds.

@@ -114,7 +114,7 @@ func TestRequeueRate(t *testing.T) {
 		rate float64
 		want int
 	}{{0, 450}, {1, 60}, {0.1, 6}, {1e-9, 0}, {1e-10, 0}, {1e-300, 0}, {math.SmallestNonzeroFloat64, 0}, {1e12, 450}, {math.Inf(1), 450}} {
-		synctest.Test(t, func(t *testing.T) { // ends the test if it fails
+		synctest.Test(t, func(t *testing.T) { // a failure ends the whole test
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
 			defer cancel()
 			if done, _, _ := (&graves{n: 450}).requeue(ctx, batch.Requeue{Rate: c.rate}); done != c.want {

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Signals asks about the unread signals of an execution: api.Client.Signals.
+// Signals is the method Signals of api.Client, which asks about the unread signals of an execution.
 type Signals func(ctx context.Context, r api.SignalsRequest) (model.Calls, error)
 
 // DropSignals drops the unread signals of the name in r.ID, oldest first, in pages of one commit

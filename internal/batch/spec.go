@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// StateProgress is the state of a batch job that has its progress.
+// StateProgress is the name of the state in which a batch job stores its progress.
 const StateProgress = "progress"
 
 // Bounds of a batch job.
@@ -46,8 +46,8 @@ func Narrow(verb, query string) (string, bool) {
 // Spec is what a batch job does. It is stored as plain JSON.
 type Spec struct {
 	Verb string `json:"verb"`
-	// Query is the query of the caller. Selects is the whole selection that the batch makes of it,
-	// with absolute times.
+	// Query is the query of the caller. Selects is the whole selection that the batch makes of this
+	// query, with absolute times.
 	Query   string            `json:"query"`
 	Selects string            `json:"selects"`
 	Reason  string            `json:"reason,omitempty"`

@@ -199,7 +199,7 @@ func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 }
 
 // leavesEvent reports whether a verb leaves an event with the request id in the history. The other
-// verbs end the run, replace it or remove it, so a repetition has no effect.
+// verbs end the run, replace the run or remove the run, so a repetition has no effect.
 func leavesEvent(verb string) bool {
 	switch verb {
 	case api.BatchCancel, api.BatchSignal, api.BatchPause, api.BatchResume:

@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// refusing is a client. The key of an execution says how it answers requests for that execution.
+// refusing is a client. The key of an execution says how the client answers requests for that
+// execution.
 type refusing struct {
 	api.Client
 	acts     atomic.Int64

@@ -35,7 +35,8 @@ const maxBodies = 8
 
 // ClientHost gives batch jobs the client for their requests. The host of the code implements it.
 type ClientHost interface {
-	// BatchClient returns a client of the process itself, which has no limits of a caller.
+	// BatchClient returns a client of the process itself. The limits for callers do not apply to
+	// this client.
 	BatchClient() api.Client
 }
 

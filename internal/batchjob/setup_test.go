@@ -126,7 +126,7 @@ func (w *world) start(c api.Client, a model.Address, input, label string, n int)
 	}
 }
 
-// until waits for a fact.
+// until waits until fact returns true.
 func (w *world) until(what string, fact func() bool) {
 	w.t.Helper()
 	for pause := 5 * time.Millisecond; !fact(); pause = min(pause*5/4, 100*time.Millisecond) {

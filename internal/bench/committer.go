@@ -167,13 +167,14 @@ func (c *committer) post(ctx context.Context, p *point) error {
 	}
 }
 
-// Chain implements System. The committer does not take part in its workloads.
+// Chain implements System. The committer does not take part in workloads that call Chain.
 func (c *committer) Chain(context.Context, string, int) error { return errBare }
 
-// FanOut implements System. The committer does not take part in its workload.
+// FanOut implements System. The committer does not take part in the workload that calls FanOut.
 func (c *committer) FanOut(context.Context, string, int) error { return errBare }
 
-// StartSleep implements System. The committer does not take part in its workload.
+// StartSleep implements System. The committer does not take part in the workload that calls
+// StartSleep.
 func (c *committer) StartSleep(context.Context, string, time.Duration) error { return errBare }
 
 var errBare = fmt.Errorf("%s has only workflows of %d steps", Bare, steps)

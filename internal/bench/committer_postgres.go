@@ -63,8 +63,8 @@ const (
 select unnest($1::bigint[]), unnest($2::uuid[]), 1, 'default', 'three', unnest($3::text[]), $4::bytea, 0`
 	pointStep = `insert into bare.history (seq, at, run, shard, kind, body)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::uuid[]), 1, 1, $4::bytea`
-	// The server plans this statement while there are no runs. For a join with the ids it might
-	// plan a scan of all runs.
+	// The server plans this statement while there are no runs. For a join with the ids, the server
+	// might plan a scan of all runs.
 	pointEnd = `update bare.executions set state = 2, closed = $1, outcome = $3::bytea where shard = 1 and run = any($2::uuid[])`
 )
 

@@ -50,11 +50,11 @@
 // five records per workflow to a goroutine, one after the other: the start, three steps and the
 // end. The goroutine stores all records that wait in one transaction: the guarded update of a
 // fence, an insert of the runs that start, an insert of the steps, an update of the runs that end,
-// and one flush. So its batches grow with the number of clients, as the batches of Perdure do. It
-// has one index per table, and neither lists nor recovery. The rate of Perdure divided by the rate
-// of the bare committer in the same round shows how much of the machine's capacity users of Perdure
-// get. Perdure itself needs only four commits, because it stores the last outcome and the end of a
-// workflow together.
+// and one flush. So the batches grow with the number of clients, as the batches of Perdure do. The
+// bare committer has one index per table, and neither lists nor recovery. The rate of Perdure
+// divided by the rate of the bare committer in the same round shows how much of the machine's
+// capacity users of Perdure get. Perdure itself needs only four commits, because it stores the last
+// outcome and the end of a workflow together.
 //
 // # Fairness
 //

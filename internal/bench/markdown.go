@@ -173,8 +173,8 @@ func (s *Store) payload(p *page, r *Report) {
 	}
 }
 
-// timers writes the results of Timers: many workflows sleep until almost the same moment, and
-// continue late.
+// timers writes the results of Timers: many workflows sleep until almost the same moment, and the
+// results say how late they continue.
 func (s *Store) timers(p *page, r *Report) {
 	systems := s.systems(r, Timers)
 	if len(systems) == 0 {

@@ -70,8 +70,9 @@ type Peer struct {
 	// Only are the workloads that the system takes part in; nil means all that it can run.
 	Only []Workload
 
-	// Commands start the child processes of the system on some kinds of store, if these need a
-	// program that is linked with another version of the system. That program also calls Child.
+	// Commands are the commands that start the child processes of the system, by kind of store. A
+	// kind has a command if it needs a program that is linked with another version of the system.
+	// That program also calls Child.
 	Commands map[Kind][]string
 }
 

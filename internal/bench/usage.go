@@ -152,8 +152,8 @@ func residentMemory() int64 { return procNumber("/proc/self/status", "VmRSS") <<
 func bytesWritten(pid int) int64 { return procNumber("/proc/"+strconv.Itoa(pid)+"/io", "wchar") }
 
 // sqliteCommits returns the number of write transactions of an open SQLite database in WAL mode
-// since its log was opened. It is the field iChange in the header of the WAL index: see "WAL-mode
-// File Format" in the documentation of SQLite.
+// since its log was opened. The number is the field iChange in the header of the WAL index: see
+// "WAL-mode File Format" in the documentation of SQLite.
 func sqliteCommits(path string) int64 {
 	file, err := os.Open(path + "-shm")
 	if err != nil {

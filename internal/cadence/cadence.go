@@ -65,7 +65,7 @@ func wrong(field, value, format string, args ...any) error {
 // every crontab.
 const options = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.Extended | cron.DowOrDom
 
-// fieldNames are the names of the fields of a line with six.
+// fieldNames are the names of the fields of a line with six fields.
 var fieldNames = [...]string{"second", "minute", "hour", "day of month", "month", "day of week"}
 
 // Cron returns the cadence of a cron line in an IANA zone. An empty zone is UTC.
@@ -165,8 +165,8 @@ func parseFields(line string) (*cron.SpecSchedule, error) {
 }
 
 // Every returns the cadence of an interval. Its instants are the multiples of the interval since
-// the beginning of 1970 (UTC), moved by the phase. So they are the same in every process, at any
-// time.
+// the beginning of 1970 (UTC), moved by the phase. So the instants are the same in every process,
+// at any time.
 func Every(every, phase time.Duration) (Cadence, error) {
 	switch {
 	case every <= 0:
@@ -274,13 +274,14 @@ func (c Cadence) firstReached(wall time.Time) time.Time {
 		_, offset := local.Zone()
 		t := asUTC(wall, -offset)
 		if t.Before(at) {
-			return at.UTC() // the clock was put forward past it
+			return at.UTC() // the clock was put forward past the time
 		}
 
 		_, end := local.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// For zones that follow a rule from some year on, Go assumes years of 365 days: on the
-			// last day of a leap year the bound is in the past. Search such a day hour by hour.
+			// For zones that follow a rule from some year on, Go assumes years of 365 days. So on
+			// the last day of a leap year, ZoneBounds returns an end that has already passed.
+			// Search such a day hour by hour.
 			end = at.Add(time.Hour)
 		}
 

@@ -176,8 +176,8 @@ var zones = []string{
 	"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "Antarctica/Troll",
 }
 
-// drawn is a line that fires, with the field values that it allows, for the test's own
-// interpretation.
+// drawn is a random cron line, together with the field values that it allows. The test computes the
+// times of the line itself from these values.
 type drawn struct {
 	line                           string
 	minutes, hours, months, monday []int
@@ -223,7 +223,7 @@ func TestNextIsTheFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// Mostly around changes of the clock.
+		// Start mostly near changes of the clock.
 		base := rapid.SampledFrom([]string{"2026-03-28T00:00:00Z", "2026-10-24T00:00:00Z", "2026-03-07T00:00:00Z", "2026-10-31T00:00:00Z", "2026-04-04T00:00:00Z", "2011-12-29T00:00:00Z", "2024-02-28T00:00:00Z"}).Draw(t, "base")
 		from, err := time.Parse(time.RFC3339, base)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // envBomb makes the process run the calls of the entity bomb. One of the calls ends the process.
-// With the value "deposits", no call does.
+// With the value "deposits", no call ends it.
 const envBomb = "PERDURE_CHAOS_BOMB"
 
 // bombExit is the exit code of a process that a call has ended.
@@ -130,9 +130,9 @@ func settleDeposits(ctx context.Context, app *perdure.App) error {
 }
 
 // The test kills processes while they run acknowledged calls that do no harm. Each process
-// completes a call of each key before the test kills it. So no call is the running one of its key
-// at the death of two processes, and the engine must not blame a call for these deaths: it sets no
-// call aside, and each call runs once.
+// completes a call of each key before the test kills it. So no single call runs at the death of two
+// processes, and the engine must not blame a call for these deaths. No call becomes a dead letter,
+// and each call runs once.
 func TestKilledProcessesLoseNoCall(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "deposits.db")

@@ -99,7 +99,7 @@ func (f *clusterFire) explainOpen() {
 		f.say("%v is locked by %v %v", info.Ref, info.LockedBy, err)
 	}
 	f.say("%s", openExecutions(f.t, f.direct()))
-	for _, m := range append(f.nodes, f.hands...) { // shows where they hang
+	for _, m := range append(f.nodes, f.hands...) { // SIGQUIT makes a process print its stacks
 		m.signal(syscall.SIGQUIT)
 		<-m.done
 	}

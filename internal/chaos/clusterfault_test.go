@@ -220,7 +220,8 @@ func (f *clusterFire) restartDatabase(m pgtest.Mode) {
 	}
 }
 
-// killBackend ends one session of the database with signal 9, so that the database recovers.
+// killBackend ends one session of the database with signal 9. The database then ends all other
+// sessions and recovers.
 func (f *clusterFire) killBackend() {
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()

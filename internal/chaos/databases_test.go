@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// envDatabase is the URL of the database eu, which holds the shard group eu. It makes the process
-// serve purses of both groups until SIGTERM.
+// envDatabase has the URL of the database eu, which holds the shard group eu. If this variable is
+// set, the process serves purses of both groups until SIGTERM.
 const envDatabase = "PERDURE_CHAOS_DATABASE"
 
 // purse is money with the transfers that have changed it, in order.
@@ -46,7 +46,8 @@ var (
 
 func purseDefinitions() perdure.Group { return perdure.Group{homePurses, euPurses, homePay, euPay} }
 
-// movePurse changes a purse. It records the transfer even if it was there: the test must see that.
+// movePurse changes a purse. It records the transfer even if the purse already has it, because the
+// test must see a transfer that happened twice.
 func movePurse(_ perdure.EntityCtx, p *purse, o order) (purse, error) {
 	if o.ID != "" {
 		p.Cents += o.Cents
@@ -72,8 +73,8 @@ type town struct {
 	t      *testing.T
 	url    string         // of the first database
 	server *pgtest.Server // of the database eu
-	member string         // its URL
-	app    *perdure.App   // of the test, which owns nothing
+	member string         // the URL of the database eu
+	app    *perdure.App   // the app of the test, which owns no shards
 	nodes  []*process
 	done   atomic.Int64
 }
@@ -123,8 +124,8 @@ func (w *town) replace() {
 
 const pursesOfTown = 6
 
-// transfers makes the transfers from first to last, half of them by workflows of each group.
-// Callers repeat a call that fails under the same key.
+// transfers makes the transfers from first to last, half of them by workflows of each group. If a
+// call fails, the caller repeats the call under the same key.
 func (w *town) transfers(ctx context.Context, first, last int) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, last-first+1)

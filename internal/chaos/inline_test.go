@@ -139,7 +139,7 @@ func returnInlinePermits(t *testing.T, url string) {
 		defer limited.leave()
 		select {
 		case <-limited.two:
-			time.Sleep(5 * time.Millisecond) // so that the test would see a third body
+			time.Sleep(5 * time.Millisecond) // gives a third body time to start, if there is one
 		case <-ctx.Done():
 		}
 		return ctx.Err()

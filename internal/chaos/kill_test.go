@@ -40,7 +40,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 	for r := range rounds {
 		n += more
 		p := spawn(t, url, duty{l, n, 10 * time.Second})
-		if r%5 == 4 { // while it starts, or recovers from the previous round
+		if r%5 == 4 { // kill the process while it starts or recovers from the previous round
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
 			// A round writes at least 18 entries for each new execution. So some work is left, even

@@ -52,7 +52,7 @@ func lendDefinitions(side string, l ledger) perdure.Group {
 
 // The test alternately kills the process that executes tasks and the process that owns their
 // workflows, in the middle of their work. Everything completes. A task is executed again only if
-// its attempt was lost with its process, and each execution has a new attempt number.
+// its attempt was lost with its process, and each repetition has a new attempt number.
 func TestKilledLendersAndOwners(t *testing.T) {
 	t.Parallel()
 	url, l := pgtest.URL(t), newLedger(t)

@@ -77,7 +77,7 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 		t.Fatal("the app does not close while its database is away")
 	}
 
-	b.closed = true // so that the cleanup does not close it again
+	b.closed = true // so that the cleanup does not close the app again
 	cancel()
 	_, _ = work.stop() // its callers got the error that the app is closed
 }

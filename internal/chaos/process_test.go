@@ -354,7 +354,7 @@ func (p *process) finish(within time.Duration) {
 	case <-p.done:
 	case <-time.After(within):
 		stuck := openExecutions(p.t, p.url)
-		p.signal(syscall.SIGQUIT) // shows where it hangs
+		p.signal(syscall.SIGQUIT) // makes the process print its stacks
 		<-p.done
 		p.t.Fatalf("the workload did not end within %s:\n%s\n%s", within, stuck, p.text())
 	}

@@ -59,7 +59,8 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 		work.more(t, 5, 3*time.Minute)
 		strike()
 		back := time.Now()
-		// More executions than there are callers, so at least one of them started after the strike.
+		// Wait for more executions than there are callers, so that at least one of them started
+		// after the strike.
 		work.more(t, 7, healing)
 		took = append(took, time.Since(back))
 	}

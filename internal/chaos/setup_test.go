@@ -55,7 +55,7 @@ func (b *logbook) WithAttrs([]slog.Attr) slog.Handler { return b }
 // WithGroup implements slog.Handler.
 func (b *logbook) WithGroup(string) slog.Handler { return b }
 
-// find returns the entries from index from on whose message has this prefix.
+// find returns the entries whose message has this prefix, starting at the index from.
 func (b *logbook) find(from int, message string) (found []entry, news <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *logbook) len() int {
 	return len(b.entries)
 }
 
-// await waits for a wanted entry from index from on whose message has this prefix.
+// await waits for a wanted entry whose message has this prefix, at the index from or later.
 func (b *logbook) await(t *testing.T, from int, message string, wanted func(entry) bool, within time.Duration) entry {
 	t.Helper()
 	limit := time.After(within)

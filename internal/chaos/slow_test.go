@@ -36,7 +36,7 @@ func slowPath(t *testing.T, executions, size, rate int, lease time.Duration) {
 	}
 
 	proxy.Throttle(rate)
-	// Ten times as long as the transfer takes, because the machine may be busy.
+	// Allow ten times as long as the transfer takes, because the machine may be busy.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+10*time.Duration(executions*size/rate)*time.Second)
 	defer cancel()
 

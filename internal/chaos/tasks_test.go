@@ -83,8 +83,8 @@ const (
 // tasksUnderFire submits tasks to processes. It kills processes, stops them past their lease,
 // drains them, or replaces them by processes that lack the code of one kind of task. It also moves
 // the clock of the store forward and back. In the end every task has ended once, all failed tasks
-// are dead tasks, no worker has a claim, and no claim has outlived its deadline. Only the test and
-// the jobs have ended processes.
+// are dead tasks, no worker has a claim, and no claim has outlived its deadline. A process ends
+// only if the test or a job ends it.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -192,7 +192,7 @@ func (f *fire) submit(app *perdure.App, from, to int) {
 	}
 }
 
-// strike strikes a running process. The number of the strike selects the way.
+// strike strikes a running process. The number of the strike selects the kind of fault.
 func (f *fire) strike(n int) {
 	f.t.Helper()
 	i := f.rand.IntN(len(f.procs))
@@ -215,7 +215,7 @@ func (f *fire) strike(n int) {
 			return
 		}
 		f.killed[p] = true
-	case "deploy": // a deployment of code that lacks a kind
+	case "deploy": // a deployment of code that lacks one kind of task
 		p.retire(3 * time.Minute)
 		f.procs[i] = f.raise(envNoRest + "=1")
 	case "stop":
@@ -243,8 +243,8 @@ func (f *fire) strike(n int) {
 func (f *fire) upTo(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
 
 // wantDeadlines checks that no claim outlived its deadline. If a process did not end a claim in
-// time, the engine ended the claim as soon as its run had an owner. The check subtracts the steps
-// of the clock.
+// time, the engine ended the claim as soon as its run had an owner. The check subtracts the times
+// by which the test has moved the clock.
 func (f *fire) wantDeadlines() {
 	f.t.Helper()
 	nd, err := node.Open(f.t.Context(), node.Config{URL: f.url, ReadOnly: true})

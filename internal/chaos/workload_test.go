@@ -44,14 +44,15 @@ var (
 	whichStage  = perdure.NewQuery[perdure.Void, string]("stage")
 )
 
-// The state of an execution of stages in its two stages.
+// The texts with which an execution of the workflow stages says what it waits for, in its first and
+// in its second stage.
 const (
 	stageOne = "waits for signal first"
 	stageTwo = "waits for promise second"
 )
 
-// ledger records every execution of a step body and every reply that a caller got. Its files
-// survive the process.
+// ledger records every run of a step body and every reply that a caller got. Its files survive the
+// process.
 type ledger struct{ path string }
 
 // note records that a body runs.
@@ -267,7 +268,7 @@ type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}
 	callers     sync.WaitGroup
-	progress    chan struct{} // capacity 1; a value means that one more is done
+	progress    chan struct{} // capacity 1; a value means that one more drive is done
 
 	mu   sync.Mutex
 	errs []error

@@ -75,8 +75,9 @@ skills: install
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Every command that people look for exists, or docs/cli.md says what to use instead. What it says
-// is true: the commands to use exist, and the others do not.
+// Every command that people look for exists, or docs/cli.md says what to use instead. The page is
+// right: the commands that it recommends exist, and the commands that it says do not exist are
+// missing.
 func TestVerbsOfOtherTools(t *testing.T) {
 	t.Parallel()
 	root := newRoot(&options{})

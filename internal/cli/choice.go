@@ -188,7 +188,7 @@ func (t *choice) trust() (*tls.Config, error) {
 }
 
 // passwordParameters are parameters of the URL of a PostgreSQL database that are secret: the
-// password of the user, and that of the key of the client.
+// password of the user, and the password of the client's private key.
 var passwordParameters = []string{"password", "sslpassword"}
 
 // withoutPassword returns the URL of a store without its password, so that people may see it.

@@ -39,7 +39,8 @@ func runChecked() {
 	os.Exit(code)
 }
 
-// shapesVariable is the environment variable with the path of the page, for scripts.
+// shapesVariable is the environment variable with the path of the page that documents the shapes of
+// JSON output. The scripts of the tests read it.
 const shapesVariable = "PERDURE_TEST_SHAPES"
 
 var (
@@ -99,7 +100,7 @@ func fill(url string) error {
 		if info.Reason == "waits for signal approve" {
 			return nil
 		}
-		time.Sleep(time.Millisecond) // until its worker has reported it
+		time.Sleep(time.Millisecond) // until the worker has reported the reason
 	}
 }
 

@@ -83,8 +83,8 @@ func loadPlacement(ctx context.Context, a api.Admin) ([]api.NodeInfo, []api.Shar
 	return nodes, shards, err
 }
 
-// findNode returns the node that a text names: by its id, the beginning of it, its host and
-// process, or its host alone.
+// findNode returns the node that a text names: by its id, by the beginning of its id, by its host
+// and process, or by its host alone.
 func findNode(text string, nodes []api.NodeInfo) (*api.NodeInfo, error) {
 	var found []*api.NodeInfo
 	for i := range nodes {

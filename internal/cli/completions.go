@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// mostSuggested bounds the names that a completion suggests. A shell shows no more with
-	// benefit.
+	// mostSuggested bounds the names that a completion suggests. A longer list would not help the
+	// user.
 	mostSuggested = 100
 	// completionPatience is how long a completion may take. A shell waits for it.
 	completionPatience = 10 * time.Second
 )
 
-// suggestFunc returns names that begin with a text, or more: completions drop what does not.
+// suggestFunc returns names that begin with a text. It may also return other names, because
+// completions drop them.
 type suggestFunc func(ctx context.Context, n session, begin string) ([]string, error)
 
 // wordsFunc returns words that need no store.
@@ -128,7 +129,7 @@ func completeFlags(cmd *cobra.Command, flags map[string]completeFunc) {
 			continue
 		}
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-			panic(err) // the flag exists, and nothing else completes it
+			panic(err) // cannot happen: the flag exists, and nothing else completes it
 		}
 	}
 	for _, c := range cmd.Commands() {
@@ -144,8 +145,8 @@ func wordCompletion(words wordsFunc) completeFunc {
 }
 
 // completion asks the store or the server. A completion that fails suggests nothing, because a
-// shell has no place for an error. Tenants, keys and nodes concern all tenants, so the key may
-// belong to any tenant; the server checks the tenant of every request.
+// shell has no place for an error. Lists of tenants, keys and nodes concern the whole server, so
+// the user's own key may belong to any tenant. The server checks the tenant of every request.
 func (o *options) completion(suggest suggestFunc) completeFunc {
 	return func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
@@ -199,8 +200,8 @@ func statusNames() []string {
 	return names
 }
 
-// suggestExecutions suggests executions: those of a workflow if the text names one, or the newest
-// ones.
+// suggestExecutions suggests the executions of a workflow if the text names a workflow, and
+// otherwise the newest executions.
 func (o *options) suggestExecutions(ctx context.Context, n session, begin string) ([]string, error) {
 	return o.suggestRuns(ctx, n, begin, false)
 }

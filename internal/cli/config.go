@@ -61,7 +61,8 @@ The key is in a file that only its user can read (mode 0600), or in an environme
 				return err
 			}
 			p := all.Named[args[0]]
-			// A key that login has stored is for the old server. Another one must not get it.
+			// A key that login has stored is for the old server. Another server must not get this
+			// key.
 			moves := all.loggedIn(args[0]) && (cmd.Flags().Changed("server") && o.server != p.Server || cmd.Flags().Changed("store"))
 			if moves {
 				p.KeyFile = ""

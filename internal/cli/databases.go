@@ -11,8 +11,8 @@ import (
 // databasesVariable has the databases that hold shard groups, as --databases does.
 const databasesVariable = "PERDURE_DATABASES"
 
-// databaseURLs returns the URLs of the databases by their names. A text without a URL is the name
-// of a database with an empty one, which the node refuses.
+// databaseURLs returns the URLs of the databases by their names. A name without a URL, and a name
+// that occurs twice, get an empty URL, which the node refuses.
 func (o *options) databaseURLs() map[string]string {
 	all := map[string]string{}
 	for item := range strings.FieldsSeq(o.databases) {
@@ -30,7 +30,7 @@ func showDatabases(text string) string {
 	var all []string
 	for item := range strings.FieldsSeq(text) {
 		name, url, ok := strings.Cut(item, "=")
-		if !ok || model.CheckGroupName(name) != nil { // it may be a piece of a password
+		if !ok || model.CheckGroupName(name) != nil { // the name may be a piece of a password
 			name, url = "?", "?"
 		}
 		all = append(all, name+"="+withoutPassword(url))
@@ -38,8 +38,8 @@ func showDatabases(text string) string {
 	return strings.Join(all, " ")
 }
 
-// checkDatabasePasswords refuses passwords of databases that other users can read, as checkPassword
-// does for the password of the store.
+// checkDatabasePasswords refuses the password of a database if other users can read the password,
+// as checkPassword does for the password of the store.
 func (f *serveFlags) checkDatabasePasswords(urls map[string]string, log *slog.Logger) error {
 	for name, url := range urls {
 		if !hasPassword(url) {

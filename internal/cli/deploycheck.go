@@ -24,8 +24,8 @@ import (
 type deployCheck struct {
 	tenant string
 	query  string
-	each   int // most histories of one workflow and version
-	most   int // most histories in all
+	each   int // how many histories of one workflow and version to replay at most
+	most   int // how many histories to replay at most
 	all    bool
 
 	// post says that the check stores a replay report. The following fields are the content of that
@@ -46,7 +46,7 @@ type deployReport struct {
 	Mismatches []deployMismatch `json:"mismatches"`
 	// Absent counts histories of workflows that the build does not have.
 	Absent   map[string]int `json:"absent"`
-	Pinned   int            `json:"pinned"`    // pinned to versions other than the one of the build
+	Pinned   int            `json:"pinned"`    // pinned to another version than the build
 	TooLarge int            `json:"too_large"` // too large to be replayed
 	Version  string         `json:"version"`
 	// Report is the id of the stored replay report.
@@ -151,7 +151,8 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 var errEnough = errors.New("the sample is complete")
 
 // versionsRead is how many versions of a workflow the sample looks for. The version is inside the
-// history, so the check reads up to that many times more histories than it replays.
+// history, so the check must read a history to find out its version. It reads at most versionsRead
+// times each histories of a workflow.
 const versionsRead = 5
 
 // one replays a history, unless the sample has enough of its kind.
@@ -161,8 +162,8 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	}
 	a := d.Start.Address
 	if strings.HasPrefix(a.Type, model.TaskPrefix) || strings.HasPrefix(a.Type, model.ReservedPrefix) {
-		// The program cannot have the code: it is a task without a workflow, or a workflow of
-		// Perdure itself.
+		// The program cannot have the code: the execution is a task without a workflow, or belongs
+		// to a workflow of Perdure itself.
 		return nil
 	}
 	if c.seen[a.Type] >= versionsRead*c.each {

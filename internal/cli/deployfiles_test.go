@@ -198,7 +198,8 @@ func TestDeploymentFiles(t *testing.T) {
 }
 
 // checkWithTools checks the files with their own tools, if this machine has them. kubectl renders
-// the manifests without a cluster, and systemd checks the unit, with a program that exists.
+// the manifests without a cluster, and systemd checks the unit. For systemd the test replaces the
+// path of perdure by a program that exists.
 func checkWithTools(t *testing.T, unit string) {
 	t.Helper()
 	file := writeFile(t, t.TempDir(), "perdure.service", strings.ReplaceAll(unit, "/usr/local/bin/perdure", "/bin/sh"))

@@ -196,7 +196,7 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
-// The check of Dockerfiles finds what it should.
+// The check of Dockerfiles finds each of these mistakes.
 func TestDockerfileProblems(t *testing.T) {
 	t.Parallel()
 	const end = "\nUSER 1\nCOPY go.mod /x\nENTRYPOINT [\"/x\"]\n"
@@ -225,7 +225,7 @@ func TestDockerfileProblems(t *testing.T) {
 	}
 }
 
-// composeFile is a Compose file with the keys that we use. Reading it refuses all others.
+// composeFile is a Compose file with the keys that we use. The reader refuses all other keys.
 type composeFile struct {
 	Services map[string]composeService `yaml:"services"`
 	Volumes  map[string]struct{}       `yaml:"volumes"`
@@ -360,7 +360,8 @@ func (s *composeService) checkServer(file *composeFile) (problems []string) {
 	}
 	_, plain := flags["--allow-plaintext"]
 
-	// The port is that of --listen, and only this machine reaches a server without a certificate.
+	// The published port must be the port of --listen. If the server has no certificate, only this
+	// machine may reach it.
 	_, listens, err := net.SplitHostPort(flags["--listen"])
 	if err != nil {
 		wrong("--listen: %v", err)
@@ -414,7 +415,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The check of the Compose file finds what it should.
+// The check of the Compose file finds each of these mistakes.
 func TestComposeProblems(t *testing.T) {
 	t.Parallel()
 	text := readDoc(t, "deploy/compose.yaml")

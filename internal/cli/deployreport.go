@@ -26,8 +26,9 @@ func (c *deployCheck) checkReport() error {
 	return nil
 }
 
-// note keeps a result for the report. It keeps the results of histories that were not replayed
-// apart, because --limit does not apply to them, and they must not displace a mismatch.
+// note keeps a result for the report. Results of histories that were not replayed go into the
+// separate list spare, because --limit does not apply to them, and they must not displace a
+// mismatch.
 func (c *deployCheck) note(d *api.Description, r api.ReplayResult) {
 	if !c.post {
 		return
@@ -91,8 +92,8 @@ func (c *deployCheck) tellReport(o *options) {
 	}
 }
 
-// severity orders outcomes. If a report is too large, it loses results with the last outcomes
-// first.
+// severity orders outcomes, the most important first. If a report is too large, results with the
+// least important outcomes are left out first.
 var severity = []string{api.ReplayMismatch, api.ReplayError, api.ReplayFits, api.ReplayAbsent, api.ReplaySkipped}
 
 // fitReport leaves out results and shortens texts so that the report is not too large. The

@@ -111,7 +111,8 @@ type running struct{ opened }
 // Close does nothing.
 func (running) Close() error { return nil }
 
-// watchProgram runs a program, if there is one, and prints changes of executions until it ends.
+// watchProgram runs a program, if there is one. It prints changes of executions until the program
+// or ctx ends.
 func (o *options) watchProgram(ctx context.Context, args []string, env string, look func(context.Context) (session, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -195,7 +196,7 @@ func (o *options) watch(ctx context.Context, look func(context.Context) (session
 // devWatch prints executions. It opens another session whenever one ends.
 type devWatch struct {
 	list  *watchedList
-	first bool // it has read nothing yet
+	first bool // the watch has read nothing yet
 }
 
 // session prints changes while a session lasts. Without a feed it reads once and returns.

@@ -511,7 +511,7 @@ func (o *options) tellDead(w deadWork, all iter.Seq[batch.Requeued]) error {
 			shown.tell(int64(done), w.total, fmt.Sprintf("%d of %d: %d failed", done, w.total, failed))
 		}
 
-		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
+		if fault.Is(r.Err, fault.Timeout) { // the next task would time out too
 			ended = fault.New(fault.Timeout, "stopped after %d: %w", done, r.Err)
 			break
 		}

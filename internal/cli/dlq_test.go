@@ -135,7 +135,7 @@ func TestDlqBesideANode(t *testing.T) {
 	killTasks(t, app)
 
 	do := on(t, url)
-	for { // a node publishes its queues with its lease
+	for { // a node publishes its queues when it next renews its lease
 		if out := do("", 0, "worker", "list"); strings.Contains(out, "queues default, post: letter") {
 			break
 		}
@@ -177,8 +177,8 @@ func TestNobodyAnswers(t *testing.T) {
 	history := filepath.Join(t.TempDir(), "letter.jsonl")
 	do("", 0, "workflow", "export", "task:letter/bad-1", "-f", history)
 
-	// On a busy machine a command may need more than half a second to open the store, so it gets
-	// more time until its error is the expected one.
+	// On a busy machine a command may need more than half a second to open the store, so the test
+	// repeats the command with more time until it fails with the expected error.
 	late := func(want string, args ...string) {
 		for limit := 500 * time.Millisecond; ; limit *= 4 {
 			out, complaints, code := perdureOn(t, url, append(slices.Clone(args), "--timeout", limit.String())...)

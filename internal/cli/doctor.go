@@ -74,8 +74,8 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		return nil, err // a second attempt would take as long again
 	}
 	if err != nil {
-		// A server that may lose commits is a finding like any other. The command still checks the
-		// rest.
+		// A server that may lose commits is one of the findings, and the command still makes the
+		// other checks.
 		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), AllowUnsafe: true})
 		if unsafe != nil {
 			return nil, err
@@ -157,9 +157,10 @@ func schemaFindings(all []node.DatabaseStatus) (found []finding) {
 	return found
 }
 
-// mailFinding looks for messages that the engine cannot read: damaged messages, which it set aside,
-// and messages of a newer version, which wait. It also counts messages that the engine refused
-// after their senders had stopped waiting, such as a call that crashed every process that ran it.
+// mailFinding looks for messages that the engine cannot read: damaged messages, which the engine
+// set aside, and messages of a newer version, which wait. It also counts messages that the engine
+// refused after their senders had stopped waiting, such as a call that crashed every process that
+// ran it.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	const page, pageBytes = 1000, 16 << 20
 	damaged, newer, refused, example, refusal := 0, 0, 0, "", ""
@@ -284,9 +285,9 @@ func logFinding(s store.Logged) (finding, error) {
 	return finding{"log", "ok", fmt.Sprintf("the write-ahead log has %d MiB", bytes/mib)}, nil
 }
 
-// allTenantFindings looks at the executions of every tenant. The command shows the tenants apart if
-// there are several. If no node is live, no process has code. That is not a problem, so it is not
-// reported.
+// allTenantFindings looks at the executions of every tenant. If there are several tenants, each
+// finding names its tenant. If no node is live, no process has any code. That is normal, so
+// allTenantFindings does not look for missing code.
 func allTenantFindings(ctx context.Context, a api.Admin, live bool, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {

@@ -132,8 +132,8 @@ type callSurvey struct {
 	asked   int
 	waiting int
 	keys    map[string]int    // how many keys
-	why     map[string]string // the reason of one of them, with its key
-	missing map[string]string // why no live process has the code; empty if one has
+	why     map[string]string // the reason of one key, with that key
+	missing map[string]string // why no live process has the code; empty if a process has it
 }
 
 // look finds out why the calls of an entity wait.

@@ -265,8 +265,8 @@ not see calls from inside the process that owns the entity; perdure entity mailb
 	}
 }
 
-// withEntity returns the function of a command that reads the entity that its argument names and
-// passes it to printed.
+// withEntity returns the function of a command. That function reads the entity that the argument
+// names, and passes the entity to printed.
 func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a, err := o.entityAddress(args[0])
@@ -384,8 +384,8 @@ func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string
 	}
 }
 
-// callCommand completes a command that calls an operation. prepare checks the request, and reply
-// prints the answer.
+// callCommand adds the arguments, the flags and the function to a command that calls an operation.
+// prepare checks the request, and reply prints the answer.
 func (o *options) callCommand(cmd *cobra.Command, prepare func(r *api.CallRequest) error, reply func(r *api.CallRequest, out model.Payload) error) *cobra.Command {
 	var text, requestID string
 	var timeout time.Duration

@@ -55,7 +55,7 @@ and created again. Version 0 is an entity without a state. The state is stored a
 	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	for _, name := range []string{"version", "state"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // it is defined above
+			panic(err) // cannot happen: the flag is defined above
 		}
 	}
 	entityPatience(cmd, &timeout)

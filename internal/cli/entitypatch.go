@@ -56,7 +56,7 @@ The command is safe to repeat: a second run of the same patch changes nothing mo
 
 	cmd.Flags().StringVar(&patch, "patch", "", "merge patch as JSON, @file, or - for standard input")
 	if err := cmd.MarkFlagRequired("patch"); err != nil {
-		panic(err) // it is defined above
+		panic(err) // cannot happen: the flag is defined above
 	}
 	cmd.Flags().StringVar(&expect, "expect", "", "version or etag that the entity must have; 0 for one without a state (default: the one that the command reads)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the patch would change, and change nothing")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CheckShape compares the JSON output of a command with its shape on the page.
+// CheckShape compares the JSON output of a command with the shape that the page documents.
 func CheckShape(page string, args []string, out string) error {
 	if !slices.Contains(args, "json") || slices.Contains(args, "--fields") {
 		return nil

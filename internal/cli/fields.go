@@ -23,7 +23,7 @@ var fieldCommands = map[string]bool{
 	"explain": false, "logs": false, "stream": false, "watch": false,
 }
 
-// addFields gives the commands that list or show their flag.
+// addFields adds the flag --fields to the commands that list or show something.
 func (o *options) addFields(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if _, ok := fieldCommands[c.Name()]; ok && c.RunE != nil {
@@ -33,7 +33,8 @@ func (o *options) addFields(cmd *cobra.Command) {
 	}
 }
 
-// chooseFields reads --fields. A command that prints lines for people has no fields.
+// chooseFields reads --fields. It refuses the flag if the command prints lines of text, which have
+// no fields.
 func (o *options) chooseFields(cmd *cobra.Command) (err error) {
 	flag := cmd.Flags().Lookup("fields")
 	if flag == nil || !flag.Changed {

@@ -44,7 +44,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Every command that lists or shows has --fields, and prints the fields of its first value with it.
+// Every command that lists or shows something has --fields. For each field of its first value, the
+// command with --fields prints that field alone.
 func TestFieldsOfEveryCommand(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}

@@ -97,7 +97,7 @@ func (f *flovynShop) submit(id string, status pb.WorkflowStatus, commands ...*pb
 	f.must(err)
 }
 
-// waiting starts a workflow that has recorded an operation and waits for a promise.
+// waiting starts a workflow and makes it record an operation and wait for a promise.
 func (f *flovynShop) waiting() string {
 	f.Helper()
 	id := f.begin()
@@ -142,7 +142,7 @@ func (f *flovynShop) logHas(id, event string, want bool) {
 // name is the execution on the command line.
 func (f *flovynShop) name(id string) string { return "flovyn:" + f.queue + "/" + id }
 
-// do runs a command that must succeed and print words.
+// do runs a command that must succeed and print the wanted text.
 func (f *flovynShop) do(want string, args ...string) string {
 	f.Helper()
 	out, complaints, code := perdureOn(f.T, f.url, args...)
@@ -190,8 +190,8 @@ func flovynList(f *flovynShop) {
 
 func flovynExplain(f *flovynShop) {
 	id := f.waiting()
-	// The server reports what the run waits for only after it has read the events of the last
-	// activation.
+	// The server must first read the events of the last activation. Until then, it does not report
+	// what the run waits for.
 	for {
 		if out := f.do("It waits", "workflow", "explain", f.name(id)); strings.Contains(out, "approval") {
 			break
@@ -341,8 +341,8 @@ func (f *flovynShop) promise(id string) string {
 	return ""
 }
 
-// A fork has a past, and its own promises: a caller that settles its promise does not settle the
-// promise of the source.
+// A fork has a past, and promises of its own. A caller that settles a promise of the fork does not
+// settle the promise of the source.
 func flovynFork(f *flovynShop) {
 	id, fork := f.waiting(), uuid.NewString()
 	f.do("", "workflow", "fork", f.name(id), "--key", fork)
@@ -395,7 +395,7 @@ func flovynTalk(f *flovynShop) {
 	f.refused("no UUID", "workflow", "start", "flovyn:"+f.queue, "--key", "mine", "--input", "1", "--wait")
 }
 
-// A task that failed finally is a dead task, and can be requeued and purged.
+// A task that failed permanently is a dead task, and can be requeued and purged.
 func flovynDead(f *flovynShop) {
 	for _, verb := range []string{"requeue", "purge"} {
 		reply, err := f.tasks.SubmitTask(f.Context(), &pb.SubmitTaskRequest{Kind: "mail-" + verb, Input: []byte(`"ann"`), Queue: f.queue})

@@ -64,7 +64,7 @@ func TestFlowBesideANode(t *testing.T) {
 	}
 
 	explained("no limit of that name")
-	for { // a node publishes the names in its activities with its lease
+	for { // a node publishes the names in its activities when it next renews its lease
 		if out, _, _ := perdureOn(t, url, "worker", "list", "-o", "json"); strings.Contains(out, "carrier") {
 			break
 		}
@@ -158,7 +158,7 @@ func TestLimitBesideANode(t *testing.T) {
 	if _, err := ship.Submit(app.With(t.Context()), 5, perdure.RawKey("last")); err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup // both ask the node, which needs a moment to notice
+	var wg sync.WaitGroup // both commands ask the node at the same time
 	defer wg.Wait()
 	wg.Go(func() { show("Held       1: task:ship/first\n", "Waiting    4: task:ship/", ", task:ship/last\n") })
 	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by task:ship/first") {

@@ -46,7 +46,7 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	return errors.Join(err, n.Close())
 }
 
-// place parses the end of a past. It is a position, or the step before which the past ends.
+// place parses where a past ends: at a position, or before a step.
 func place(r *api.PastRequest, text string) error {
 	if text == "" {
 		return nil

@@ -93,7 +93,7 @@ func (o *options) limitNames(ctx context.Context, b api.Backend) ([]string, erro
 }
 
 // warnOfLimit prints a warning if no activity names the limit. This is not an error, because the
-// program that names it may be deployed later.
+// program that names the limit may be deployed later.
 func (o *options) warnOfLimit(ctx context.Context, b api.Backend, name string) {
 	workers, err := b.ListWorkers(ctx, o.tenant)
 	if err != nil {

@@ -185,7 +185,7 @@ changes nothing.`,
 }
 
 // rehearseRelease returns an error that names the holder of the lock and the command that takes the
-// lock from it.
+// lock from the holder.
 func rehearseRelease(ctx context.Context, b api.Backend, a model.Address) error {
 	info, err := b.Entity(ctx, a)
 	if err != nil {

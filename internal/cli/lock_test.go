@@ -154,7 +154,7 @@ func wantAfterRelease(t *testing.T, app *perdure.App) {
 	}
 }
 
-// The locks of a file outlive the program that had it open.
+// The locks of a file outlive the program that had the file open.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "x.db")

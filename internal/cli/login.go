@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxToken is the most bytes of a key or token. Servers refuse longer headers.
+// maxToken is the largest number of bytes of a key or token. Servers refuse longer headers.
 const maxToken = 16 << 10
 
 func newLogin(o *options) *cobra.Command {
@@ -52,8 +52,7 @@ perdure config set creates profiles, and perdure logout removes the stored key.`
 	return cmd
 }
 
-// loginProfile finds the profile that a login is for. Its server decides about the key, so that a
-// key never goes to the server of another profile.
+// loginProfile finds the profile that a login is for. Only the server of this profile gets the key.
 func (o *options) loginProfile(cmd *cobra.Command, args []string) (*profiles, string, error) {
 	if len(args) > 0 {
 		if err := cmd.Flags().Set("profile", args[0]); err != nil {
@@ -102,8 +101,8 @@ func (o *options) readToken(ctx context.Context, name, file string) (string, err
 	return checkToken(io.ReadAll(io.LimitReader(o.In, maxToken+1)))
 }
 
-// readHidden reads a line of a terminal that does not show it. When the user interrupts the
-// command, the terminal shows again what people type.
+// readHidden reads a line from a terminal. The terminal does not show what the user types. When the
+// user interrupts the command, the terminal shows again what people type.
 func readHidden(ctx context.Context, tty *os.File) ([]byte, error) {
 	before, err := term.GetState(tty.Fd())
 	if err != nil {
@@ -128,8 +127,8 @@ func readHidden(ctx context.Context, tty *os.File) ([]byte, error) {
 	}
 }
 
-// checkToken returns the key without the space around it. A key is one word of ASCII, as headers
-// need it.
+// checkToken returns the key without the space around it. A key must be one word of ASCII, because
+// it is sent in a header.
 func checkToken(text []byte, err error) (string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		if fault.KindOf(err) == fault.Canceled {
@@ -262,7 +261,7 @@ func keyPlace(p *profile) string {
 }
 
 // loginFile returns the file in which login stores the key of a profile. Some file systems do not
-// distinguish upper and lower case, and profiles do.
+// distinguish upper and lower case, but the names of profiles do.
 func (all *profiles) loginFile(name string) (string, error) {
 	if all.path == "" {
 		return "", fault.New(fault.Invalid, "this user has no directory for settings: name a file in $%s", profilesVariable)
@@ -284,8 +283,8 @@ func (all *profiles) loggedIn(name string) bool {
 	return err == nil && all.Named[name].KeyFile == file
 }
 
-// forgetLogin removes the key that login has stored for a profile, if it has. The caller writes the
-// profiles.
+// forgetLogin removes the key that login has stored for a profile, if there is one. The caller
+// writes the profiles.
 func (all *profiles) forgetLogin(name string) error {
 	if !all.loggedIn(name) {
 		return nil

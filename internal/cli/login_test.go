@@ -79,7 +79,7 @@ func (w *loginWorld) createKey(args ...string) string {
 	return made.Key
 }
 
-// login stores a key that the server accepts, and only then. logout removes it.
+// login stores a key only if the server accepts the key. logout removes the stored key.
 func TestLogin(t *testing.T) { //nolint:paralleltest // it sets the environment
 	w := newLoginWorld(t)
 	defer w.s.end()
@@ -180,8 +180,8 @@ func (w *loginWorld) sameOverREST(key string) {
 	}
 }
 
-// The stored key goes away with its profile, and with the server that it is for. Keys that login
-// has not stored are left alone.
+// The stored key is removed when its profile is removed, and when its profile gets another server
+// or a store. Keys that login has not stored are left alone.
 func TestLoginForgets(t *testing.T) { //nolint:paralleltest // it sets the environment
 	w := newLoginWorld(t)
 	defer w.s.end()

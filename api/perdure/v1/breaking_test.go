@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "add what is new in the protocol to the 
 const baseline = "testdata/protocol.txt"
 
 // Programs of other versions speak the protocol too. A field, value or method that was published is
-// never removed, renumbered, retyped or renamed. New ones are added with -update.
+// never removed, renumbered, retyped or renamed. To add new ones, run the test with -update.
 func TestProtocolOnlyGrows(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(baseline)
@@ -49,8 +49,8 @@ func TestProtocolOnlyGrows(t *testing.T) {
 	}
 }
 
-// The lines contain names, numbers and types. Otherwise TestProtocolOnlyGrows would not notice that
-// one of these changes.
+// The lines contain names, numbers and types. Without any of them, TestProtocolOnlyGrows would not
+// notice a change.
 func TestProtocolLinesSayWhatMatters(t *testing.T) {
 	t.Parallel()
 	lines := protocol()
@@ -69,7 +69,8 @@ func TestProtocolLinesSayWhatMatters(t *testing.T) {
 	}
 }
 
-// protocol describes everything in our package that others rely on, one line each, sorted.
+// protocol describes everything in our package that other programs rely on. It returns one line for
+// each thing, sorted.
 func protocol() (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	own := pb.File_perdure_v1_common_proto.Package()

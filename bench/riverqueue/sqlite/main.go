@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// open opens River with synchronous=FULL, so that it survives a power failure like our store, and
-// with one connection, as its documentation advises.
+// open opens River with synchronous=FULL, so that River survives a power failure as our store does.
+// It uses one connection, as the documentation of River advises.
 func open(ctx context.Context, place bench.Place, o bench.QueueOptions) (bench.Queue, error) {
 	settings := url.Values{
 		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"},

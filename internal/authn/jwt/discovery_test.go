@@ -45,8 +45,8 @@ func newProvider(t *testing.T, i *issuer) *provider {
 func (p *provider) say(text string) { p.metadata.Store(&text) }
 
 // An issuer says where its keys are. The server asks it at each load, so the URL of the keys may
-// change. The server accepts no keys from a configuration of another issuer, or from one that is
-// hostile or broken.
+// change. The server accepts no keys from a configuration that belongs to another issuer, is
+// hostile, or is broken.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, newIssuer(t))

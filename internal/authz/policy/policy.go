@@ -28,7 +28,7 @@ func DefaultText() string { return string(defaults) }
 const (
 	// maxText is how large a set of policies may be. It bounds the time that one decision takes.
 	maxText = 1 << 20
-	// maxCallers is for how many callers the decisions are in memory.
+	// maxCallers is the number of callers whose decisions stay in memory.
 	maxCallers = 10_000
 )
 
