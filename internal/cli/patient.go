@@ -11,8 +11,8 @@ import (
 )
 
 // patient is a backend that limits how long each change of an execution or a dead task waits for
-// its owner. It is needed because possibly no node is running. The limit does not include the time
-// that the user takes to answer a question.
+// its owner. Without the limit, a change would wait forever if no node is running. The limit does
+// not include the time that the user takes to answer a question.
 type patient struct {
 	api.Backend
 	most time.Duration

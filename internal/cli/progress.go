@@ -12,8 +12,8 @@ import (
 const (
 	// barWidth is the number of characters of a progress bar.
 	barWidth = 24
-	// lineEvery is how often the progress goes to a file or a pipe, and drawEvery how often a
-	// terminal shows it.
+	// lineEvery is the pause between two lines of progress in a file or a pipe. drawEvery is the
+	// pause between two drawings of the bar on a terminal.
 	lineEvery = time.Second
 	drawEvery = 100 * time.Millisecond
 )

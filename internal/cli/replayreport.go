@@ -165,7 +165,8 @@ func newReplayReportShow(o *options) *cobra.Command {
 	}
 }
 
-// printReplayReport prints a report. The table has the results that do not fit; JSON has all.
+// printReplayReport prints a report. The table lists only the histories that do not fit the code.
+// JSON lists all histories.
 func (o *options) printReplayReport(r *api.ReplayReport) error {
 	l := reportLineOf(r)
 	if o.structured() {

@@ -34,7 +34,7 @@ type unfit struct {
 	// change makes the start fail in a way that a test cannot cause from outside. A server with
 	// change runs in the process of the test.
 	change func(*options)
-	// want is a text of the error, and next is its advice.
+	// want is a text that the error must contain, and next is the advice that it must give.
 	want, next string
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// unfitDatabases are databases that a server cannot rely on. They may lose commits, cannot store
-// every text, accept no writes, or belong to another build. Or their clock or round trip does not
-// fit the lease.
+// unfitDatabases are databases that a server cannot rely on. Some may lose commits, cannot store
+// every text, accept no writes, or belong to another build. For others, the clock is wrong, or a
+// call takes too long for the lease.
 func unfitDatabases(t *testing.T) []unfit {
 	t.Helper()
 	server := pgtest.Start(t, pgtest.Options{Fsync: true})
@@ -128,8 +128,8 @@ func standby(t *testing.T) string {
 	return server.URL("postgres")
 }
 
-// Two servers with the same configuration, as after a copy of a machine, are two nodes. A process
-// draws its id when it starts.
+// Two servers with the same configuration, as after a copy of a machine, are two nodes. That is
+// because each process draws its node id when it starts.
 func TestCopiedConfiguration(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)

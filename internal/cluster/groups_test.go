@@ -159,7 +159,8 @@ func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 		t.Errorf("the node of the default group takes %v, want 0 and 1", a.Acquire)
 	}
 
-	// The node gives up a shard of a group that it does not serve, although no other node does.
+	// The node gives up a shard of a group that it does not serve, although no other node serves
+	// that group.
 	one.ApplyAcquire(acquiredShards(2, 3, 4), nil)
 	owned := view(2*s, members(1, 2), 2, 2, 1, 1, 1)
 	owned.Groups, owned.Members = v.Groups, v.Members

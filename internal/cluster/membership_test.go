@@ -14,10 +14,10 @@ import (
 
 const s = time.Second
 
-// at returns store time, seconds after some beginning.
+// at returns the store time that is d after an arbitrary start.
 func at(d time.Duration) model.Time { return model.Time(1_700_000_000_000_000).Add(d) }
 
-// view returns the cluster at a moment: the members with a lease until 10 s later, and the owner of
+// view returns the cluster at a moment: the members, whose leases end 10 s later, and the owner of
 // each shard (0 for free).
 func view(now time.Duration, ms []store.Member, owners ...int) store.View {
 	v := store.View{Now: at(now), Members: ms}
@@ -189,7 +189,8 @@ func TestAcquiresFreeShards(t *testing.T) {
 	}
 }
 
-// proposedFor returns the shards that are proposed for a node among others.
+// proposedFor returns the shards that are proposed for the node self in a cluster of the given
+// nodes.
 func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	for i, id := range cluster.Propose(shards, members(nodes...)) {
 		if id == nodeID(self) {
@@ -225,7 +226,8 @@ func TestShardsOfOthers(t *testing.T) {
 	}
 }
 
-// Shards that are proposed for another live node are given up, once.
+// A node gives up shards that are proposed for another live node. It asks the lanes for that only
+// once.
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -392,8 +394,8 @@ func TestLostAcquireReply(t *testing.T) {
 	}
 }
 
-// A node whose lease has expired by the store's clock is fenced, with one call at a time. Its
-// shards are taken after that.
+// A node fences another node whose lease has expired by the store's clock. It makes one such call
+// at a time. After that it takes the shards of the fenced node.
 func TestFencesExpiredNodes(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -426,7 +428,8 @@ func TestFencesExpiredNodes(t *testing.T) {
 	}
 }
 
-// A process of this host that is provably gone is fenced immediately. A node never fences itself.
+// A node immediately fences a process of its own host that is provably gone. A node never fences
+// itself.
 func TestFencesProvenDead(t *testing.T) {
 	t.Parallel()
 	gone := map[model.NodeID]bool{nodeID(1): true, nodeID(2): true}
@@ -510,8 +513,8 @@ func TestDrainDuringAcquire(t *testing.T) {
 	}
 }
 
-// A caller that asks for a renewal while one is in flight gets another one: the view on its way may
-// be older than what the caller knows.
+// A caller that asks for a renewal while one is in flight gets another renewal, because the view
+// that is on its way may be older than what the caller knows.
 func TestRenewNowDuringARenewal(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(m *cluster.Membership){

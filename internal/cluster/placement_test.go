@@ -183,7 +183,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// drained marks nodes of a view.
+// drained marks nodes of a view as drained by an operator.
 func drained(v store.View, ns ...int) store.View {
 	for i := range v.Members {
 		v.Members[i].Weight = cluster.DefaultWeight
@@ -196,7 +196,8 @@ func drained(v store.View, ns ...int) store.View {
 // The drained node stays a member and renews its lease.
 func TestDrainedNode(t *testing.T) {
 	t.Parallel()
-	// With fewer shards, all of them might belong to the other node even without the order.
+	// With fewer shards, all of them might belong to the other node even without the order to
+	// drain.
 	shards := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	owned := func(now time.Duration, ms []store.Member, by int) store.View {
 		return view(now, ms, slices.Repeat([]int{by}, len(shards))...)

@@ -36,18 +36,19 @@ func (m *Membership) remainingLease(n *store.Member) time.Duration {
 // store's clock is treated as expired only when its node has not renewed it for the length of a
 // lease, by this node's own clock. Without this rule the first node that renews after a jump would
 // fence all others. by is the size of a jump that is too small to set doubt. The same rule applies
-// to it if it is longer than half of the margin with which nodes stop serving before their lease
-// ends.
+// after such a jump if by is longer than half of the margin. The margin is how long before the end
+// of its lease a node stops serving.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
 
-// Distrust says that the store's clock may have jumped just before this node joined, because it
-// differs much from the clock of the machine. In that case nodes may be alive although their leases
-// have expired by the store's clock. The caller calls it before the first view.
+// Distrust says that the store's clock may have jumped just before this node joined, because the
+// store's clock differs much from the clock of the machine. In that case nodes may be alive
+// although their leases have expired by the store's clock. The caller calls Distrust before the
+// first view.
 func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL }
 
-// watch notes the leases of others.
+// watch notes the leases of the other nodes.
 func (m *Membership) watch(mono time.Duration) {
 	// Leases that were written since the last view may also come from the wrong clock.
 	if m.doubt || m.doubted {

@@ -46,8 +46,8 @@ func TestJumpFencesNobody(t *testing.T) {
 	}
 }
 
-// While the store's clock is not in doubt, it decides immediately, also for a node that was just
-// opened.
+// While the store's clock is not in doubt, a node fences another node as soon as the lease of that
+// node has expired by the store's clock. That holds even for a node that has just started.
 func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

@@ -41,7 +41,7 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 			r.now += model.Time(rapid.Int64Range(0, 1_000_000).Draw(t, "took"))
 			ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
 			d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: "no"}}, r.now, DefaultLimits)
-			// µs
+			// want is the pause in microseconds.
 			want := min(float64(policy.Initial)*math.Pow(float64(policy.Coefficient)/1000, float64(i-1)), float64(policy.Max)) / 1000
 			got := float64(r.x.Task(model.TaskStep).Visible - r.now)
 			if most := 1 + want*float64(policy.Jitter)/1000; math.Abs(got-want) > most || d.Events[0].Due != r.x.Task(model.TaskStep).Visible {

@@ -170,8 +170,8 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 }
 
-// The size of a run includes everything that the run holds for its code, for as long as it holds
-// it.
+// The size of a run includes everything that the run holds for its code, for as long as the run
+// holds it.
 func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)

@@ -66,7 +66,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
 	case dead.hasChanged(o) && dead.Body.Requeued.IsZero():
-		// there is no run that the answer could name
+		// There is no run that the answer could name.
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
 		return x, d
 	case dead.hasChanged(o) && o.Input != nil:
@@ -88,7 +88,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	spec, in := body.Spec, body.Input
 	spec.Delay = 0 // the delay was for the first run only
 	if o.Input != nil {
-		spec.Same, in = nil, *o.Input // another request, which needs another idempotency key
+		spec.Same, in = nil, *o.Input // with another input, this is another request, which needs another idempotency key
 	}
 	to := o.Ref.RequeueAddress(spec.Kind, dead.Count+1)
 	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}
@@ -104,7 +104,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	// No workflow scheduled the task: the new run has the same key.
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
-		// a client that repeats its submission sends the original input
+		// A client that repeats its submission sends the original input.
 		s.Origin = body.Input.Digest()
 	}
 

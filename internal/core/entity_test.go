@@ -275,8 +275,9 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	}
 }
 
-// The same request waits for the same answer. A full mailbox refuses calls, except the calls of the
-// section that holds the lock: the calls in the mailbox wait for that section.
+// A repeated request waits for the same answer as the first one. A full mailbox refuses calls,
+// except the calls of the section that holds the lock: the calls in the mailbox wait for that
+// section.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

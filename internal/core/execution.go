@@ -9,8 +9,8 @@ import (
 )
 
 // Execution is the state of a run in the memory of its owner. It does not grow with the history,
-// because it keeps no outcomes of steps. The worker reads those from the history and matches them
-// with the steps of the code.
+// because it keeps no outcomes of steps. The worker reads the outcomes from the history and matches
+// them with the steps of the code.
 type Execution struct {
 	Start   model.Start
 	Outcome model.Outcome // Status is Running while open

@@ -91,7 +91,7 @@ func TestMailboxPages(t *testing.T) {
 		}
 		return c
 	}
-	// one of the two calls is stored, the other is not
+	// One of the two calls is stored, the other is not.
 	for _, gone := range []int{model.MailboxListed - 1, model.MailboxListed} {
 		var seen []string
 		for c := page(""); ; c = page(c.Cursor) {

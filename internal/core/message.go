@@ -269,7 +269,7 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 	}
 }
 
-// watch adds a step that waits for the outcome, once.
+// watch adds a step that waits for the outcome of the run, unless the step is already there.
 func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	if who.ID == "" || who == x.Start.Parent || slices.Contains(x.watchers, who) {
 		return

@@ -99,7 +99,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 	}
 
-	// the message is the outcome of something that a step had asked for
+	// The message is the outcome of something that a step has asked for.
 	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() {
 		for _, u := range r.updates() {
@@ -487,7 +487,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 
 	switch c.Kind {
 	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
-		// other tests check tasks and sections: see task_test.go and town_test.go
+		// Other tests check tasks and sections: see task_test.go and town_test.go.
 	case model.CommandRecord:
 		if e.Kind != model.EventSignalTaken && e.Kind != model.EventNoted {
 			stopRetry()

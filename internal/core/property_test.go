@@ -14,11 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestRandomInputs applies random inputs to a few executions that know each other, and compares
-// every decision with that of the naive model. After every input the world checks I1, I2, I3, I4,
-// I8, I10 and I14. The test reads the histories to check I4, I5, I6, I7, I12 and I13. A book of all
-// messages and answers checks I11 and I12. In the end the test delivers all mail. A step or a
-// client that still waits after that must have a reason to wait.
+// TestRandomInputs applies random inputs to a few executions that send messages to each other, and
+// compares every decision with that of the naive model. After every input the world checks I1, I2,
+// I3, I4, I8, I10 and I14. The test reads the histories to check I4, I5, I6, I7, I12 and I13. A
+// book of all messages and answers checks I11 and I12. In the end the test delivers all mail. A
+// step or a client that still waits after that must have a reason to wait.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
 

@@ -94,9 +94,10 @@ func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 // bytesPerName bounds the bytes of unread signals of one name: three quarters of what may wait.
 func (lim Limits) bytesPerName() int { return lim.Unread / 4 * 3 }
 
-// nameFullReason returns why the run may not hold the bytes of further signals of their names;
-// empty when it may. It adds up bytes only when many bytes wait. If a name has no unread signals
-// yet, only the bound for all messages applies to it.
+// nameFullReason returns why the unread signals of a name would have too many bytes together with
+// the further signals; empty when they would not. It adds up the bytes of a name only when many
+// bytes wait in all. If a name has no unread signals yet, only the bound for all messages applies
+// to it.
 func (x *Execution) nameFullReason(further []model.Event, lim Limits) string {
 	if lim.Unread == 0 || x.unread+bytesOf(further) <= lim.bytesPerName() {
 		return ""

@@ -293,15 +293,15 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 // hasEnded reports whether a report has ended the claim.
 func (x *Execution) hasEnded(id string, claim int64) bool {
 	if !x.Open() && x.Alone() && id == model.TaskStep {
-		// a terminated run has no claim in its outcome
+		// A terminated run has no claim in its outcome.
 		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim
 	}
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
-// Expiry is a time-out of a task, or the loss of its worker. What is the type of the failure, for
-// example model.TimeoutToStart or model.FailureLost. Held and Claim are the state of the task when
-// the caller looked at it.
+// Expiry is a time-out of a task, or the loss of its worker. The field What is the type of the
+// failure, for example model.TimeoutToStart or model.FailureLost. Held and Claim are the state of
+// the task when the caller looked at it.
 type Expiry struct {
 	ID    string
 	Held  bool
@@ -461,8 +461,8 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 	x.append(d, now, e)
 }
 
-// isCramped reports whether the history has no room for another attempt. size is about how many
-// bytes the event has that ends the current attempt.
+// isCramped reports whether the history has no room for another attempt. size estimates the bytes
+// of the event that ends the current attempt.
 func (x *Execution) isCramped(size int, lim Limits) bool {
 	return x.Next+2 > lim.Events || x.wouldExceed(size+attemptBytes, lim)
 }

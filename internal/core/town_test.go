@@ -35,7 +35,7 @@ type house struct {
 	mailbox []model.MailboxItem
 	jobs    []*handOver
 
-	// accepted lock requests that are neither granted nor released, in order
+	// asked has the accepted lock requests that are neither granted nor released, in order.
 	asked []model.Link
 	epoch int64    // token of the last lock
 	made  []string // calls, in the order in which they were made

@@ -115,7 +115,7 @@ func talkScenarios() []*scenario {
 			name:   "updates between workflows",
 			lanes:  2,
 			bodies: map[string]int{"add 1": 1, "add 2": 1, "add 3": 1},
-			ignore: []model.EventKind{model.EventWatched}, // the execution may have ended before
+			ignore: []model.EventKind{model.EventWatched}, // the execution may have ended before the watch
 			stages: alone(func(w *world) perdure.Group {
 				return append(counterGroup(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
 					to := counter.Execution(perdure.RawKey("k"))
@@ -261,7 +261,7 @@ func talkScenarios() []*scenario {
 				return d.cause(0, err)
 			}),
 			check: func(w *world, h *histories) error {
-				// The runs have the same step, and bodies counts all of them.
+				// All runs have the same step, and bodies counts its executions in all of them.
 				runs := h.of(showing.Execution(perdure.RawKey("k")).Ref)
 				for i, r := range runs {
 					want := []string{fmt.Sprint(i + 1), fmt.Sprintf("%q", fmt.Sprintf("begun %d", i+1)), fmt.Sprintf("%q", fmt.Sprintf("done %d", i+1))}

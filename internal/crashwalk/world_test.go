@@ -339,7 +339,7 @@ func tolerable(err error, k *kind) bool {
 		return false
 	case errors.As(err, &all):
 		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
-	case k.crash: // the surviving processes must not notice
+	case k.crash: // the surviving processes must not notice the crash
 		return errors.Is(err, crash.ErrDied) || errors.Is(err, faultstore.ErrCrashed)
 	case errors.Is(err, perdure.ErrBlocked):
 		return k.refuses

@@ -72,7 +72,7 @@ type Breaker struct {
 	// what opened it.
 	since, until model.Time
 	why          string
-	// Nothing passes before the time held.
+	// No call passes before the time held.
 	held    model.Time
 	heldWhy string
 
@@ -141,8 +141,8 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	return Answer{OK: true, Permit: Permit{Generation: b.generation, Probe: p.ID, Lease: p.Lease}, Changed: true}
 }
 
-// Until returns the time before which nothing passes, and why; zero when a call may pass. It
-// changes nothing.
+// Until returns the time before which no call passes, and why. The time is zero when a call may
+// pass. Until does not change the breaker.
 func (b *Breaker) Until(now model.Time) (until model.Time, why string) {
 	n := b.news(max(now, b.now))
 	return n.Until, n.Why
@@ -217,7 +217,7 @@ func (b *Breaker) Reset(now model.Time) {
 	b.become(b.tick(now), Closed, "")
 }
 
-// PauseUntil lets nothing through before the time. It replaces any other hold; a time in the past
+// PauseUntil lets nothing through before the time. It replaces any other hold. A time in the past
 // ends the hold.
 func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	now = b.tick(now)

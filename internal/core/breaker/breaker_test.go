@@ -397,9 +397,9 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// A new config allows fewer probes than are in flight. When one of them lapses, there are still as
-// many others as allowed, so there is no free slot. The breaker tells places to ask again only when
-// the next one lapses, because it would refuse an earlier request.
+// A new config allows fewer probes than are in flight. When the lease of the first probe ends, as
+// many others as allowed are still in flight, so there is no free slot. The breaker tells places to
+// ask again when the lease of the next probe ends, because it would refuse an earlier request.
 func TestFewerProbesThanAreUnderWay(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)

@@ -19,8 +19,8 @@ type Local struct {
 	waiting, pinned int
 	recalled        recalls
 
-	want, wantTokens int64 // the wants that the owner believes in, or more
-	over             int   // the holders without a permit that the owner believes in
+	want, wantTokens int64 // what this place wants, as the owner believes, or more than that
+	over             int   // how many holders without a permit the place has, as the owner believes
 	// The next message returns back and backTokens to the owner and reports spent.
 	back       int
 	backTokens int64
@@ -98,10 +98,10 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// CorrectBelief sets the copy that this place has of the owner's beliefs about it. The caller calls
-// it when no message of the place is on its way. If a grant of the owner crosses a message of the
-// place, that copy becomes wrong. Without the correction, the owner would keep permits for a place
-// that does not need them.
+// CorrectBelief corrects this place's copy of what the owner believes about the place. The caller
+// calls it when no message of the place is on its way. If a grant of the owner crosses a message of
+// the place, that copy becomes wrong. Without the correction, the owner would keep permits for a
+// place that does not need them.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }

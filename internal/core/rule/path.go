@@ -16,7 +16,7 @@ import (
 const (
 	MaxPath  = 256     // bytes of the text
 	MaxSteps = 16      // fields and indexes
-	MaxInput = 1 << 20 // bytes of an input; a larger one has the empty key
+	MaxInput = 1 << 20 // bytes of an input; the key of a larger input is empty
 	MaxKey   = 128     // bytes of a key; a longer one is replaced by its digest
 )
 
