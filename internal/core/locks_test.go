@@ -286,7 +286,7 @@ func (p *lockPlay) redeliver(m model.Message) {
 		section = model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	}
 	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.IsGranted() {
-		return // the section still waits for this lock, and the entity would take the release for the end of the section
+		return // the section may still ask for this lock, and the entity would take the release for its end
 	}
 	if m.Kind == model.MessageRelease {
 		p.checkUnchanged(p.house(m.To), &m)

@@ -12,8 +12,8 @@ import (
 // A loan.Abroad has the claims of a session on runs of other nodes. The lock of the session
 // protects it.
 
-// executeAbroad hands over claims that another node has made. It returns false if the session has
-// ended. In that case the session has none of the claims.
+// executeAbroad gives the worker of the session claims that another node has made. It returns false
+// if the session has ended. In that case the worker gets none of the claims.
 func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) bool {
 	s.mu.Lock()
 	s.abroad.Take(claims, from)
@@ -83,8 +83,8 @@ func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.heard.ring()
 }
 
-// Flush waits until the other nodes that own runs of the session's claims have received all
-// progress that was passed to Beat before the call.
+// Flush waits until other nodes, which own the runs of some of the session's claims, have received
+// all progress that was passed to Beat before the call of Flush.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()

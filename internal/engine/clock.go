@@ -100,8 +100,8 @@ func (c *clock) doubt() (doubted, mayDelete bool) {
 	return c.keeper.InDoubt(), c.keeper.MayDelete(c.mono())
 }
 
-// deletesFrom returns the own time from which the node may delete data because of its age. ok is
-// false while the store's clock is in doubt.
+// deletesFrom returns the node's own time from which the node may delete data because of its age.
+// ok is false while the store's clock is in doubt.
 func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -72,7 +72,7 @@ type Flow struct {
 	asked  int64 // the number of the question to answer, see uses.go; 0 for none
 
 	doors doors // of the tenants that have an allowance
-	// followers are called with the turn held.
+	// The Flow calls the followers with the turn held.
 	followers []follower
 }
 

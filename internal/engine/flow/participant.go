@@ -42,7 +42,7 @@ type Participant struct {
 	listed map[limit.Place]bool
 }
 
-// NewParticipant returns the participant for a new life. The place is its epoch.
+// NewParticipant returns the participant for a new life. The place is the epoch of that life.
 func (f *Flow) NewParticipant(place limit.Place, b Board, life Life) *Participant {
 	return &Participant{flow: f, place: place, board: b, life: life}
 }

@@ -30,8 +30,8 @@ const (
 
 const (
 	maxUses = 20 // maxUses bounds the named holders and waiters of a limit.
-	// maxKeys bounds the named keys of a limit; the keys with most waiters are named. An answer is
-	// a setting and must not grow without bound.
+	// maxKeys bounds how many keys of a limit an answer names. It names the keys with the most
+	// waiters. An answer is a setting and must not grow without bound.
 	maxKeys = 1000
 	askWait = 4 * time.Second // a node without hints looks every two seconds
 	askPoll = 10 * time.Millisecond
