@@ -122,7 +122,8 @@ type startFlags struct {
 	timeout                        time.Duration
 }
 
-// add adds the flags. what is the thing to start, and start is the verb; they appear in the help.
+// add adds the flags. The parameter what names the thing to start, and start is the verb. Both
+// appear in the help.
 func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the "+what)
 	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash becomes the key")

@@ -58,7 +58,7 @@ var cannotHappen = []settled{
 const lastRow = 20
 
 // A server refuses to start under every condition on the list of refusals. It prints a sentence
-// that says what is wrong and what to do, and has the same exit code for all of them. The test
+// that says what is wrong and what to do, and has the same exit code for all conditions. The test
 // covers every row of the list.
 func TestServeRefusesToStart(t *testing.T) {
 	t.Parallel()

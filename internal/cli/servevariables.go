@@ -26,8 +26,8 @@ var foreignVariables = regexp.MustCompile(`^PERDURE_(([A-Z0-9_]+_)?(SERVICE_HOST
 // longVariable is the length of the longest name that may be a setting.
 const longVariable = 100
 
-// nearVariable is how many characters of a misspelt setting may be wrong or missing. They must also
-// be fewer than half of the characters of its name.
+// nearVariable is how many characters of a misspelt setting may be wrong or missing. These
+// characters must also be fewer than half of the name.
 const nearVariable = 2
 
 // checkVariables refuses variables of the environment that are misspelt settings, because such a

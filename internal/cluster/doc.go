@@ -10,7 +10,7 @@
 //   - Each node computes the proposal by rendezvous hashing over the live nodes, in proportion to
 //     their weights, so that as few shards as possible move.
 //   - The shards of a group are proposed only for nodes that take them (NodeInfo.Groups). A group
-//     without such a node has no owner until one joins.
+//     without such a node has no owner until such a node joins.
 //   - An operator can drain a node: then its shards are proposed for the other nodes. The drained
 //     node stays a member and routes requests, and its workers execute tasks of other nodes.
 //   - A node gives up shards that are proposed for another live node. It takes shards that are

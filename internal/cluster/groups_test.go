@@ -122,16 +122,16 @@ func TestMovesOfGroupsAreMinimal(t *testing.T) {
 		proposed = next
 	}
 
-	for n := len(present) + 1; n <= nodes; n++ { // they join
+	for n := len(present) + 1; n <= nodes; n++ { // the nodes join
 		step(all[:n], &all[n-1], share(all[:n], &all[n-1]))
 	}
-	for i := range nodes { // each restarts, with another id
+	for i := range nodes { // each node restarts with another id
 		part := share(all, &all[i])
 		step(slices.Delete(slices.Clone(all), i, i+1), &all[i], part)
 		all[i].ID[3] ^= 0x55
 		step(all, &all[i], part)
 	}
-	for n := nodes - 1; n >= len(present); n-- { // they leave
+	for n := nodes - 1; n >= len(present); n-- { // the nodes leave
 		step(all[:n], &all[n], share(all[:n+1], &all[n]))
 	}
 
@@ -149,7 +149,7 @@ func TestMovesOfGroupsAreMinimal(t *testing.T) {
 func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 	t.Parallel()
 	v := view(0, members(1, 2), 0, 0, 0, 0, 0)
-	v.Groups = []model.Group{{Name: "gpu", Shards: 2}, {Name: "video", Shards: 1}} // shards 2 and 3, and 4
+	v.Groups = []model.Group{{Name: "gpu", Shards: 2}, {Name: "video", Shards: 1}} // gpu has the shards 2 and 3, and video has the shard 4
 	v.Members[0].Groups = []string{"gpu"}
 	one, two := newNode(1), newNode(2)
 	if a := renew(t, one, 0, v); !slices.Equal(a.Acquire, shardIDs(2, 3)) {

@@ -87,7 +87,7 @@ type small struct {
 type smallNode struct {
 	m          *cluster.Membership
 	registered bool
-	expires    int // store time
+	expires    int // when the lease ends, in store time
 	behind     int // how far its own clock has fallen behind
 	dead       bool
 	prompt     bool // its calls take no time and do not fail

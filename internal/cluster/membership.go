@@ -63,15 +63,15 @@ type Membership struct {
 
 	view    store.View
 	doubt   bool // the store's clock has jumped
-	doubted bool // doubt, at the time of the previous view
+	doubted bool // the value of doubt at the time of the previous view
 	// unsure is the mono time until which leases may be wrong, because they were written while the
 	// store's clock was in doubt.
 	unsure   time.Duration
 	lastView model.Time                // store time of the previous view
-	seen     map[model.NodeID]sighting // leases of others, as last seen
+	seen     map[model.NodeID]sighting // leases of the other nodes, as last seen
 	fencing  map[model.NodeID]bool
-	owned    map[model.ShardID]bool // ours, according to the store
-	leaving  map[model.ShardID]bool // the lanes are giving it up
+	owned    map[model.ShardID]bool // the shards of this node, according to the store
+	leaving  map[model.ShardID]bool // shards that the lanes are giving up
 	acquires bool                   // an acquire is in flight
 	// stale: something has changed since the renewal in flight was sent, so its view will be
 	// outdated.

@@ -161,7 +161,7 @@ func TestFencedNodeIsLost(t *testing.T) {
 	}
 }
 
-// Free shards that are proposed for this node are acquired, others are not.
+// A node acquires the free shards that are proposed for it, and no others.
 func TestAcquiresFreeShards(t *testing.T) {
 	t.Parallel()
 	const n = 8
@@ -377,8 +377,8 @@ func TestLostAcquireReply(t *testing.T) {
 		t.Errorf("owns %v", m.OwnedShards())
 	}
 
-	// The node does so even if the shards are no longer proposed for it. It must own them to be
-	// able to free them.
+	// The node acquires the shards again even if they are no longer proposed for it, because it
+	// must own them to be able to free them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
 	m.ApplyAcquire(nil, errAway)

@@ -143,16 +143,16 @@ func TestMovesAreMinimal(t *testing.T) {
 		return float64(w) / float64(total)
 	}
 
-	for n := 2; n <= nodes; n++ { // they join
+	for n := 2; n <= nodes; n++ { // the nodes join
 		step(all[:n], share(all[:n], all[n-1].Weight))
 	}
-	for i := range nodes { // each restarts, with another id
+	for i := range nodes { // each node restarts with another id
 		without := slices.Delete(slices.Clone(all), i, i+1)
 		step(without, share(all, all[i].Weight))
 		all[i].ID[3] ^= 0x55
 		step(all, share(all, all[i].Weight))
 	}
-	for n := nodes - 1; n > 0; n-- { // they leave
+	for n := nodes - 1; n > 0; n-- { // the nodes leave
 		step(all[:n], share(all[:n+1], all[n].Weight))
 	}
 

@@ -93,8 +93,9 @@ func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 	return n.Expires < m.view.Now && (mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)
 }
 
-// If the lease of another node has not expired by the store's clock, a node waits for this many
-// further leases of its own before it treats the other node as gone.
+// A node may be gone although its lease has not expired by the store's clock. This node treats it
+// as gone only after it has been silent for its longest lease, and for ages times the TTL of this
+// node.
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,

@@ -128,7 +128,7 @@ func TestSmallJumpFencesNobody(t *testing.T) {
 // it rarely, and is alive.
 func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	t.Parallel()
-	m := newNode(1) // 10 s
+	m := newNode(1) // its lease lasts 10 s
 	const long, every = 300 * s, 60 * s
 	for mono := time.Duration(0); mono < 20*time.Minute; mono += 2 * s {
 		renewed := mono / every * every
@@ -142,7 +142,7 @@ func TestLongLeaseIsNotAbandoned(t *testing.T) {
 // renewed since then has expired.
 func TestJumpFencesNoLongLease(t *testing.T) {
 	t.Parallel()
-	m := newNode(1) // 10 s
+	m := newNode(1) // its lease lasts 10 s
 	const day, long, every = 24 * time.Hour, 300 * s, 60 * s
 	for mono := time.Duration(0); mono < 5*time.Minute; mono += 2 * s {
 		jump, renewed := time.Duration(0), mono/every*every

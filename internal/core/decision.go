@@ -66,7 +66,7 @@ type Decision struct {
 	// Misused says that the request id of the input belongs to another request. The caller must not
 	// remember this refusal under the id, because the id keeps the answer of the other request.
 	Misused bool
-	// Replies are answers that clients wait for. They are remembered under the ids of their
+	// Replies are answers that clients wait for. The caller remembers them under the ids of their
 	// requests.
 	Replies []Reply
 	// Dead are tasks that have failed permanently.

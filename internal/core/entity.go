@@ -47,7 +47,7 @@ type Item struct {
 
 	made bool // a worker has it
 	held bool // no worker may get it yet, see Arrival
-	// like held, but views and later calls wait too
+	// early is like held, but views and later calls wait too.
 	early bool
 	lost  bool // no worker may get it again, see Return
 

@@ -88,8 +88,8 @@ func (d *desk) want(what, got, want string) {
 	}
 }
 
-// Calls that wait together go to a worker together. Each works on the state that the call before it
-// has left. A call that fails does not change the state (L2, L4, L5).
+// Calls that wait together go to a worker together. Each call works on the state that the call
+// before it has left. A call that fails does not change the state (L2, L4, L5).
 func TestEntityMakesCallsInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -46,7 +46,7 @@ type Execution struct {
 	children []child
 	calls    []call    // messages of steps that wait for an answer
 	sections []section // sections that are open
-	// names of promises that have a result
+	// settled has the names of the promises that have a result.
 	settled  []string
 	unheard  []model.Event  // settled promises that the code has not been fed
 	signals  []model.Event  // received and not yet taken by the code

@@ -211,7 +211,7 @@ func TestExpiryInAnyOrder(t *testing.T) {
 			case 3:
 				m.ring()
 			case 4:
-				m.n = core.NewEntity(m.row.Address, &m.row, nil) // another owner
+				m.n = core.NewEntity(m.row.Address, &m.row, nil) // another owner reads the entity
 				m.handed, m.fired = nil, map[string]bool{}
 			default:
 				if m.handed == nil {

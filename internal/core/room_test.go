@@ -192,8 +192,8 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 	}
 }
 
-// An outcome that a run has asked for cannot be refused. If there is no room for it, it becomes a
-// small failure, so that the code gets an answer.
+// The core cannot refuse an outcome that a run has asked for. If the history has no room for the
+// outcome, the core records a small failure instead, so that the code gets an answer.
 func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{})

@@ -66,7 +66,7 @@ func (x *Execution) signalsOf(name string) (n int) {
 }
 
 // allSignals bounds the signals of all names together: half of the events of a history. When the
-// code continues as new, the history of the next run begins with these signals, and it needs room
+// code continues as new, the history of the next run begins with these signals, and must have room
 // for more events.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 

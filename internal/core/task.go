@@ -14,8 +14,9 @@ import (
 // kills its worker must not kill all workers.
 const maxLost = 3
 
-// maxEnded bounds how many ended claims a run remembers. With them, it gives a repeated report the
-// same answer as the first one. For older claims, the owner reads the store; see Fate.
+// maxEnded bounds how many ended claims a run remembers. With these claims, the run gives a
+// repeated report the same answer as the first report. For older claims, the owner reads the store;
+// see Fate.
 const maxEnded = 64
 
 // attemptBytes estimates the bytes of the events of an attempt, without the bytes of its outcome.
@@ -258,7 +259,7 @@ func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 }
 
 // Report applies the end of a claim. A repeated report is answered like the first one. A report for
-// a claim that was taken away is refused with NotOwned. Neither of them writes anything.
+// a claim that was taken away is refused with NotOwned. Neither report writes anything.
 func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status

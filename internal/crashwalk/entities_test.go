@@ -24,7 +24,7 @@ type purse struct {
 type coins struct {
 	By    string
 	Coins int
-	To    string // the purse to pass them on to
+	To    string // the purse to pass the coins on to
 }
 
 var (
@@ -63,7 +63,7 @@ func purses(more ...perdure.Definition) func(*world) perdure.Group {
 				if err := put.Send(ctx, c.To, coins{By: ctx.Key(), Coins: c.Coins}); err != nil {
 					return 0, err
 				}
-				return add(p, c.By, -c.Coins) // if this fails, nothing is sent
+				return add(p, c.By, -c.Coins) // if this operation fails, nothing is sent
 			}),
 			perdure.BindOperation(e, open, func(ctx perdure.EntityCtx, p *purse, c coins) (int, error) {
 				x, err := opened.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()))

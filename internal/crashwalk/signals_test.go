@@ -47,7 +47,7 @@ func signalScenarios() []*scenario {
 						return "", err
 					}
 
-					// the first signal arrives before the workflow waits for it
+					// The first signal arrives before the workflow waits for it.
 					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}

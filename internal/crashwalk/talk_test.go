@@ -40,7 +40,7 @@ func talkScenarios() []*scenario {
 				return inOrder(
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return call(d, 0, x.Ref, 10, "u2", 11) },
-					// the same request again, after it was answered
+					// The client repeats the request after it was answered.
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return refusedCall(d, x.Ref, -1, "u3") },
 					func() error {
@@ -49,7 +49,7 @@ func talkScenarios() []*scenario {
 					},
 					func() error { return send(d, enough, x.Ref, "", "s1") },
 					func() error { return result(d, x, 111) },
-					func() error { return call(d, 0, x.Ref, 10, "u2", 11) }, // again, after the end
+					func() error { return call(d, 0, x.Ref, 10, "u2", 11) }, // the client repeats the request after the end
 				)
 			}),
 			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
@@ -155,7 +155,7 @@ func talkScenarios() []*scenario {
 			// Clients send signals until the engine reports that the execution is closed. The
 			// workflow received each acknowledged signal once.
 			name:  "signals around the end",
-			loose: true, // how many arrive in time is random
+			loose: true, // how many signals arrive in time is random
 			stages: alone(func(*world) perdure.Group {
 				return perdure.Group{closing.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
 					if err := ctx.Sleep(300 * time.Millisecond); err != nil {

@@ -170,7 +170,7 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for range 20 { // in any process
+	for range 20 { // the task succeeds in any process
 		x, err := call.Submit(c, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -262,7 +262,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 }
 
 // All processes of a store share a limit: together they never run more than five tasks at a time,
-// and both run some. When a process ends, the other process gets its permits.
+// and both processes run some tasks. When a process ends, the other process gets its permits.
 func TestLimitOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")

@@ -524,7 +524,7 @@ func TestDelete(t *testing.T) {
 		f.begin(t, app, "a")
 		wantError(t, "a delete of what is open", app.Executions().Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
 		wantError(t, "a delete of what is not there", app.Executions().Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
-		// after this, the execution has two runs
+		// After this reset, the execution has two runs.
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}

@@ -306,7 +306,7 @@ func TestToldAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err = breaker.Decode(row); err != nil { // read it for each message
+		if b, err = breaker.Decode(row); err != nil { // read the breaker again for each message
 			t.Fatal(err)
 		}
 		m.Place, m.Seq = place, seq
