@@ -108,8 +108,8 @@ func capture(t *testing.T, width int, output string, do func(o *options) error) 
 	return out.String()
 }
 
-// Every table matches its golden file at three widths. No line is wider than the terminal, cuts are
-// marked, and --wide shows everything.
+// Every table matches its golden file at three widths. No line is wider than the terminal, tables
+// mark what they cut, and --wide shows everything.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -459,7 +459,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// The shortened id of a table can be used as an argument.
+// A command accepts the shortened id of a table as an argument.
 func TestTableIDsAreArguments(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}

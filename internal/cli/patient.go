@@ -64,8 +64,9 @@ func within[Q, A any](ctx context.Context, d time.Duration, q Q, ask func(contex
 	return a, late(ctx, err)
 }
 
-// late turns the error of a store that was not read in time into a timeout. The store was
-// reachable, but the command had no time left to read it.
+// If the command could not read the store before its deadline, late turns the error of the store
+// into a timeout. In that case the store was reachable, but the command had no time left to read
+// it.
 func late(ctx context.Context, err error) error {
 	if fault.Is(err, fault.Unavailable) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fault.New(fault.Timeout, "%w", err)

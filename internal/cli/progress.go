@@ -29,7 +29,8 @@ type progress struct {
 
 func (o *options) newProgress() *progress { return &progress{o: o, told: time.Now()} }
 
-// tell shows the progress, unless it was shown just now. A total of 0 means that it is not known.
+// tell shows the progress, unless it was shown just now. A total of 0 means that the total is not
+// known.
 func (p *progress) tell(done, total int64, text string) {
 	every := lineEvery
 	if p.o.ErrWidth > 0 {

@@ -61,7 +61,8 @@ type reportWorkflowLine struct {
 	Skipped    int64  `json:"skipped"`
 }
 
-// reportResultLine is the replay of one history in JSON, as a report is read and written.
+// reportResultLine is the replay of one history in JSON. Commands read this form from files of
+// reports, and print it.
 type reportResultLine struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`

@@ -180,7 +180,7 @@ func TestWatchCommands(t *testing.T) {
 	}
 }
 
-// Tasks and queues can be watched, over the network as well.
+// Commands watch tasks and queues, also over the network.
 func TestWatchTasksOverTheNetwork(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

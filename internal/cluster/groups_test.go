@@ -22,7 +22,8 @@ func grouped(shards int, groups []model.Group, ms []store.Member) *store.View {
 }
 
 // Shards of a group go only to nodes that serve it, and every shard of a group that some node
-// serves is proposed for a node. Every group is distributed as if there were no others.
+// serves is proposed for a node. The shards of each group are distributed as if there were no other
+// groups.
 func TestGroupsGoToTheirNodes(t *testing.T) {
 	t.Parallel()
 	names := []string{model.DefaultGroup, "gpu", "video"}
@@ -169,8 +170,8 @@ func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 	}
 }
 
-// If all other nodes of a group are drained, the last one cannot be drained, even if there are
-// nodes of other groups.
+// If an operator has drained all other nodes of a group, the last node cannot be drained, even if
+// there are nodes of other groups.
 func TestDrainOfTheLastNodeOfAGroup(t *testing.T) {
 	t.Parallel()
 	v := drained(view(0, members(1, 2, 3), 2, 3, 1, 1))

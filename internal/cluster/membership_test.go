@@ -93,7 +93,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("the lease holds until %s, next tick at %s; want 16s and 9s", m.ValidUntil(), m.NextTick())
 	}
 
-	// A failed renewal changes nothing, and is tried again soon.
+	// A failed renewal changes nothing, and the node tries again soon.
 	m.Tick(9 * s)
 	m.ApplyRenewal(9*s+100*time.Millisecond, store.View{}, errAway)
 	if m.ValidUntil() != 16*s || m.NextTick() <= 9*s || m.NextTick() > 10*s {
@@ -172,7 +172,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 		t.Fatalf("acquire %v, want %v", a.Acquire, mine)
 	}
 
-	// While an acquire is in flight, nothing else is acquired.
+	// While an acquire is in flight, the node acquires nothing else.
 	m.RenewNow()
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
@@ -215,8 +215,8 @@ func TestShardsOfOthers(t *testing.T) {
 	}
 	m.ApplyAcquire(nil, errAway)
 
-	// The other node has come back under another epoch: the shards of its former incarnation may be
-	// taken.
+	// The other node has come back under another epoch, so this node may take the shards of the
+	// former incarnation of that node.
 	back := members(1, 2)
 	back[1].Epoch = 99
 	m.RenewNow()

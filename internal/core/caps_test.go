@@ -51,9 +51,9 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 	})
 }
 
-// A run never has more open tasks than the limit. A turn that would exceed the limit is refused as
-// a whole. If the code asks again for a task that is already open, the core accepts the turn and
-// writes nothing, even when the run has reached the limit (E7, E8, E29).
+// A run never has more open tasks than the limit. If a turn would exceed the limit, the core
+// refuses the whole turn. If the code asks again for a task that is already open, the core accepts
+// the turn and writes nothing, even when the run has reached the limit (E7, E8, E29).
 func TestOpenTasksAreCapped(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

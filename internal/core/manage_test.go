@@ -69,8 +69,8 @@ func TestManagedMailbox(t *testing.T) {
 	}
 }
 
-// A long mailbox is listed in pages. Every call that waits during the whole listing is on exactly
-// one page, even if the last call of a page is removed before the next page is read.
+// The owner lists a long mailbox in pages. Every call that waits during the whole listing is on
+// exactly one page, even if the last call of a page is removed before the next page is read.
 func TestMailboxPages(t *testing.T) {
 	t.Parallel()
 	const count = 2*model.MailboxListed + 500

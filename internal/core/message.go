@@ -27,8 +27,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 				return x, d
 			}
 			// The client repeats its request. It waits for the same answer, even if the request
-			// names a run and a later run gives the answer. If Deliver refused it here, the refusal
-			// would be remembered in place of the answer.
+			// names a run and a later run gives the answer. If Deliver refused it here, the engine
+			// would remember the refusal instead of the answer.
 			d.Pending = true
 			return x, d
 		}
@@ -396,7 +396,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		return d
 	}
 
-	// Signals that come with the start are delivered all together or not at all.
+	// The run gets all signals that come with the start, or none of them.
 	if why := x.floodReason(m.With, lim); why != "" && len(m.With) > 0 {
 		d.refuse(fault.Exhausted, why)
 		return d

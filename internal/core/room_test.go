@@ -147,8 +147,9 @@ func TestStartsWithSignalsAreBounded(t *testing.T) {
 	}
 }
 
-// A turn that does not fit is refused as a whole, and the error names the limit. The turn that ends
-// the run is accepted. The limit of unread messages bounds what the next run begins with.
+// If a turn does not fit, the core refuses the whole turn, and the error names the limit. It
+// accepts the turn that ends the run. The limit of unread messages bounds what the next run begins
+// with.
 func TestHistoryBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{Input: text(1000)})

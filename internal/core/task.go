@@ -258,8 +258,9 @@ func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	return d, true
 }
 
-// Report applies the end of a claim. A repeated report is answered like the first one. A report for
-// a claim that was taken away is refused with NotOwned. Neither report writes anything.
+// Report applies the end of a claim. It answers a repeated report like the first one. If the engine
+// has taken the claim away from the worker, Report refuses the report with NotOwned. Neither report
+// writes anything.
 func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status

@@ -236,7 +236,7 @@ func (w *town) begin(h *house, most int) bool {
 }
 
 // end lets the worker report the first results of a hand-over. A call fails if its name says so.
-// The report is ignored when the entity no longer has the hand-over.
+// The entity ignores the report when it no longer has the hand-over.
 func (w *town) end(h *house, i, results int) {
 	job := h.jobs[i]
 	h.jobs = slices.Delete(h.jobs, i, i+1)

@@ -190,7 +190,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		}
 
 		switch c.Kind {
-		// Events that only the engine may record are refused.
+		// Refuse events that only the engine may record.
 		case model.CommandRecord:
 			switch c.Event.Kind {
 			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked, model.EventStateSet, model.EventPinned, model.EventNoted:

@@ -268,8 +268,8 @@ func TestForkOfASleeper(t *testing.T) {
 }
 
 // A retry continues before the step that failed, under the same key. The step uses the same
-// idempotency key as before and has all its attempts again. Messages that arrived between the
-// failure and the retry are kept.
+// idempotency key as before and has all its attempts again. The new run has the messages that
+// arrived between the failure and the retry.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -42,8 +42,8 @@ func newClock(cfg storeclock.Config, suspended func() time.Duration) *clock {
 	return c
 }
 
-// reset forgets what is known about the store's clock. The next reading is adopted, even if time
-// goes back.
+// reset forgets what is known about the store's clock. The clock adopts the next reading, even if
+// time goes back.
 func (c *clock) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (c *clock) publish(f *face) {
 // which the machine was suspended, as far as notice has found that out.
 func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.lastTotal() }
 
-// notice checks whether the machine was suspended. It returns how long it was suspended in total
-// since the process started.
+// notice checks whether the machine was suspended. It returns how long the machine was suspended in
+// total since the process started.
 func (c *clock) notice() time.Duration { return c.asleep.look() }
 
 // read handles a reading of the store's clock. The store's clock showed the time at. The node sent

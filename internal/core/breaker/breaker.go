@@ -46,7 +46,7 @@ type Permit struct {
 	Generation int64 `cbor:"1,keyasint"`
 	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
 	Probe int64 `cbor:"2,keyasint,omitempty"`
-	// Lease is when the slot is freed, whatever happens to the call.
+	// Lease is when the breaker frees the slot, whatever happens to the call.
 	Lease model.Time `cbor:"3,keyasint,omitempty"`
 }
 

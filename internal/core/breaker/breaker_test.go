@@ -269,7 +269,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A breaker that was decoded can be used.
+		// A decoded breaker works like the original.
 		for i := range 10 {
 			now := at(time.Duration(i) * time.Minute)
 			a := b.Allow(now, 0)

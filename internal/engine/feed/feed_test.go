@@ -306,7 +306,8 @@ func TestTenantsShareTheMemory(t *testing.T) {
 	d.want(a, "gap")
 }
 
-// Cursors that the feed does not know are a gap. A text that is not a cursor is refused.
+// A watcher with a cursor that the feed does not know gets a gap notice. The feed refuses a text
+// that is not a cursor.
 func TestUnknownCursors(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
