@@ -35,7 +35,7 @@ func unfitDatabases(t *testing.T) []unfit {
 	run(server.URL("postgres"), "create role app login password 'canary'")
 	run(server.URL("postgres"), "create database owned template template0 owner app")
 	// Replace the function that returns the version of the database server, so that it returns an
-	// older one.
+	// older version.
 	run(server.URL("postgres"), "create database aged template template0")
 	run(server.URL("aged"), "create function public.current_setting(text) returns text language sql as $$ select '130018' $$")
 	run(server.URL("postgres"), "alter database aged set search_path = public, pg_catalog")

@@ -94,7 +94,7 @@ func stepsOf(events []model.Event, timers []api.Timer) []stepLine {
 	return lines
 }
 
-// step returns the step of an event, and adds it if the event is its first one.
+// step returns the step of an event. If this is the first event of the step, it adds the step.
 func (s *steps) step(e *model.Event, kind string) *stepLine {
 	if l := s.by[e.ID]; l != nil {
 		return l

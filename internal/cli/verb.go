@@ -73,7 +73,7 @@ func (o *options) withExecution(
 	})
 }
 
-// actOn changes one execution and prints that it is done.
+// actOn changes one execution and prints that the change is done.
 func (o *options) actOn(
 	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
 ) error {

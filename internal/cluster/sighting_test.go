@@ -57,8 +57,8 @@ func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 }
 
 // The store's clock went back by a day, but the lease of a dead node does not last a day longer.
-// That holds for a node that has seen the dead one renew, and for a node that has not, because no
-// lease is that long.
+// That holds for a node that has seen the dead node renew. It also holds for a node that has not,
+// because no lease is that long.
 func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

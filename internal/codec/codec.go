@@ -152,7 +152,7 @@ func validName(name string) bool {
 // skip this package.
 func (c *Codec) Plain() bool { return len(c.chain) == 0 && c.format == payload.JSON }
 
-// MaxPlain returns the largest value in bytes.
+// MaxPlain returns the size of the largest allowed value, in bytes.
 func (c *Codec) MaxPlain() int { return c.maxPlain }
 
 // Blobs returns the store of large payloads; nil without an offload.

@@ -619,7 +619,7 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 	x.Close = &o
 }
 
-// next returns the start of the run after one that continues as new or is repeated.
+// next returns the start of the next run, after a run that continues as new or is repeated.
 //
 //arch:parameters the model takes the same values as the core
 func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID, paused bool) model.Start {

@@ -10,9 +10,9 @@ import (
 // A call may kill its process: it calls os.Exit, uses too much memory, or sends a signal. A stored
 // call survives the crash, and the next owner would make it again and die too. So all calls that
 // may have been running when an owner died are suspects. The next owner stores a mark on each
-// suspect before it makes the call. It makes suspects alone, one at a time. If there are too many
-// suspects for that, the owner marks all of them and makes them together. If that owner dies too,
-// the owner after it makes the marked calls alone.
+// suspect before it makes the call. It makes one suspect at a time, and no other call together with
+// it. If there are too many suspects for that, the owner marks all of them and makes them together.
+// If that owner dies too, the owner after it makes the marked calls alone.
 //
 // When two owners have died while they made a call alone, the next owner sets the call aside: it
 // answers the call with a failure and does not make it again. One such death proves nothing,

@@ -129,8 +129,8 @@ func (t *Task) endClaim(visible model.Time) {
 	t.Held, t.Claim, t.Worker, t.Since, t.Visible, t.Again = false, 0, "", 0, visible, true
 }
 
-// noteFailure keeps a failed attempt. When there are too many, it drops the oldest of the last
-// half.
+// noteFailure keeps a failed attempt. When there are too many, it drops the oldest attempt of the
+// last half.
 func (t *Task) noteFailure(e *model.Event) {
 	if len(t.Failures) < keptAttempts {
 		t.Failures = append(t.Failures, *e)

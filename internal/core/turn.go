@@ -144,7 +144,8 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	return x, d, nil
 }
 
-// block stores the reason why the code cannot continue. The same reason again writes nothing.
+// block stores the reason why the code cannot continue. If the reason is the same as before, block
+// writes nothing.
 func (x *Execution) block(d *Decision, why *model.Reason) {
 	if x.Blocked != nil && *x.Blocked == *why {
 		return

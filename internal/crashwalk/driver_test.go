@@ -62,7 +62,7 @@ type stage struct {
 	open []string
 }
 
-// alone returns the stages of a scenario that has only one.
+// alone returns the stages of a scenario that has only one stage.
 func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []stage {
 	return []stage{{define: define, drive: drive}}
 }

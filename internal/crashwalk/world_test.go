@@ -280,7 +280,8 @@ func (w *world) burials(ps []*process) (died bool, err error) {
 	return died, err
 }
 
-// closeAll closes all processes in good order. It returns false if one died before its end.
+// closeAll closes all processes in good order. It returns false if a process died before it was
+// closed.
 func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {

@@ -162,8 +162,8 @@ func (h *linkHandler) takeNote(ctx context.Context, from model.NodeID, body []by
 	return nil
 }
 
-// takeMessages passes messages to their lanes. A lane ignores a message that it knows, and
-// reads the store if one is missing.
+// takeMessages passes messages to their lanes. A lane ignores a message that it knows, and reads
+// the store if a message is missing.
 func (h *linkHandler) takeMessages(ctx context.Context, rows []notedMessage, parts *parts) error {
 	byLane := map[*laneShell][]store.MessageRow{}
 	size := map[*laneShell]int{}

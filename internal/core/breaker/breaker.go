@@ -44,7 +44,8 @@ const (
 // Permit lets one call through. The breaker ignores the outcome of a call with a zero Permit.
 type Permit struct {
 	Generation int64 `cbor:"1,keyasint"`
-	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
+	// Probe is the number of a slot of a half-open breaker. It is 0 for a call through a closed
+	// breaker.
 	Probe int64 `cbor:"2,keyasint,omitempty"`
 	// Lease is when the breaker frees the slot, whatever happens to the call.
 	Lease model.Time `cbor:"3,keyasint,omitempty"`
@@ -101,10 +102,10 @@ func New(c Config, now model.Time) *Breaker {
 // stored versions of it.
 const changesPerVersion = 1 << 20
 
-// NewInPlaceOf returns a closed breaker in place of one whose stored state, with this version,
-// cannot be read. Its generations are above all generations that the lost breaker can have had. So
-// it ignores late reports about calls that the lost breaker has allowed, and its probes cannot be
-// confused with probes of the lost breaker.
+// NewInPlaceOf returns a closed breaker in place of a breaker whose stored state, with this
+// version, cannot be read. Its generations are above all generations that the lost breaker can have
+// had. So it ignores late reports about calls that the lost breaker has allowed, and its probes
+// cannot be confused with probes of the lost breaker.
 func NewInPlaceOf(version int64, c Config, now model.Time) *Breaker {
 	b := New(c, now)
 	b.generation += version * changesPerVersion

@@ -15,7 +15,7 @@ type Local struct {
 	tokens  int64 // tokens that are leased and not spent
 	holders map[model.TaskRef]struct{}
 	// waiting counts tasks that lack only this resource. pinned counts tasks that could have this
-	// resource, but wait for one that comes later in the order.
+	// resource, but wait for a resource that comes later in the order.
 	waiting, pinned int
 	recalled        recalls
 
@@ -80,7 +80,7 @@ func (l *Local) Give(who model.TaskRef) bool {
 // Wait changes the number of tasks that wait for this resource.
 func (l *Local) Wait(by int) { l.waiting += by }
 
-// Pin changes the number of tasks that could have this resource and wait for a later one.
+// Pin changes the number of tasks that could have this resource and wait for a later resource.
 func (l *Local) Pin(by int) { l.pinned += by }
 
 // Receive applies a message of the owner. It reports whether the message brought new permits or

@@ -71,7 +71,7 @@ func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 
 // Note applies a message of a place without a decision. A caller that has messages of several
 // places notes all of them first, and then calls Tick. So the owner knows the wants of all places
-// before it serves one.
+// before it serves any of them.
 func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)

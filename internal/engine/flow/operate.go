@@ -182,8 +182,8 @@ type edit struct {
 	make func(old *store.Setting) (body []byte, needed bool, err error)
 }
 
-// editLimit returns the edit that sets a limit to what next returns for the stored limit, which is
-// nil if there is none. If known is not empty, the limit must be for one of these queues.
+// editLimit returns the edit that stores the limit that next returns. next gets the stored limit,
+// or nil if there is none. If known is not empty, the limit must be for one of these queues.
 func (f *Flow) editLimit(tenant, name string, known []string, next func(old *store.Setting) (rule.Limit, error)) edit {
 	return edit{store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
 		l, err := next(old)
