@@ -23,7 +23,7 @@ func openTerminalPair(t *testing.T, columns uint16) (person, tty *os.File) {
 	if err != nil {
 		t.Skip("no pseudo-terminals here: ", err)
 	}
-	t.Cleanup(func() { _ = master.Close() }) // an error does not matter: the test has read what it needs
+	t.Cleanup(func() { _ = master.Close() }) // the test has read what it needs
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}

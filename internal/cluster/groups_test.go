@@ -67,10 +67,9 @@ func TestOneGroupChangesNothing(t *testing.T) {
 	}
 }
 
-// There are 2,048 shards in four groups, and 50 nodes of different weights, each of which serves
-// one or two groups. When the nodes join, restart and leave, no more shards move than necessary,
-// and the number of moves is about the fair share of the node. A node moves only shards of its own
-// groups.
+// There are 2,048 shards in four groups, and 50 nodes of different weights. Each node serves one or
+// two groups. When a node joins, restarts or leaves, the smallest possible number of shards moves,
+// and this number is about the fair share of the node. A node moves only shards of its own groups.
 func TestMovesOfGroupsAreMinimal(t *testing.T) {
 	t.Parallel()
 	const shards, nodes = 2048, 50

@@ -97,7 +97,7 @@ type smallNode struct {
 	view                  store.View
 	renewErr, acquireErr  error
 	acquired, fenced      bool
-	freeing               int // 1: the lanes are freeing the shard; 2: the call to the store is in flight
+	freeing               int // 1: the lanes are freeing the shard; 2: the store call is in flight
 	orphan                string
 }
 

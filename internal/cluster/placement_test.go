@@ -116,9 +116,9 @@ func moves(before, after []model.NodeID) (moved, least int) {
 	return moved, least
 }
 
-// There are 2,048 shards and 50 nodes of different weights. When nodes join, leave and change their
-// weight one after the other, no more shards move than necessary, and the number of moves is about
-// the fair share of the node.
+// There are 2,048 shards and 50 nodes of different weights. Nodes join, leave and change their
+// weight one after the other. Each time the smallest possible number of shards moves, and this
+// number is about the fair share of the node.
 func TestMovesAreMinimal(t *testing.T) {
 	t.Parallel()
 	const shards, nodes = 2048, 50

@@ -89,7 +89,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	spec, in := body.Spec, body.Input
 	spec.Delay = 0 // the delay was for the first run only
 	if o.Input != nil {
-		spec.Same, in = nil, *o.Input // with another input, this is another request, which needs another idempotency key
+		spec.Same, in = nil, *o.Input // a new input needs a new idempotency key
 	}
 	to := o.Ref.RequeueAddress(spec.Kind, dead.Count+1)
 	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}

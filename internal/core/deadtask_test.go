@@ -142,7 +142,7 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 					if !fault.Is(err, fault.Conflict) {
 						t.Fatalf("while it is open: %v", err)
 					}
-				case err != nil && p.runs[p.ref.Address].Outcome.Status == model.Completed: // the task is done, so the requeue is refused
+				case err != nil && p.runs[p.ref.Address].Outcome.Status == model.Completed: // done
 				case err != nil:
 					t.Fatal(err)
 				default:

@@ -286,7 +286,7 @@ func (p *lockPlay) redeliver(m model.Message) {
 		section = model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	}
 	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.IsGranted() {
-		return // the section may still ask for this lock, and the entity would take the release for its end
+		return // the section may still ask for this lock, and must not lose it then
 	}
 	if m.Kind == model.MessageRelease {
 		p.checkUnchanged(p.house(m.To), &m)
@@ -464,7 +464,7 @@ func TestRulesOfSections(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		before   []model.Command
-		grant    bool // deliver the grants for the commands in before, so that the section has its locks
+		grant    bool // deliver the grants that the commands in before ask for
 		commands []model.Command
 		kind     fault.Kind
 		want     string

@@ -454,7 +454,7 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 		n.command(&x, r, &commands[i], now)
 		for id := range r.timers {
 			if due, ok := before[id]; ok {
-				r.timers[id] = due // a timer that one turn stops and starts again keeps its due time
+				r.timers[id] = due // stopped and started again in one turn: unchanged
 			}
 		}
 	}

@@ -236,7 +236,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						err := send(d, words, kid.Ref, "van", "s2")
 						if errors.Is(err, perdure.ErrConflict) {
-							return nil // an earlier drive has sent the signal, and the execution has ended
+							return nil // an earlier drive sent it, and the child has ended
 						}
 						return err
 					},

@@ -115,7 +115,7 @@ func talkScenarios() []*scenario {
 			name:   "updates between workflows",
 			lanes:  2,
 			bodies: map[string]int{"add 1": 1, "add 2": 1, "add 3": 1},
-			ignore: []model.EventKind{model.EventWatched}, // the execution may have ended before the watch
+			ignore: []model.EventKind{model.EventWatched}, // the execution may end before the watch
 			stages: alone(func(w *world) perdure.Group {
 				return append(counterGroup(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
 					to := counter.Execution(perdure.RawKey("k"))

@@ -80,7 +80,7 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
 	p.Over = m.Over
-	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // cannot overflow, because both numbers are bounded
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // bounded: cannot overflow
 	if !p.isWaiting() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
