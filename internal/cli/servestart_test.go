@@ -271,7 +271,8 @@ func unfitFiles(t *testing.T) []unfit {
 	return all
 }
 
-// withLog writes the write-ahead log of a file that does not exist, and returns the file.
+// withLog writes the write-ahead log of a file that does not exist, and returns the path of that
+// file.
 func withLog(t *testing.T, path string) string {
 	t.Helper()
 	writeFile(t, filepath.Dir(path), filepath.Base(path)+"-wal", "log")

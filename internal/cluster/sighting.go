@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sighting is the lease of another node, and since when this node has seen it unchanged.
+// sighting is the lease of another node, and the time since which this node has seen the lease
+// unchanged.
 type sighting struct {
 	epoch   int64
 	expires model.Time

@@ -37,7 +37,7 @@ type Task struct {
 	// Attempt is how many attempts have begun, not counting attempts that a worker gave back.
 	Attempt int
 	// Held says that an attempt is in progress. Claim is the position of the event that recorded
-	// it, Worker is the worker that has it, and Since is when it began.
+	// its start, Worker is the worker that makes the attempt, and Since is when the attempt began.
 	Held   bool
 	Claim  int64
 	Worker string

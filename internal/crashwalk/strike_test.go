@@ -84,7 +84,8 @@ var kinds = []kind{
 type strike struct {
 	kind *kind // nil for none
 	at   int
-	// then is how many calls after the fault another process dies; 0 means that none dies.
+	// then is the number of calls from the fault to the death of another process; 0 means that no
+	// other process dies.
 	then int
 
 	mu    sync.Mutex

@@ -180,9 +180,9 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// A breaker on every store: exactly the configured number of failures opens it, and no task starts
-// before the reset time. The breaker lets one probe through at a time, and a task that waited for
-// the breaker keeps all its attempts (E33–E36).
+// A breaker behaves the same on every store: exactly the configured number of failures opens it,
+// and no task starts before the reset time. The breaker lets one probe through at a time, and a
+// task that waited for the breaker keeps all its attempts (E33–E36).
 func TestBreakerOnEveryStore(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -107,8 +107,8 @@ func updates(t *testing.T, s *site) {
 	equal(t, "the same request after the end", got, err, 7)
 }
 
-// Continue-as-new passes an update that waits for its handler to the next run. The engine refuses
-// an update whose handler has started, unless the workflow waits for the handler.
+// When a run continues as new, updates whose handlers have not started go to the next run. The
+// engine refuses an update whose handler has started, unless the workflow waits for the handler.
 func updatesAtTheEnd(t *testing.T, s *site) {
 	next := perdure.NewSignal[string]("next")
 	held := perdure.NewSignal[perdure.Void]("held")

@@ -536,7 +536,7 @@ func (b *board) proposeLocked() {
 	}
 
 	b.mu.Unlock()
-	// From here on without the lock: start inline attempts, and let the lanes decide.
+	// The lock is free from here on. Start inline attempts, and let the lanes decide.
 	for _, do := range begin {
 		do()
 	}

@@ -338,9 +338,9 @@ func (e *Engine) Node() model.NodeID {
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 
-// Run serves until ctx ends. Then it gives up its shards in order, and returns when all of its
-// goroutines have ended. It returns an error only in two cases: a person must act before the store
-// can be used again, or the node could not store everything when it stopped.
+// Run serves until ctx ends. Then it gives up its shards in an orderly way, and returns when all of
+// its goroutines have ended. It returns an error only in two cases: a person must act before the
+// store can be used again, or the node could not store everything when it stopped.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup

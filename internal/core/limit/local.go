@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Local hands the permits that are leased to a place to tasks. After every call that changes it,
-// the caller asks Tell for a message to the owner.
+// Local gives tasks the permits that are leased to a place. After every call that changes the
+// Local, the caller asks Tell for a message to the owner.
 type Local struct {
 	numbers Numbers
 	block   int   // permits leased to this place

@@ -24,9 +24,9 @@ import (
 // consequences:
 //   - When a run moves away or is quarantined, its claims keep their permits here until their
 //     workers have reported. Such a claim is called an orphan.
-//   - A claim of a run of this node that another live node has made has no permits here. Such a
-//     claim is called foreign. When the other node dies, the claim takes permits here, because some
-//     node must count the claim until the store records that it is lost.
+//   - If this node owns a run, and another live node has made a claim of the run, that claim has no
+//     permits here. Such a claim is called foreign. When the other node dies, the claim takes
+//     permits here, because some node must count the claim until the store records that it is lost.
 type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store

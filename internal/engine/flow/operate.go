@@ -124,7 +124,8 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 
 // SetLimit creates a rule of a tenant or replaces the rule of that name. A disabled rule stays
 // disabled. SetLimit refuses a rule that contradicts other rules. Unless anyQueue is true, it also
-// refuses a rule for a queue without workers and waiting tasks. A refused call changes nothing.
+// refuses a rule for a queue that has neither workers nor waiting tasks. A refused call changes
+// nothing.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	known := []string(nil)
 	if !anyQueue {
