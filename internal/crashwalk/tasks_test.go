@@ -171,7 +171,7 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 			held := map[string]bool{model.TaskStep: r.row.Start.Worker != ""}
 			for i := range r.events {
 				e := &r.events[i]
-				switch e.Kind { //nolint:exhaustive // other events do not change the claim of a task
+				switch e.Kind { //nolint:exhaustive // the others do not change the claim of a task
 				case model.EventTaskScheduled:
 					held[e.ID] = e.Worker != ""
 				case model.EventTaskClaimed:
