@@ -31,7 +31,7 @@ func waitingOf(t *testing.T, out string) (ids, requests []string) {
 func TestMailboxOfAFile(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
-	app, err := embedded.Open(t.Context(), url, saving) // without the code of accounts
+	app, err := embedded.Open(t.Context(), url, saving) // the app lacks the code of accounts
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,8 @@ removed, and their numbers of shards cannot be changed. A group may live in anot
 			}
 			after := before
 
-			// Several databases are up to date if all of them are. AddGroups migrates them too.
+			// The version is that of the main database only. So with several databases, always
+			// migrate, unless AddGroups does it below.
 			behind := before.Version < before.Latest
 			if len(cfg.Databases) > 0 {
 				behind = groups == ""

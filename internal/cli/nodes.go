@@ -67,7 +67,7 @@ func (o *options) printNodes(nodes []api.NodeInfo) error {
 	return o.table("HOST\tSTATE\tSHARDS\tWEIGHT?\tSINCE\tVERSION?\tADDRESS?\tNODE?", rows)
 }
 
-// weightWord returns the weight of a node as text. A node of an older version has none.
+// weightWord returns the weight of a node as text. A node of an older version has no weight.
 func weightWord(weight int) string {
 	if weight == 0 {
 		return "-"

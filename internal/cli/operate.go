@@ -20,8 +20,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// act opens the store for commands that change something. It opens a file as its only owner. It
-// opens a database next to its nodes.
+// act opens the store for commands that change something. If the store is a file, this process must
+// be the only one that has the file open. If the store is a database, nodes may be running on it.
 func (o *options) act(ctx context.Context) (session, error) { return o.actIn(ctx, o.own()) }
 
 // actIn is like act, for a command that names a tenant but does not act in it.
@@ -60,7 +60,7 @@ const openLimit = 30 * time.Second
 
 // open opens the store within openLimit. It gives the store a context without a deadline. With a
 // deadline, the store would try until the deadline to reach a server that refuses connections.
-// Without one, it gives up after a few seconds.
+// Without a deadline, the store gives up after a few seconds.
 func (o *options) open(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -122,7 +122,8 @@ type startFlags struct {
 	timeout                        time.Duration
 }
 
-// add adds the flags. what is the thing to start, and start is the verb; they appear in the help.
+// add adds the flags. The parameter what names the thing to start, and start is the verb. Both
+// appear in the help.
 func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the "+what)
 	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash becomes the key")

@@ -157,7 +157,7 @@ func TestOperateWithoutANode(t *testing.T) {
 
 	var complaints string
 	var code int
-	// On a busy machine, connecting needs a part of the timeout, so try longer ones.
+	// On a busy machine, connecting needs a part of the timeout, so try longer timeouts.
 	for _, patience := range []string{"500ms", "5s", "30s"} {
 		_, complaints, code = perdureOn(t, url, "workflow", "start", "shop", "--key", "k", "--input", `"lamp"`, "--timeout", patience)
 		if code == 6 && strings.Contains(complaints, "accepted, but not answered yet") && strings.Contains(complaints, "perdure doctor") {

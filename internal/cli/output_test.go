@@ -31,7 +31,8 @@ type ran struct {
 	code            int
 }
 
-// runOn runs a command on prepared answers, on a terminal of the given width; 0 for a pipe.
+// runOn runs a command that gets its answers from p, on a terminal of the given width. A width of 0
+// stands for a pipe.
 func runOn(t *testing.T, p *prepared, width int, args ...string) ran {
 	t.Helper()
 	var out, complaints bytes.Buffer
@@ -107,8 +108,8 @@ func capture(t *testing.T, width int, output string, do func(o *options) error) 
 	return out.String()
 }
 
-// Every table matches its golden file at three widths. No line is wider than the terminal, cuts are
-// marked, and --wide shows everything.
+// Every table matches its golden file at three widths. No line is wider than the terminal, tables
+// mark what they cut, and --wide shows everything.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -223,7 +224,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// acts are the commands that change something, by the name of their shape.
+// acts are the commands that change something, by the name that the documentation has for their
+// output.
 var acts = map[string]string{
 	"workflow count": "", "workflow start": "order --key k --wait", "workflow execute": "order --key k", "workflow result": "order/42", "promise resolve": "order/42 answer", "promise reject": "order/42 answer --message no", "workflow signal": "order/42 approved", "workflow signal-with-start": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
 	"workflow signals show": "order/42 7-3f9a0c41d2e7", "workflow signals skip": "order/42 7-3f9a0c41d2e7", "workflow signals drop": "order/42 7-3f9a0c41d2e7",
@@ -343,8 +345,8 @@ func TestEveryCommandHasAShape(t *testing.T) {
 	walk(newRoot(&options{}), "")
 }
 
-// Ids may be abbreviated by an unambiguous beginning, or as tables show them. The command completes
-// a key that people chose only if it has the shortened form of a table.
+// A user may shorten an id to an unambiguous beginning, or to the form that tables show, such as
+// 441…5a6b7c. If people chose the key, only the form of a table works.
 func TestAbbreviations(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -360,7 +362,7 @@ func TestAbbreviations(t *testing.T) {
 		{"workflow describe order/44136f", 2, "ambiguous: order/" + hashA + ", order/" + hashB},
 		{"workflow describe order/44136", 3, "does not exist"}, // too short for an abbreviation
 		{"workflow describe order/44136fc0", 3, "does not exist"},
-		{"workflow describe order/4", 3, "does not exist"}, // and not order/42
+		{"workflow describe order/4", 3, "does not exist"}, // the key is not completed to order/42
 		{"workflow describe order/44136fa3…aaff8a", 0, hashA},
 		{"workflow describe order/441…5a6b7c", 0, hashB},
 		{"workflow describe order/441…", 2, "ambiguous"},
@@ -411,7 +413,8 @@ func TestAbbreviations(t *testing.T) {
 	}
 }
 
-// An existing key is not completed, and the beginning of a key that people chose is not a key.
+// A command uses an existing key as it is, even if the key is also the beginning of a hash. It does
+// not complete the beginning of a key that people chose.
 func TestKeysThatLookLikeHashes(t *testing.T) {
 	t.Parallel()
 	p := &prepared{twins: true}
@@ -456,7 +459,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// The shortened id of a table can be used as an argument.
+// A command accepts the shortened id of a table as an argument.
 func TestTableIDsAreArguments(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -465,7 +468,7 @@ func TestTableIDsAreArguments(t *testing.T) {
 		for _, line := range strings.Split(strings.TrimSpace(r.out), "\n")[1:] {
 			id := strings.Fields(line)[0]
 			if strings.HasPrefix(id, "perdure.") {
-				continue // the name of its workflow is also cut
+				continue // the table also cuts the name of the workflow
 			}
 			if shown := runOn(t, p, 80, append(strings.Fields(show), id)...); shown.code != 0 {
 				t.Errorf("perdure %s %s: exit %d: %s", show, id, shown.code, shown.complaints)

@@ -11,8 +11,8 @@ import (
 )
 
 // patient is a backend that limits how long each change of an execution or a dead task waits for
-// its owner. It is needed because possibly no node is running. The limit does not include the time
-// that the user takes to answer a question.
+// its owner. Without the limit, a change would wait forever if no node is running. The limit does
+// not include the time that the user takes to answer a question.
 type patient struct {
 	api.Backend
 	most time.Duration
@@ -64,8 +64,9 @@ func within[Q, A any](ctx context.Context, d time.Duration, q Q, ask func(contex
 	return a, late(ctx, err)
 }
 
-// late turns the error of a store that was not read in time into a timeout. The store was
-// reachable, but the command had no time left to read it.
+// If the command could not read the store before its deadline, late turns the error of the store
+// into a timeout. In that case the store was reachable, but the command had no time left to read
+// it.
 func late(ctx context.Context, err error) error {
 	if fault.Is(err, fault.Unavailable) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fault.New(fault.Timeout, "%w", err)

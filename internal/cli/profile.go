@@ -39,7 +39,7 @@ type profile struct {
 // profileKeys are the keys of a profile in the file.
 var profileKeys = []string{"server", "store", "tenant", "ca", "key_file", "key_env"}
 
-// profiles are all profiles of a user, and the name of the one that commands use by default.
+// profiles are all profiles of a user, and the name of the profile that commands use by default.
 type profiles struct {
 	Current string             `toml:"current,omitempty"`
 	Named   map[string]profile `toml:"profile,omitempty"`

@@ -12,8 +12,8 @@ import (
 const (
 	// barWidth is the number of characters of a progress bar.
 	barWidth = 24
-	// lineEvery is how often the progress goes to a file or a pipe, and drawEvery how often a
-	// terminal shows it.
+	// lineEvery is the pause between two lines of progress in a file or a pipe. drawEvery is the
+	// pause between two drawings of the bar on a terminal.
 	lineEvery = time.Second
 	drawEvery = 100 * time.Millisecond
 )
@@ -29,7 +29,8 @@ type progress struct {
 
 func (o *options) newProgress() *progress { return &progress{o: o, told: time.Now()} }
 
-// tell shows the progress, unless it was shown just now. A total of 0 means that it is not known.
+// tell shows the progress, unless it was shown just now. A total of 0 means that the total is not
+// known.
 func (p *progress) tell(done, total int64, text string) {
 	every := lineEvery
 	if p.o.ErrWidth > 0 {

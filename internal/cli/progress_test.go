@@ -40,7 +40,7 @@ func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := (&options{Streams: Streams{Err: &out, ErrWidth: 40}}).newProgress()
 	p.show(1, 4, long)
-	p.tell(1, 4, long) // says nothing new
+	p.tell(1, 4, long) // too soon after the last bar
 	p.told = time.Now().Add(-time.Hour)
 	p.tell(2, 4, "half")
 	p.clear()
@@ -67,7 +67,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Bulk work on a terminal shows a bar and leaves none behind, and the result is what a pipe gets.
+// While bulk work runs, a terminal shows a bar. The bar is gone at the end. The result on standard
+// output is the same as in a pipe.
 func TestBulkOnATerminal(t *testing.T) {
 	t.Parallel()
 	many := filepath.Join(t.TempDir(), "many.jsonl")

@@ -13,8 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/cli"
 )
 
-// promise list shows the promises that executions wait for, also beside other waits, on a closed
-// file and through the program that has the file open.
+// The command promise list shows the promises that executions wait for, even if the executions also
+// wait for something else. It works on a file that no program has open, and through a program that
+// has the file open.
 func TestPromiseList(t *testing.T) {
 	t.Parallel()
 	file := "file:" + filepath.Join(t.TempDir(), "app.db")

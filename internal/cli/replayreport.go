@@ -61,7 +61,8 @@ type reportWorkflowLine struct {
 	Skipped    int64  `json:"skipped"`
 }
 
-// reportResultLine is the replay of one history in JSON, as a report is read and written.
+// reportResultLine is the replay of one history in JSON. Commands read this form from files of
+// reports, and print it.
 type reportResultLine struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
@@ -165,7 +166,8 @@ func newReplayReportShow(o *options) *cobra.Command {
 	}
 }
 
-// printReplayReport prints a report. The table has the results that do not fit; JSON has all.
+// printReplayReport prints a report. The table lists only the histories that do not fit the code.
+// JSON lists all histories.
 func (o *options) printReplayReport(r *api.ReplayReport) error {
 	l := reportLineOf(r)
 	if o.structured() {

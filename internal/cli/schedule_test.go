@@ -122,7 +122,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	task := strings.Trim(strings.TrimSpace(string(shown.Spec.Job.Task)), "{}") // JSON is YAML
+	task := strings.Trim(strings.TrimSpace(string(shown.Spec.Job.Task)), "{}") // every JSON text is also YAML
 	apply("unchanged", ", "+task, "--dry-run")
 	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
 	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")

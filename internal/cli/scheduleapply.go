@@ -33,7 +33,7 @@ type scheduleEntry struct {
 	Every    time.Duration     `yaml:"every"`
 	Offset   time.Duration     `yaml:"offset"`
 	Workflow string            `yaml:"workflow"`
-	Activity string            `yaml:"activity"` // instead of a workflow: a task without a workflow
+	Activity string            `yaml:"activity"` // set instead of Workflow, to start a task that belongs to no workflow
 	Task     scheduledTask     `yaml:",inline"`
 	Input    any               `yaml:"input"`
 	Labels   map[string]string `yaml:"labels"`
@@ -42,7 +42,7 @@ type scheduleEntry struct {
 	Jitter   time.Duration     `yaml:"jitter"`
 	StartAt  time.Time         `yaml:"start_at"`
 	EndAt    time.Time         `yaml:"end_at"`
-	Paused   string            `yaml:"paused_at_first"` // the reason
+	Paused   string            `yaml:"paused_at_first"` // the reason, if the schedule starts paused
 }
 
 // readSchedules reads the file and reports all of its errors.

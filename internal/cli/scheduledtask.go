@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// scheduledTask contains the settings of a scheduled task in a file. They are the flags of task
-// submit, and the pauses between attempts.
+// scheduledTask contains the settings of a scheduled task in a file. They are the settings that
+// task submit has as flags, and the pauses between attempts.
 type scheduledTask struct {
 	Queue      string         `yaml:"queue,omitempty"`
 	Priority   int            `yaml:"priority,omitempty"`

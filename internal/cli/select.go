@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/query"
 )
 
-// listFlags select executions. The command translates them into a query, so both have the same
-// meaning.
+// listFlags select executions. The command translates the flags into a query, so a flag means the
+// same as the condition of a query.
 type listFlags struct {
 	query            string
 	workflow, prefix string

@@ -238,7 +238,8 @@ func profiler() http.Handler {
 // exportTime is how long a server that stops tries to send its last metrics and spans.
 const exportTime = 5 * time.Second
 
-// export starts to send metrics and spans to a collector, if there is one, until end is called.
+// export starts to send metrics and spans to a collector, if there is one, until the caller calls
+// end.
 func (f *serveFlags) export(ctx context.Context, cfg *node.ServerConfig) (end func(context.Context) error, err error) {
 	if !otlp.Wanted(f.collector) {
 		return func(context.Context) error { return nil }, nil

@@ -170,7 +170,7 @@ type collector struct {
 	got map[string]string // by path
 }
 
-// ServeHTTP takes what is exported.
+// ServeHTTP keeps what the server exports.
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	c.mu.Lock()
@@ -248,9 +248,10 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A server refuses an invalid value with a sentence, before it changes anything. If a flag cannot
-// be parsed, the exit code is 2. If an address is taken or the database does not answer, it is 5.
-// In all other cases it is the exit code of a refusal. The test tries every flag of the command.
+// If a value is invalid, the server prints a sentence about it and ends, before it changes
+// anything. If a flag cannot be parsed, the exit code is 2. If an address is taken or the database
+// does not answer, it is 5. In all other cases it is the exit code of a refusal. The test tries
+// every flag of the command.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

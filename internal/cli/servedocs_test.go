@@ -13,7 +13,8 @@ import (
 // loaded matches the URLs that a page loads, or that the code of the page loads.
 var loaded = regexp.MustCompile(`(?:href|src|data-document)="([^"]+)"`)
 
-// The pages that show the APIs load all they need from the server that shows them, without a key.
+// The pages that show the APIs load everything that they need from the server itself, and need no
+// key.
 func TestServeDocs(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, "--store", "memory:", "--listen", "127.0.0.1:0", "--admin-key-file", writeFile(t, t.TempDir(), "key", serveKey))

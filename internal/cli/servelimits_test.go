@@ -82,7 +82,7 @@ func TestServeConnections(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for !answers(dial()) { // the server has to notice
+	for !answers(dial()) { // until the server has noticed that the first connection is closed
 		time.Sleep(10 * time.Millisecond)
 	}
 	if !strings.Contains(s.log.String(), "as many connections as it may have") {

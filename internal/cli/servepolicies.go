@@ -90,7 +90,8 @@ func (p *policyFile) reload(ctx context.Context, r reloading) {
 	p.text, p.problem, p.refused = text, "", nil
 }
 
-// note records a change of policies, or an attempt at one, with the digests of the texts.
+// note records a change of the policies, or a failed attempt to change them, with the digests of
+// the texts.
 func (p *policyFile) note(ctx context.Context, note noteFunc, text []byte, failed error) {
 	e := api.AuditEntry{
 		Caller: "server", Door: "file", Action: "policy:reload", Call: "ReloadPolicies", Resource: "policies " + p.file, Outcome: api.AuditDone,

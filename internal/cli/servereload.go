@@ -19,8 +19,7 @@ type noteFunc func(ctx context.Context, e api.AuditEntry) error
 
 // reloading is one occasion on which a server reads its files again.
 type reloading struct {
-	// asked says that an operator has asked for it, with SIGHUP. If it is false, this is a periodic
-	// check.
+	// asked says that an operator has sent SIGHUP. If asked is false, this is a periodic check.
 	asked bool
 	note  noteFunc
 	// setAccessLog changes which requests the server logs.

@@ -301,7 +301,7 @@ func TestReloadOfAProcess(t *testing.T) {
 		}
 	}
 
-	// The certificates and the policies are read without a signal.
+	// The server reads the certificates and the policies without a signal.
 	p.certify()
 	writeFile(t, p.dir, "company.cedar", policy.DefaultText())
 	p.until("the server reads its certificate by itself", func() bool {

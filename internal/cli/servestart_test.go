@@ -34,7 +34,7 @@ type unfit struct {
 	// change makes the start fail in a way that a test cannot cause from outside. A server with
 	// change runs in the process of the test.
 	change func(*options)
-	// want is a text of the error, and next is its advice.
+	// want is a text that the error must contain, and next is the advice that it must give.
 	want, next string
 }
 
@@ -58,7 +58,7 @@ var cannotHappen = []settled{
 const lastRow = 20
 
 // A server refuses to start under every condition on the list of refusals. It prints a sentence
-// that says what is wrong and what to do, and has the same exit code for all of them. The test
+// that says what is wrong and what to do, and has the same exit code for all conditions. The test
 // covers every row of the list.
 func TestServeRefusesToStart(t *testing.T) {
 	t.Parallel()
@@ -271,7 +271,8 @@ func unfitFiles(t *testing.T) []unfit {
 	return all
 }
 
-// withLog writes the write-ahead log of a file that does not exist, and returns the file.
+// withLog writes the write-ahead log of a file that does not exist, and returns the path of that
+// file.
 func withLog(t *testing.T, path string) string {
 	t.Helper()
 	writeFile(t, filepath.Dir(path), filepath.Base(path)+"-wal", "log")

@@ -13,9 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// unfitDatabases are databases that a server cannot rely on. They may lose commits, cannot store
-// every text, accept no writes, or belong to another build. Or their clock or round trip does not
-// fit the lease.
+// unfitDatabases are databases that a server cannot rely on. Some may lose commits, cannot store
+// every text, accept no writes, or belong to another build. For others, the clock is wrong, or a
+// call takes too long for the lease.
 func unfitDatabases(t *testing.T) []unfit {
 	t.Helper()
 	server := pgtest.Start(t, pgtest.Options{Fsync: true})
@@ -35,7 +35,7 @@ func unfitDatabases(t *testing.T) []unfit {
 	run(server.URL("postgres"), "create role app login password 'canary'")
 	run(server.URL("postgres"), "create database owned template template0 owner app")
 	// Replace the function that returns the version of the database server, so that it returns an
-	// older one.
+	// older version.
 	run(server.URL("postgres"), "create database aged template template0")
 	run(server.URL("aged"), "create function public.current_setting(text) returns text language sql as $$ select '130018' $$")
 	run(server.URL("postgres"), "alter database aged set search_path = public, pg_catalog")
@@ -128,8 +128,8 @@ func standby(t *testing.T) string {
 	return server.URL("postgres")
 }
 
-// Two servers with the same configuration, as after a copy of a machine, are two nodes. A process
-// draws its id when it starts.
+// Two servers with the same configuration, as after a copy of a machine, are two nodes. That is
+// because each process draws its node id when it starts.
 func TestCopiedConfiguration(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)

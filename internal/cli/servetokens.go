@@ -75,8 +75,8 @@ func (k *tokenKeys) take(now *jwt.KeySet, err error) {
 	k.set("")
 }
 
-// accept makes a keyring accept tokens, if the flags say so, until stop is called. It fails if it
-// cannot read the keys of the issuer. keys is nil if the server accepts no tokens.
+// accept makes a keyring accept tokens, if the flags say so, until the caller calls stop. It fails
+// if it cannot read the keys of the issuer. keys is nil if the server accepts no tokens.
 func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.Logger) (keys *tokenKeys, stop func(), err error) {
 	if f.keys == "" && f.Issuer == "" {
 		if f.Audience != "" || f.AdminRole != "" {

@@ -23,11 +23,11 @@ var otherVariables = []string{
 // for a service with the name perdure, and the tests and benchmarks of Perdure use some.
 var foreignVariables = regexp.MustCompile(`^PERDURE_(([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)|(TEST|CHAOS|BENCH)_[A-Z0-9_]+)$`)
 
-// longVariable is a length: a longer name is certainly not a setting.
+// longVariable is the length of the longest name that may be a setting.
 const longVariable = 100
 
-// nearVariable is how many characters of a misspelt setting may be wrong or missing. They must also
-// be fewer than half of the characters of its name.
+// nearVariable is how many characters of a misspelt setting may be wrong or missing. These
+// characters must also be fewer than half of the name.
 const nearVariable = 2
 
 // checkVariables refuses variables of the environment that are misspelt settings, because such a

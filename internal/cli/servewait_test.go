@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A server whose database does not answer yet waits for it and logs that. It gives up after a
-// while.
+// If the database of a server does not answer yet, the server waits for the database and logs that
+// it waits. It gives up after a while.
 func TestServeWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	key := writeFile(t, t.TempDir(), "key", serveKey)

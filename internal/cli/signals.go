@@ -192,7 +192,7 @@ func (o *options) dropSignal(ctx context.Context, b api.Backend, r *signalsOrder
 	return nil
 }
 
-// dropSignals drops the signals of a name. It prints each one when it is dropped. At the end it
+// dropSignals drops the signals of a name. It prints each signal that it has dropped. At the end it
 // prints how many it dropped, even if it could not drop all of them.
 func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrder, t api.Target, name string) error {
 	lines := []signalLine{}

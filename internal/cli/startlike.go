@@ -14,7 +14,7 @@ import (
 )
 
 // startLike starts an execution with the workflow, the input, the labels and the terms of another
-// one. The flags that the user gives win.
+// execution. The flags that the user gives win.
 func (o *options) startLike(cmd *cobra.Command, like string, f *startFlags, r api.StartRequest) error {
 	named, err := o.target(like, "")
 	if err != nil {

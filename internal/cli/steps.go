@@ -94,7 +94,7 @@ func stepsOf(events []model.Event, timers []api.Timer) []stepLine {
 	return lines
 }
 
-// step returns the step of an event, and adds it if the event is its first one.
+// step returns the step of an event. If this is the first event of the step, it adds the step.
 func (s *steps) step(e *model.Event, kind string) *stepLine {
 	if l := s.by[e.ID]; l != nil {
 		return l
@@ -143,7 +143,7 @@ func (s *steps) add(e *model.Event) {
 	}
 }
 
-// ask records the beginning of something that takes time.
+// ask records the start of a step that takes time: a task, a child or a call.
 func (s *steps) ask(e *model.Event) {
 	kind, state := kindCall, stateWaiting
 	if e.Kind == model.EventTaskScheduled {
@@ -154,7 +154,7 @@ func (s *steps) ask(e *model.Event) {
 	}
 	l := s.step(e, kind)
 	l.State, l.began, l.Started = state, e.At, when(e.At)
-	if e.Worker != "" { // the worker that asked for the task has it
+	if e.Worker != "" { // the worker of the run executes the task itself
 		l.State, l.Worker, l.Attempt = stateRunning, e.Worker, max(e.Attempt, 1)
 	}
 }

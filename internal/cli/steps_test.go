@@ -35,7 +35,7 @@ var stepEvents = []model.Event{
 	{Seq: 18, At: after(18 * time.Second), Kind: model.EventWithdrawn, ID: "/drop:1"},
 }
 
-// The steps of a run follow from its history. Steps that are open when the run ends are shown as
+// The steps of a run follow from its history. A step that is open when the run ends has the state
 // unfinished.
 func TestSteps(t *testing.T) {
 	t.Parallel()

@@ -241,12 +241,12 @@ func wrapTable(rows [][]string, width int) (lines []string) {
 	return lines
 }
 
-// flagNames matches names of flags in a text. Lines do not break at their hyphens, because people
-// copy them.
+// flagNames matches names of flags in a text. Lines do not break at the hyphens of these names,
+// because people copy the names.
 var flagNames = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// stiff replaces a hyphen while the text is broken into lines. It has the same width, and no text
-// contains it.
+// stiff replaces a hyphen while the text is broken into lines. It is as wide as a hyphen, and no
+// text contains it.
 const stiff = "\ue000"
 
 // paragraph breaks a text into lines of a width; 0 means no limit.

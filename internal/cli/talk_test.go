@@ -89,7 +89,7 @@ func TestTalkBesideANode(t *testing.T) {
 		want string
 	}{
 		{"update cart/a add --input 4 --request-id r-1", 0, "7"},
-		{"update cart/a add --input 4 --request-id r-1", 0, "7"}, // repeated: the same answer
+		{"update cart/a add --input 4 --request-id r-1", 0, "7"}, // a repeated request gets the same answer
 		{"update cart/a add --input -1", 1, "-1 is too few"},
 		{"update cart/a add --input four", 2, "not JSON"},
 		{"update cart/x add --input 4", 3, "does not exist"},

@@ -15,14 +15,15 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 	return tty
 }
 
-// openTerminalPair is openTerminal with the other side: what a person types, and sees.
+// openTerminalPair is like openTerminal, but also returns the person's side of the terminal. What
+// the test writes there is typed input, and what it reads there is shown on the screen.
 func openTerminalPair(t *testing.T, columns uint16) (person, tty *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no pseudo-terminals here: ", err)
 	}
-	t.Cleanup(func() { _ = master.Close() }) // no data is lost
+	t.Cleanup(func() { _ = master.Close() }) // the test has read what it needs
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}

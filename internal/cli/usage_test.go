@@ -8,7 +8,7 @@ import (
 )
 
 // Scripts rely on the exit code. It is 2 for wrong usage, whether the library or the command
-// detects it. Errors have names as the user typed them.
+// detects it. An error repeats names as the user typed them.
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))

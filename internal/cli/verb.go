@@ -20,7 +20,7 @@ type verb struct {
 	use, short, example string
 	// args are the names of the arguments after the execution.
 	args []string
-	// done is printed before the name of an execution when the change is done.
+	// The command prints done before the name of an execution when it has changed the execution.
 	done string
 	// fill completes the batch that --query starts, from the flags and the arguments after the
 	// execution. The name of the command is the verb of the batch.
@@ -73,7 +73,7 @@ func (o *options) withExecution(
 	})
 }
 
-// actOn changes one execution and prints that it is done.
+// actOn changes one execution and prints that the change is done.
 func (o *options) actOn(
 	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
 ) error {

@@ -55,7 +55,7 @@ func TestQueryVerbSurvivesItsCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end := time.Now().Add(4 * time.Minute) // the server of the test lives for five
+	end := time.Now().Add(4 * time.Minute) // the server of the test lives for five minutes
 	for list(); len(all) == 0 && time.Now().Before(end); list() {
 	}
 	_ = client.Process.Kill() // the command may have ended

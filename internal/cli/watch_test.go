@@ -94,7 +94,7 @@ func (w *watching) wantExit(want int) {
 	}
 }
 
-// open opens a store with the code of a shop and a queue.
+// openShop opens a store with the code of a shop and a queue.
 func openShop(t *testing.T, cfg embedded.Config) (url string, app *perdure.App) {
 	t.Helper()
 	url = "file:" + filepath.Join(t.TempDir(), "shop.db")
@@ -180,7 +180,7 @@ func TestWatchCommands(t *testing.T) {
 	}
 }
 
-// Tasks and queues can be watched, over the network as well.
+// Commands watch tasks and queues, also over the network.
 func TestWatchTasksOverTheNetwork(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -14,7 +14,8 @@ import (
 const maxWatched = 10_000
 
 // watchedList prints executions of a list whose status or reason has changed. When the feed names
-// an execution, watchedList reads that execution from the list, so that it prints the same line.
+// an execution, watchedList reads that execution from the list, so that it prints the same line as
+// the list.
 type watchedList struct {
 	o     *options
 	b     api.Backend

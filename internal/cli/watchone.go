@@ -87,7 +87,8 @@ func (o *options) watchHistory(ctx context.Context, b api.Backend, t api.Target)
 	})
 }
 
-// printEvents prints events, one per line. The first ones are a table with a head.
+// printEvents prints events, one per line. If first is true and the output is for people, it prints
+// a table with a head.
 func (o *options) printEvents(events []model.Event, first bool) error {
 	if !o.structured() && first {
 		return o.printHistory(events)

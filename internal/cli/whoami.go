@@ -84,8 +84,8 @@ func (o *options) identify(ctx context.Context) (*whoami, error) {
 	return w, nil
 }
 
-// rights says briefly what the caller may do: the groups whose actions it may all take, and the
-// single actions that it may take of other groups.
+// rights says briefly what the caller may do. It names a group of actions if the caller may take
+// all of them. Of the other groups it names the single actions that the caller may take.
 func (w *whoami) rights() string {
 	missing := map[authz.Group]bool{}
 	for _, r := range authz.Table() {

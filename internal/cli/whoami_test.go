@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/authz"
 )
 
-// The rights of a caller are the groups that it has whole, and its other actions.
+// The text about the rights of a caller names each group of actions that the caller may take
+// completely, and then the single actions of other groups.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	var reads []string

@@ -38,7 +38,8 @@ type workerShape struct {
 	Limits     []string `json:"limits,omitempty"`
 	Breakers   []string `json:"breakers,omitempty"`
 	Slots      int      `json:"slots,omitempty"`
-	// Alike is how many other workers of the server offer the same; Slots includes theirs.
+	// Alike is how many other workers of the server offer the same as this one. Slots includes
+	// their slots.
 	Alike int `json:"alike,omitempty"`
 	// Holds counts what a connected worker holds. Only its server knows that.
 	Holds *heldShape `json:"holds,omitempty"`
@@ -106,7 +107,7 @@ func findSession(ctx context.Context, n session, text string) (*workerShape, err
 	return w, nil
 }
 
-// findProcess returns the process that has a host, a node or a worker of the name.
+// findProcess returns the process whose host, node or worker has the given name.
 func (o *options) findProcess(ctx context.Context, n session, text string) (*workerShape, error) {
 	all, err := n.Backend().ListWorkers(ctx, o.tenant)
 	if err != nil {
@@ -125,7 +126,7 @@ func (o *options) findProcess(ctx context.Context, n session, text string) (*wor
 		}
 	}
 
-	// A caller of one tenant may not read the nodes, and sees the worker without its time.
+	// A caller of one tenant may not read the nodes, so it sees the worker without its start time.
 	nodes, err := n.Admin().Nodes(ctx)
 	if err != nil && !fault.Is(err, fault.Denied) {
 		return nil, err
@@ -139,7 +140,8 @@ func (o *options) findProcess(ctx context.Context, n session, text string) (*wor
 }
 
 // completeProcess returns the host, the name or the node that a text means. People choose hosts and
-// names, so only the id of a node may be abbreviated without the mark of a table.
+// names, so a user may shorten them only in the form of a table, with the mark …. The id of a node
+// may also be shortened to its beginning.
 func completeProcess(text string, all []api.WorkerInfo) (string, error) {
 	marked := strings.Contains(text, cutMark)
 	var ids []string
@@ -160,8 +162,9 @@ func completeProcess(text string, all []api.WorkerInfo) (string, error) {
 	return complete("worker", text, slices.Compact(ids))
 }
 
-// add adds a worker of the process. The workers that are connected to a server can have several
-// versions, and then only their sessions say which of them offers what.
+// add adds a worker of the process. It refuses a worker of another version. The workers that are
+// connected to one server can have several versions, and then only their sessions say which worker
+// offers what.
 func (w *workerShape) add(a *api.WorkerInfo) error {
 	var err error
 	switch {
@@ -184,7 +187,7 @@ func (w *workerShape) add(a *api.WorkerInfo) error {
 	case !a.Draining:
 		w.State = "serves"
 	case w.State == "":
-		w.State = "drains" // all workers so far do
+		w.State = "drains" // all workers so far drain
 	}
 
 	w.Workflows, w.Entities = union(w.Workflows, a.Workflows), union(w.Entities, entityWords(a.Entities))

@@ -18,8 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A worker is found by its host, its name, and the beginning of its node or session; not by the
-// beginning of a name that people chose.
+// The command finds a worker by its host, by its name, or by the beginning of the id of its node or
+// session. It does not find a worker by the beginning of a name that people chose.
 func TestWorkerDescribe(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -45,7 +45,7 @@ func TestWorkerDescribe(t *testing.T) {
 		}
 	}
 
-	// The name of a worker of tasks means only this worker, and its host the whole process.
+	// The name of a task worker selects only this worker. Its host selects the whole process.
 	if r := runOn(t, p, 0, "worker", "describe", "shop-1-4711"); strings.Contains(r.out, "batch") || !strings.Contains(r.out, "Slots       100") {
 		t.Errorf("a worker of tasks:\n%s", r.out)
 	}
@@ -54,8 +54,8 @@ func TestWorkerDescribe(t *testing.T) {
 	}
 }
 
-// Workers of two versions on one server, and workers of one name in two processes, are not shown as
-// one.
+// The command does not show two workers as one if they have different versions on one server, or
+// the same name in two processes.
 func TestWorkerDescribeAmbiguous(t *testing.T) {
 	t.Parallel()
 	one := api.WorkerInfo{Node: model.NodeID(runOf(1)), Host: "a:1", Name: "w", Version: "v1"}
@@ -76,8 +76,8 @@ func TestWorkerDescribeAmbiguous(t *testing.T) {
 	}
 }
 
-// A connected worker is shown by its session through its server, and the process that has a file
-// open by its host through the file.
+// The command shows a connected worker by its session, through the server of the worker. It shows a
+// process that has a file open by the host of the process, through the file.
 func TestWorkerDescribeLive(t *testing.T) { //nolint:paralleltest // it sets the environment
 	dir := t.TempDir()
 	t.Setenv(tokenVariable, serveKey)

@@ -22,7 +22,8 @@ func grouped(shards int, groups []model.Group, ms []store.Member) *store.View {
 }
 
 // Shards of a group go only to nodes that serve it, and every shard of a group that some node
-// serves is proposed for a node. Every group is distributed as if there were no others.
+// serves is proposed for a node. The shards of each group are distributed as if there were no other
+// groups.
 func TestGroupsGoToTheirNodes(t *testing.T) {
 	t.Parallel()
 	names := []string{model.DefaultGroup, "gpu", "video"}
@@ -66,10 +67,9 @@ func TestOneGroupChangesNothing(t *testing.T) {
 	}
 }
 
-// There are 2,048 shards in four groups, and 50 nodes of different weights, each of which serves
-// one or two groups. When the nodes join, restart and leave, no more shards move than necessary,
-// and the number of moves is about the fair share of the node. A node moves only shards of its own
-// groups.
+// There are 2,048 shards in four groups, and 50 nodes of different weights. Each node serves one or
+// two groups. When a node joins, restarts or leaves, the smallest possible number of shards moves,
+// and this number is about the fair share of the node. A node moves only shards of its own groups.
 func TestMovesOfGroupsAreMinimal(t *testing.T) {
 	t.Parallel()
 	const shards, nodes = 2048, 50
@@ -122,16 +122,16 @@ func TestMovesOfGroupsAreMinimal(t *testing.T) {
 		proposed = next
 	}
 
-	for n := len(present) + 1; n <= nodes; n++ { // they join
+	for n := len(present) + 1; n <= nodes; n++ { // the nodes join
 		step(all[:n], &all[n-1], share(all[:n], &all[n-1]))
 	}
-	for i := range nodes { // each restarts, with another id
+	for i := range nodes { // each node restarts with another id
 		part := share(all, &all[i])
 		step(slices.Delete(slices.Clone(all), i, i+1), &all[i], part)
 		all[i].ID[3] ^= 0x55
 		step(all, &all[i], part)
 	}
-	for n := nodes - 1; n >= len(present); n-- { // they leave
+	for n := nodes - 1; n >= len(present); n-- { // the nodes leave
 		step(all[:n], &all[n], share(all[:n+1], &all[n]))
 	}
 
@@ -149,7 +149,7 @@ func TestMovesOfGroupsAreMinimal(t *testing.T) {
 func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 	t.Parallel()
 	v := view(0, members(1, 2), 0, 0, 0, 0, 0)
-	v.Groups = []model.Group{{Name: "gpu", Shards: 2}, {Name: "video", Shards: 1}} // shards 2 and 3, and 4
+	v.Groups = []model.Group{{Name: "gpu", Shards: 2}, {Name: "video", Shards: 1}} // gpu has the shards 2 and 3, and video has the shard 4
 	v.Members[0].Groups = []string{"gpu"}
 	one, two := newNode(1), newNode(2)
 	if a := renew(t, one, 0, v); !slices.Equal(a.Acquire, shardIDs(2, 3)) {
@@ -159,7 +159,8 @@ func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 		t.Errorf("the node of the default group takes %v, want 0 and 1", a.Acquire)
 	}
 
-	// The node gives up a shard of a group that it does not serve, although no other node does.
+	// The node gives up a shard of a group that it does not serve, although no other node serves
+	// that group.
 	one.ApplyAcquire(acquiredShards(2, 3, 4), nil)
 	owned := view(2*s, members(1, 2), 2, 2, 1, 1, 1)
 	owned.Groups, owned.Members = v.Groups, v.Members
@@ -168,8 +169,8 @@ func TestNodeTakesShardsOfItsGroups(t *testing.T) {
 	}
 }
 
-// If all other nodes of a group are drained, the last one cannot be drained, even if there are
-// nodes of other groups.
+// If an operator has drained all other nodes of a group, the last node cannot be drained, even if
+// there are nodes of other groups.
 func TestDrainOfTheLastNodeOfAGroup(t *testing.T) {
 	t.Parallel()
 	v := drained(view(0, members(1, 2, 3), 2, 3, 1, 1))

@@ -87,17 +87,17 @@ type small struct {
 type smallNode struct {
 	m          *cluster.Membership
 	registered bool
-	expires    int // store time
+	expires    int // when the lease ends, in store time
 	behind     int // how far its own clock has fallen behind
 	dead       bool
 	prompt     bool // its calls take no time and do not fail
 
-	// Calls: 0 none, 1 sent, 2 executed (the answer is on its way).
+	// The state of each call: 0 for no call, 1 for sent, 2 for executed (the answer is on its way).
 	renew, acquire, fence int
 	view                  store.View
 	renewErr, acquireErr  error
 	acquired, fenced      bool
-	freeing               int // 1: the lanes are freeing it; 2: the store call is in flight
+	freeing               int // 1: the lanes are freeing the shard; 2: the store call is in flight
 	orphan                string
 }
 
@@ -351,7 +351,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	return next
 }
 
-// The calls of the store.
+// The calls that a node makes to the store.
 
 func (w *small) execRenew(i int) (store.View, error) {
 	n := &w.nodes[i]

@@ -63,15 +63,15 @@ type Membership struct {
 
 	view    store.View
 	doubt   bool // the store's clock has jumped
-	doubted bool // doubt, at the time of the previous view
+	doubted bool // the value of doubt at the time of the previous view
 	// unsure is the mono time until which leases may be wrong, because they were written while the
 	// store's clock was in doubt.
 	unsure   time.Duration
 	lastView model.Time                // store time of the previous view
-	seen     map[model.NodeID]sighting // leases of others, as last seen
+	seen     map[model.NodeID]sighting // leases of the other nodes, as last seen
 	fencing  map[model.NodeID]bool
-	owned    map[model.ShardID]bool // ours, according to the store
-	leaving  map[model.ShardID]bool // the lanes are giving it up
+	owned    map[model.ShardID]bool // the shards of this node, according to the store
+	leaving  map[model.ShardID]bool // shards that the lanes are giving up
 	acquires bool                   // an acquire is in flight
 	// stale: something has changed since the renewal in flight was sent, so its view will be
 	// outdated.
@@ -115,9 +115,9 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	}
 }
 
-// IsServing reports whether the lease surely holds at mono. The caller must ask after a request has
-// arrived and before it answers, so that a process that was paused in between notices that its
-// lease has ended.
+// IsServing reports whether the lease surely holds at mono. The caller must call IsServing after a
+// request has arrived and before it answers the request, so that a process that was paused in
+// between notices that its lease has ended.
 func (m *Membership) IsServing(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
 
 // ValidUntil returns the mono time until which the lease surely holds.
@@ -178,8 +178,8 @@ func (m *Membership) NextTick() time.Duration {
 	return m.nextRenew
 }
 
-// RenewNow asks for an immediate renewal, because something has changed. If a renewal is in flight,
-// it may have missed the change, so another one follows it.
+// RenewNow asks for an immediate renewal, because something has changed. A renewal that is in
+// flight may have missed the change, so another renewal follows it.
 func (m *Membership) RenewNow() { m.nextRenew, m.again = 0, m.renewing }
 
 // ApplyRenewal applies the result of a renewal.
@@ -275,7 +275,8 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 }
 
 // ApplyFence applies the result of fencing a node. If the node is gone, a renewal is due
-// immediately. Its view shows the shards that this node can take from it.
+// immediately. The view of that renewal shows the shards that this node can take from the dead
+// node.
 func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {

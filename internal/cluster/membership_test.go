@@ -14,10 +14,10 @@ import (
 
 const s = time.Second
 
-// at returns store time, seconds after some beginning.
+// at returns the store time that is d after an arbitrary start.
 func at(d time.Duration) model.Time { return model.Time(1_700_000_000_000_000).Add(d) }
 
-// view returns the cluster at a moment: the members with a lease until 10 s later, and the owner of
+// view returns the cluster at a moment: the members, whose leases end 10 s later, and the owner of
 // each shard (0 for free).
 func view(now time.Duration, ms []store.Member, owners ...int) store.View {
 	v := store.View{Now: at(now), Members: ms}
@@ -93,7 +93,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("the lease holds until %s, next tick at %s; want 16s and 9s", m.ValidUntil(), m.NextTick())
 	}
 
-	// A failed renewal changes nothing, and is tried again soon.
+	// A failed renewal changes nothing, and the node tries again soon.
 	m.Tick(9 * s)
 	m.ApplyRenewal(9*s+100*time.Millisecond, store.View{}, errAway)
 	if m.ValidUntil() != 16*s || m.NextTick() <= 9*s || m.NextTick() > 10*s {
@@ -161,7 +161,7 @@ func TestFencedNodeIsLost(t *testing.T) {
 	}
 }
 
-// Free shards that are proposed for this node are acquired, others are not.
+// A node acquires the free shards that are proposed for it, and no others.
 func TestAcquiresFreeShards(t *testing.T) {
 	t.Parallel()
 	const n = 8
@@ -172,7 +172,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 		t.Fatalf("acquire %v, want %v", a.Acquire, mine)
 	}
 
-	// While an acquire is in flight, nothing else is acquired.
+	// While an acquire is in flight, the node acquires nothing else.
 	m.RenewNow()
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
@@ -189,7 +189,8 @@ func TestAcquiresFreeShards(t *testing.T) {
 	}
 }
 
-// proposedFor returns the shards that are proposed for a node among others.
+// proposedFor returns the shards that are proposed for the node self in a cluster of the given
+// nodes.
 func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	for i, id := range cluster.Propose(shards, members(nodes...)) {
 		if id == nodeID(self) {
@@ -214,8 +215,8 @@ func TestShardsOfOthers(t *testing.T) {
 	}
 	m.ApplyAcquire(nil, errAway)
 
-	// The other node has come back under another epoch: the shards of its former incarnation may be
-	// taken.
+	// The other node has come back under another epoch, so this node may take the shards of the
+	// former incarnation of that node.
 	back := members(1, 2)
 	back[1].Epoch = 99
 	m.RenewNow()
@@ -225,7 +226,8 @@ func TestShardsOfOthers(t *testing.T) {
 	}
 }
 
-// Shards that are proposed for another live node are given up, once.
+// A node gives up shards that are proposed for another live node. It asks the lanes for that only
+// once.
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -375,8 +377,8 @@ func TestLostAcquireReply(t *testing.T) {
 		t.Errorf("owns %v", m.OwnedShards())
 	}
 
-	// The node does so even if the shards are no longer proposed for it. It must own them to be
-	// able to free them.
+	// The node acquires the shards again even if they are no longer proposed for it, because it
+	// must own them to be able to free them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
 	m.ApplyAcquire(nil, errAway)
@@ -392,8 +394,8 @@ func TestLostAcquireReply(t *testing.T) {
 	}
 }
 
-// A node whose lease has expired by the store's clock is fenced, with one call at a time. Its
-// shards are taken after that.
+// A node fences another node whose lease has expired by the store's clock. It makes one such call
+// at a time. After that it takes the shards of the fenced node.
 func TestFencesExpiredNodes(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -426,7 +428,8 @@ func TestFencesExpiredNodes(t *testing.T) {
 	}
 }
 
-// A process of this host that is provably gone is fenced immediately. A node never fences itself.
+// A node immediately fences a process of its own host that is provably gone. A node never fences
+// itself.
 func TestFencesProvenDead(t *testing.T) {
 	t.Parallel()
 	gone := map[model.NodeID]bool{nodeID(1): true, nodeID(2): true}
@@ -510,8 +513,8 @@ func TestDrainDuringAcquire(t *testing.T) {
 	}
 }
 
-// A caller that asks for a renewal while one is in flight gets another one: the view on its way may
-// be older than what the caller knows.
+// A caller that asks for a renewal while one is in flight gets another renewal, because the view
+// that is on its way may be older than what the caller knows.
 func TestRenewNowDuringARenewal(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(m *cluster.Membership){

@@ -81,7 +81,7 @@ func MayDrain(v *store.View, node model.NodeID) string {
 		case hasOlder(capable):
 			return "a node of an older version is in the cluster, which cannot take part in a drain"
 		case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID == node }):
-			continue // it should own no shards of the group anyway
+			continue // the node should own no shards of the group anyway
 		case slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID != node && !n.Drained }):
 			continue
 		case len(v.Groups) > 0:
@@ -93,9 +93,9 @@ func MayDrain(v *store.View, node model.NodeID) string {
 }
 
 // takers returns the nodes that shards are distributed to: the nodes that can run the most, except
-// the nodes that an operator has drained. If all of them are drained, they keep the shards: no
-// shard may be left without an owner. A node of an older build does not know about drains. While
-// there is such a node, orders to drain have no effect.
+// the nodes that an operator has drained. If an operator has drained all nodes that can run the
+// most, they keep the shards, because no shard may be left without an owner. A node of an older
+// build does not know about drains. While there is such a node, orders to drain have no effect.
 func takers(live []store.Member) []store.Member {
 	capable := mostCapable(live)
 	if hasOlder(capable) {

@@ -116,9 +116,9 @@ func moves(before, after []model.NodeID) (moved, least int) {
 	return moved, least
 }
 
-// There are 2,048 shards and 50 nodes of different weights. When nodes join, leave and change their
-// weight one after the other, no more shards move than necessary, and the number of moves is about
-// the fair share of the node.
+// There are 2,048 shards and 50 nodes of different weights. Nodes join, leave and change their
+// weight one after the other. Each time the smallest possible number of shards moves, and this
+// number is about the fair share of the node.
 func TestMovesAreMinimal(t *testing.T) {
 	t.Parallel()
 	const shards, nodes = 2048, 50
@@ -143,16 +143,16 @@ func TestMovesAreMinimal(t *testing.T) {
 		return float64(w) / float64(total)
 	}
 
-	for n := 2; n <= nodes; n++ { // they join
+	for n := 2; n <= nodes; n++ { // the nodes join
 		step(all[:n], share(all[:n], all[n-1].Weight))
 	}
-	for i := range nodes { // each restarts, with another id
+	for i := range nodes { // each node restarts with another id
 		without := slices.Delete(slices.Clone(all), i, i+1)
 		step(without, share(all, all[i].Weight))
 		all[i].ID[3] ^= 0x55
 		step(all, share(all, all[i].Weight))
 	}
-	for n := nodes - 1; n > 0; n-- { // they leave
+	for n := nodes - 1; n > 0; n-- { // the nodes leave
 		step(all[:n], share(all[:n+1], all[n].Weight))
 	}
 
@@ -183,7 +183,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// drained marks nodes of a view.
+// drained marks nodes of a view as drained by an operator.
 func drained(v store.View, ns ...int) store.View {
 	for i := range v.Members {
 		v.Members[i].Weight = cluster.DefaultWeight
@@ -196,7 +196,8 @@ func drained(v store.View, ns ...int) store.View {
 // The drained node stays a member and renews its lease.
 func TestDrainedNode(t *testing.T) {
 	t.Parallel()
-	// With fewer shards, all of them might belong to the other node even without the order.
+	// With fewer shards, all of them might belong to the other node even without the order to
+	// drain.
 	shards := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	owned := func(now time.Duration, ms []store.Member, by int) store.View {
 		return view(now, ms, slices.Repeat([]int{by}, len(shards))...)

@@ -21,7 +21,7 @@ const (
 // or loses move. Without nodes, every proposal is zero.
 //
 // A node of an older build has weight 0 and does not know weights. While there is such a node, all
-// nodes have the same weight. Otherwise that node and the others would not agree.
+// nodes have the same weight. Otherwise that node and the other nodes would not agree.
 func Propose(shards int, nodes []store.Member) []model.NodeID {
 	proposed := make([]model.NodeID, shards)
 	distribute(proposed, 0, nodes)
@@ -132,7 +132,7 @@ func distance(x uint64) uint64 {
 		return 64 << logBits // the worst draw; log2(0) has no value
 	}
 	exponent := uint64(63 - bits.LeadingZeros64(x))
-	mantissa := x << (63 - exponent) << 1 // without the leading one
+	mantissa := x << (63 - exponent) << 1 // the bits after the leading 1
 	index, rest := mantissa>>52, mantissa<<12
 	low, high := logarithms[index], logarithms[index+1]
 	between, _ := bits.Mul64(high-low, rest)
@@ -143,9 +143,9 @@ func distance(x uint64) uint64 {
 // machine: squaring a number between 1 and 2 doubles its logarithm.
 func tabulate() (table [logSteps + 1]uint64) {
 	for i := 1; i < logSteps; i++ {
-		x := uint64(1)<<63 + uint64(i)<<(63-12) // 1.63 fixed point
+		x := uint64(1)<<63 + uint64(i)<<(63-12) // fixed point, with 63 bits after the point
 		for bit := logBits - 1; bit >= 0; bit-- {
-			hi, lo := bits.Mul64(x, x) // 2.126
+			hi, lo := bits.Mul64(x, x) // fixed point, with 126 bits after the point
 			if hi >= 1<<63 {           // at least 2
 				table[i] |= 1 << bit
 				x = hi

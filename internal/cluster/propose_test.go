@@ -60,7 +60,7 @@ func TestProposeIsStable(t *testing.T) {
 }
 
 // As few shards as possible move. When a node leaves, only its own shards move. When a node joins,
-// only the shards move that it gets.
+// only the shards that the node gets move.
 func TestProposeMovesOnlyWhatItMust(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sighting is the lease of another node, and since when this node has seen it unchanged.
+// sighting is the lease of another node, and the time since which this node has seen the lease
+// unchanged.
 type sighting struct {
 	epoch   int64
 	expires model.Time
@@ -36,18 +37,19 @@ func (m *Membership) remainingLease(n *store.Member) time.Duration {
 // store's clock is treated as expired only when its node has not renewed it for the length of a
 // lease, by this node's own clock. Without this rule the first node that renews after a jump would
 // fence all others. by is the size of a jump that is too small to set doubt. The same rule applies
-// to it if it is longer than half of the margin with which nodes stop serving before their lease
-// ends.
+// after such a jump if by is longer than half of the margin. The margin is how long before the end
+// of its lease a node stops serving.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
 
-// Distrust says that the store's clock may have jumped just before this node joined, because it
-// differs much from the clock of the machine. In that case nodes may be alive although their leases
-// have expired by the store's clock. The caller calls it before the first view.
+// Distrust says that the store's clock may have jumped just before this node joined, because the
+// store's clock differs much from the clock of the machine. In that case nodes may be alive
+// although their leases have expired by the store's clock. The caller calls Distrust before the
+// first view.
 func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL }
 
-// watch notes the leases of others.
+// watch notes the leases of the other nodes.
 func (m *Membership) watch(mono time.Duration) {
 	// Leases that were written since the last view may also come from the wrong clock.
 	if m.doubt || m.doubted {
@@ -92,8 +94,9 @@ func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 	return n.Expires < m.view.Now && (mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)
 }
 
-// If the lease of another node has not expired by the store's clock, a node waits for this many
-// further leases of its own before it treats the other node as gone.
+// A node may be gone although its lease has not expired by the store's clock. This node treats it
+// as gone only after it has been silent for its longest lease, and for ages times the TTL of this
+// node.
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,

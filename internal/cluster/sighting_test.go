@@ -46,8 +46,8 @@ func TestJumpFencesNobody(t *testing.T) {
 	}
 }
 
-// While the store's clock is not in doubt, it decides immediately, also for a node that was just
-// opened.
+// While the store's clock is not in doubt, a node fences another node as soon as the lease of that
+// node has expired by the store's clock. That holds even for a node that has just started.
 func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -57,8 +57,8 @@ func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 }
 
 // The store's clock went back by a day, but the lease of a dead node does not last a day longer.
-// That holds for a node that has seen the dead one renew, and for a node that has not, because no
-// lease is that long.
+// That holds for a node that has seen the dead node renew. It also holds for a node that has not,
+// because no lease is that long.
 func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -128,7 +128,7 @@ func TestSmallJumpFencesNobody(t *testing.T) {
 // it rarely, and is alive.
 func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	t.Parallel()
-	m := newNode(1) // 10 s
+	m := newNode(1) // its lease lasts 10 s
 	const long, every = 300 * s, 60 * s
 	for mono := time.Duration(0); mono < 20*time.Minute; mono += 2 * s {
 		renewed := mono / every * every
@@ -142,7 +142,7 @@ func TestLongLeaseIsNotAbandoned(t *testing.T) {
 // renewed since then has expired.
 func TestJumpFencesNoLongLease(t *testing.T) {
 	t.Parallel()
-	m := newNode(1) // 10 s
+	m := newNode(1) // its lease lasts 10 s
 	const day, long, every = 24 * time.Hour, 300 * s, 60 * s
 	for mono := time.Duration(0); mono < 5*time.Minute; mono += 2 * s {
 		jump, renewed := time.Duration(0), mono/every*every

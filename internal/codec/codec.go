@@ -152,13 +152,14 @@ func validName(name string) bool {
 // skip this package.
 func (c *Codec) Plain() bool { return len(c.chain) == 0 && c.format == payload.JSON }
 
-// MaxPlain returns the largest value in bytes.
+// MaxPlain returns the size of the largest allowed value, in bytes.
 func (c *Codec) MaxPlain() int { return c.maxPlain }
 
 // Blobs returns the store of large payloads; nil without an offload.
 func (c *Codec) Blobs() payload.Store { return c.blobs }
 
-// CheckType says why values of a type could not be read back unchanged. It returns nil if they can.
+// CheckType says why values of a type could not be read back unchanged. It returns nil if they can
+// be read back.
 func (c *Codec) CheckType(t reflect.Type) error {
 	if tc, ok := c.format.(payload.TypeChecker); ok {
 		return tc.CheckType(t)
@@ -243,15 +244,17 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 	return model.Payload{Data: data, Encoding: encodingName(name)}, nil
 }
 
-// SealStart is Seal for the input of an execution. It adds a sum, with which the engine compares
-// the input of a repeated start. The sum of a hidden input depends on its execution, so that equal
-// inputs of two executions have different sums.
+// SealStart is Seal for the input of an execution. It adds a checksum, with which the engine
+// compares the input of a repeated start. If a transform hides the input, for example by
+// encryption, the sum depends on the execution, so that equal inputs of two executions have
+// different sums.
 func (c *Codec) SealStart(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "start", a, plain)
 }
 
-// SealRequest is Seal for the content of a request with an id. It adds a sum, with which the engine
-// compares a repeated request. The sum of a hidden value depends on the target of the request.
+// SealRequest is Seal for the content of a request with an id. It adds a checksum, with which the
+// engine compares a repeated request. If a transform hides the value, the sum depends on the target
+// of the request.
 func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "request", a, plain)
 }

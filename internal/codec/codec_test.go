@@ -97,8 +97,8 @@ func TestEveryChainRoundTrips(t *testing.T) {
 	}
 }
 
-// Inputs are compared by content, even if one of them was written before compression or offloading
-// was switched on. Hidden inputs can be compared only within the same execution.
+// The engine compares inputs by content, even if one of them was written before compression or
+// offloading was switched on. Hidden inputs can be compared only within the same execution.
 func TestComparison(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,7 +154,8 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// A stored payload is refused if any byte of it, or of the name of its encoding, has changed.
+// The codec refuses a stored payload if any byte of the payload, or of the name of its encoding,
+// has changed.
 func TestEveryChangeIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, chain := range map[string][]payload.Transform{
@@ -270,8 +271,8 @@ type quoting string
 
 func (q quoting) MarshalText() ([]byte, error) { return nil, fmt.Errorf("%s is no card", string(q)) }
 
-// Steps are recognised by their input. If the input is hidden, the identity of the step hides it
-// too.
+// The engine recognises a step by its input. If a transform hides the input, the identity of the
+// step hides the input too.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	plain := model.Payload{Data: []byte(`"4111 1111"`)}

@@ -41,7 +41,7 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 			r.now += model.Time(rapid.Int64Range(0, 1_000_000).Draw(t, "took"))
 			ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
 			d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: "no"}}, r.now, DefaultLimits)
-			// µs
+			// want is the pause in microseconds.
 			want := min(float64(policy.Initial)*math.Pow(float64(policy.Coefficient)/1000, float64(i-1)), float64(policy.Max)) / 1000
 			got := float64(r.x.Task(model.TaskStep).Visible - r.now)
 			if most := 1 + want*float64(policy.Jitter)/1000; math.Abs(got-want) > most || d.Events[0].Due != r.x.Task(model.TaskStep).Visible {
@@ -51,9 +51,9 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 	})
 }
 
-// A run never has more open tasks than the limit. A turn that would exceed the limit is refused as
-// a whole. If the code asks again for a task that is already open, the core accepts the turn and
-// writes nothing, even when the run has reached the limit (E7, E8, E29).
+// A run never has more open tasks than the limit. If a turn would exceed the limit, the core
+// refuses the whole turn. If the code asks again for a task that is already open, the core accepts
+// the turn and writes nothing, even when the run has reached the limit (E7, E8, E29).
 func TestOpenTasksAreCapped(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -65,8 +65,8 @@ func TestRecoveredRunKnowsFirings(t *testing.T) {
 	}
 }
 
-// A timer is due the requested delay after now, even when the time of the history is ahead of the
-// clock.
+// A timer becomes due no later than the requested delay from now, even when the time of the history
+// is ahead of the clock.
 func TestTimerOfAHistoryThatIsAhead(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
@@ -170,8 +170,8 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 }
 
-// The size of a run includes everything that the run holds for its code, for as long as it holds
-// it.
+// The size of a run includes everything that the run holds for its code, for as long as the run
+// holds it.
 func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)

@@ -53,9 +53,10 @@ func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, 
 	return x, d
 }
 
-// requeue schedules the task again, once (E38). If no workflow scheduled the task, requeue begins
-// another run of the same key. If a workflow scheduled it as a step, requeue sends a start to a new
-// address, in the commit that marks the dead task as requeued.
+// requeue schedules the task again. If several clients that have seen the same state of the dead
+// task send this order, only the first order schedules the task (E38). If no workflow scheduled the
+// task, requeue begins another run of the same key. If a workflow scheduled it as a step, requeue
+// sends a start to a new address, in the commit that marks the dead task as requeued.
 //
 //arch:parameters the same values as DeliverDeadTaskOrder
 func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Time, fresh model.RunID) (*Execution, Decision) {
@@ -66,7 +67,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
 	case dead.hasChanged(o) && dead.Body.Requeued.IsZero():
-		// there is no run that the answer could name
+		// There is no run that the answer could name.
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
 		return x, d
 	case dead.hasChanged(o) && o.Input != nil:
@@ -88,7 +89,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	spec, in := body.Spec, body.Input
 	spec.Delay = 0 // the delay was for the first run only
 	if o.Input != nil {
-		spec.Same, in = nil, *o.Input // another request, which needs another idempotency key
+		spec.Same, in = nil, *o.Input // a new input needs a new idempotency key
 	}
 	to := o.Ref.RequeueAddress(spec.Kind, dead.Count+1)
 	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}
@@ -104,7 +105,7 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	// No workflow scheduled the task: the new run has the same key.
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
-		// a client that repeats its submission sends the original input
+		// A client that repeats its submission sends the original input.
 		s.Origin = body.Input.Digest()
 	}
 

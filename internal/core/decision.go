@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits bound what one run may hold. A message that would exceed a limit is refused with an error
-// that names the limit.
+// Limits bound what one run may hold. The core refuses a message that would exceed a limit, with an
+// error that names the limit.
 type Limits struct {
 	Events  int64 // events in the history of one run
 	Signals int   // signals of one name that the code has not taken; also updates without an answer
@@ -32,10 +32,10 @@ var DefaultLimits = Limits{Events: 100_000, Bytes: 50 << 20, Signals: 10_000, Un
 // Decision is the result of applying an input. The caller writes all of it in one commit. Answers,
 // messages and hand-overs leave only after that commit.
 type Decision struct {
-	// Events are appended to the run that received the input.
+	// The commit appends Events to the run that received the input.
 	Events []model.Event
-	// Close is the outcome of the run Closed. That is the run that received the input, or the new
-	// run in Start when a past is imported that has already ended.
+	// Close is the outcome of the run Closed. That is usually the run that received the input. If
+	// the input imports the past of a run that has already ended, it is the new run in Start.
 	Close  *model.Outcome
 	Closed model.RunID
 	// Start begins a new run of the address. Replaces is the run that is no longer the current one.
@@ -56,8 +56,8 @@ type Decision struct {
 	Retry string
 	// Begins says that the start time of the run has arrived, so its code may run.
 	Begins bool
-	// Diverged says that the worker ran ahead of events that it had not seen. The rest of its turn
-	// was dropped.
+	// Diverged says that the worker ran ahead of events that it had not seen. The core has dropped
+	// the rest of the turn.
 	Diverged bool
 	// Answer goes to the sender of the input. Pending says that there is no answer yet: the code
 	// gives it later, as a Reply.
@@ -66,7 +66,7 @@ type Decision struct {
 	// Misused says that the request id of the input belongs to another request. The caller must not
 	// remember this refusal under the id, because the id keeps the answer of the other request.
 	Misused bool
-	// Replies are answers that clients wait for. They are remembered under the ids of their
+	// Replies are answers that clients wait for. The caller remembers them under the ids of their
 	// requests.
 	Replies []Reply
 	// Dead are tasks that have failed permanently.

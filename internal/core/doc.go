@@ -33,7 +33,7 @@
 //	    yet, the repetition waits for the same answer, whichever run it names. It is neither
 //	    accepted again nor refused.
 //	I13 State outlives continue-as-new: the next run begins with the last values.
-//	I14 A paused run stays parked until it is resumed, also when it continues as new. Inputs that
+//	I14 A paused run stays parked until it is resumed, even when it continues as new. Inputs that
 //	    arrive while it is paused are recorded.
 //	I15 A run that begins with a past has the events of that past, with the same positions and
 //	    times. It waits for everything that the run of the past waited for: signals and promises

@@ -7,13 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// edit replaces the state on behalf of an operator. It refuses the edit while an operation runs,
-// because the operation works on the old state. It also refuses while a section holds the lock,
-// because only that section may change the entity.
+// edit replaces the state of the entity on behalf of an operator. It refuses the edit while an
+// operation runs, because the operation works on the old state. It also refuses while a section
+// holds the lock, because only that section may change the entity.
 //
-// The new state keeps the version of the state's type that it names. But it gets at least the
-// version of the state that it replaces, because the operator has edited that state. If it replaces
-// no state, it gets at least the version of the workers.
+// A state records the version of its Go type. An edit may name a version, but it cannot lower the
+// version: the new state gets at least the version of the state that it replaces, because the
+// operator has edited that state. If there was no state, the new state gets at least the version
+// that the workers use.
 func (n *Entity) edit(d *Decision, m *model.Message, a *Arrival, now model.Time) {
 	n.expire(now)
 	has := n.Row.VersionNow()

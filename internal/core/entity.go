@@ -47,7 +47,7 @@ type Item struct {
 
 	made bool // a worker has it
 	held bool // no worker may get it yet, see Arrival
-	// like held, but views and later calls wait too
+	// early is like held, but views and later calls wait too.
 	early bool
 	lost  bool // no worker may get it again, see Return
 
@@ -241,8 +241,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	case m.Section != "" && !n.isHeldBy(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
-		// The section that holds the lock has one call at a time. The calls that fill the mailbox
-		// wait for the end of that section, so they must not keep its calls out.
+		// The section that holds the lock makes one call at a time. The calls that fill the mailbox
+		// wait for the end of that section, so they must not keep the calls of the section out.
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":
@@ -308,7 +308,7 @@ func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 }
 
 // findRequest finds the call with the request id of a message, or the item of this very message.
-// The lane delivers the same message again when it could not store its effect.
+// The lane delivers the same message again when it could not store the effect of the message.
 func (n *Entity) findRequest(m *model.Message) *Item {
 	switch {
 	case n.index.messages == nil:
@@ -362,7 +362,7 @@ func (n *Entity) lockRequest(section model.Link) int {
 	return slices.IndexFunc(n.mail, func(it *Item) bool { return it.Message.Kind == model.MessageLock && it.Message.From == section })
 }
 
-// release ends a section at this entity, whether it holds the lock or waits for it.
+// release ends a section at this entity, whether the section holds the lock or waits for it.
 func (n *Entity) release(d *Decision, section model.Link) {
 	if i := n.lockRequest(section); i >= 0 {
 		n.remove(d, n.mail[i])
@@ -544,9 +544,9 @@ func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Next returns the calls that may be made now as one hand-over: at most this many calls, and about
-// this many bytes. The worker makes them one after the other on the state of the row. The caller
-// reports the results with Apply, or returns the calls with Return.
+// Next returns the calls that may be made now as one hand-over. It returns at most `most` calls,
+// which have about maxBytes bytes together. The worker makes them one after the other on the state
+// of the row. The caller reports the results with Apply, or returns the calls with Return.
 func (n *Entity) Next(most, maxBytes int) []*Item {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil

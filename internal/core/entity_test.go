@@ -88,8 +88,8 @@ func (d *desk) want(what, got, want string) {
 	}
 }
 
-// Calls that wait together go to a worker together. Each works on the state that the call before it
-// has left. A call that fails does not change the state (L2, L4, L5).
+// Calls that wait together go to a worker together. Each call works on the state that the call
+// before it has left. A call that fails does not change the state (L2, L4, L5).
 func TestEntityMakesCallsInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -275,8 +275,9 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	}
 }
 
-// The same request waits for the same answer. A full mailbox refuses calls, except the calls of the
-// section that holds the lock: the calls in the mailbox wait for that section.
+// A repeated request waits for the same answer as the first one. A full mailbox refuses calls,
+// except the calls of the section that holds the lock: the calls in the mailbox wait for that
+// section.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

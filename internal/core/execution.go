@@ -9,8 +9,8 @@ import (
 )
 
 // Execution is the state of a run in the memory of its owner. It does not grow with the history,
-// because it keeps no outcomes of steps. The worker reads those from the history and matches them
-// with the steps of the code.
+// because it keeps no outcomes of steps. The worker reads the outcomes from the history and matches
+// them with the steps of the code.
 type Execution struct {
 	Start   model.Start
 	Outcome model.Outcome // Status is Running while open
@@ -46,7 +46,7 @@ type Execution struct {
 	children []child
 	calls    []call    // messages of steps that wait for an answer
 	sections []section // sections that are open
-	// names of promises that have a result
+	// settled has the names of the promises that have a result.
 	settled  []string
 	unheard  []model.Event  // settled promises that the code has not been fed
 	signals  []model.Event  // received and not yet taken by the code

@@ -11,7 +11,8 @@ import (
 // most Idle after the last successful operation. Zero means no limit.
 type Life struct{ TTL, Idle time.Duration }
 
-// end returns when a state expires after an operation; zero when it does not.
+// end returns when a state expires, if now is the time of the last operation. It returns zero if
+// the state does not expire.
 func (l Life) end(created, now model.Time) (at model.Time) {
 	if l.TTL > 0 {
 		at = created.Add(l.TTL)

@@ -108,8 +108,8 @@ func (m *mortal) section(kind model.MessageKind) {
 
 var someState = model.Operated{Changed: true, Exists: true, State: model.Payload{Data: []byte("1")}}
 
-// A state is removed at its time, and the next operation finds none. The timer is written once,
-// however often the state is prolonged.
+// The entity removes a state when the state expires, and the next operation finds no state. The
+// entity writes the timer once, however often the state is prolonged.
 func TestIdleStateExpires(t *testing.T) {
 	t.Parallel()
 	m := newMortal(t, core.Life{Idle: time.Hour})
@@ -137,7 +137,8 @@ func TestIdleStateExpires(t *testing.T) {
 	}
 }
 
-// A state does not expire under an operation or in a section. It expires when they end.
+// A state does not expire while an operation runs or a section holds the lock. It expires when the
+// operation or the section ends.
 func TestExpiryWaits(t *testing.T) {
 	t.Parallel()
 	m := newMortal(t, core.Life{TTL: time.Hour})
@@ -210,7 +211,7 @@ func TestExpiryInAnyOrder(t *testing.T) {
 			case 3:
 				m.ring()
 			case 4:
-				m.n = core.NewEntity(m.row.Address, &m.row, nil) // another owner
+				m.n = core.NewEntity(m.row.Address, &m.row, nil) // another owner reads the entity
 				m.handed, m.fired = nil, map[string]bool{}
 			default:
 				if m.handed == nil {

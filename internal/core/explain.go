@@ -43,7 +43,7 @@ func LastError(t *Task) string {
 }
 
 // LockedOut reports whether a message must wait until the section that holds the lock of the entity
-// ends. All messages must, except the calls of that section.
+// ends. All messages must wait, except the calls of that section.
 func LockedOut(row *model.Entity, m *model.Message) bool {
 	return row.Locked() && (m.Section == "" || sectionOf(m) != row.Holder)
 }

@@ -111,8 +111,8 @@ func SectionsOf(x *Execution) (all []SectionFacts) {
 // IsGranted reports whether the section has all its locks.
 func (s *SectionFacts) IsGranted() bool { return len(s.Epochs) == len(s.Locks) }
 
-// AskedEntities returns the entities that are locked for the section, and the entity that it has
-// asked for a lock.
+// AskedEntities returns the entities that are locked for the section, and the entity whose lock it
+// waits for.
 func (s *SectionFacts) AskedEntities() []model.Address {
 	return s.Locks[:min(len(s.Epochs)+1, len(s.Locks))]
 }

@@ -3,8 +3,9 @@ package core
 import "github.com/perdure/perdure/internal/model"
 
 // Fate is how a claim ended, read from the events that follow the claim in the store. Every process
-// can compute it. The owner of a run does so when it receives a report for a claim that it no
-// longer remembers. The node of a worker does so when another node has become the owner of the run.
+// can compute it. The owner of a run computes the fate when it receives a report for a claim that
+// it no longer remembers. The node of a worker computes the fate when another node has become the
+// owner of the run.
 type Fate struct {
 	// Over says that the claim has ended. Reported says that the report of its worker ended it.
 	Over, Reported bool

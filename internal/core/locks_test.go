@@ -286,7 +286,7 @@ func (p *lockPlay) redeliver(m model.Message) {
 		section = model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	}
 	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.IsGranted() {
-		return // the section will ask for it later, and must not get a release before that
+		return // the section may still ask for this lock, and must not lose it then
 	}
 	if m.Kind == model.MessageRelease {
 		p.checkUnchanged(p.house(m.To), &m)
@@ -424,7 +424,7 @@ func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Addres
 	switch {
 	case len(all) > 0 && !all[0].IsGranted():
 	case len(all) > 0 && rnd.IntN(3) > 0:
-		// the core refuses the call if the last one has no answer yet
+		// The core refuses the call if the last call has no answer yet.
 		_ = p.call(a, all[0].Locks[rnd.IntN(len(all[0].Locks))], all[0].ID)
 	case len(all) > 0:
 		p.unlock(a, all[0].ID)
@@ -464,7 +464,7 @@ func TestRulesOfSections(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		before   []model.Command
-		grant    bool // deliver the grants of before, so that the section has its locks
+		grant    bool // deliver the grants that the commands in before ask for
 		commands []model.Command
 		kind     fault.Kind
 		want     string

@@ -107,7 +107,8 @@ func TestLogBounds(t *testing.T) {
 	}
 }
 
-// An interrupt names the calls that a worker has. Views, and calls that wait, are left alone.
+// An interrupt applies to the calls that a worker has. It does not apply to views, or to calls that
+// wait.
 func TestInterruptNamesRunningCalls(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}

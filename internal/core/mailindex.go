@@ -33,7 +33,8 @@ func (x *mailIndex) remove(it *Item) {
 	}
 }
 
-// indexMail gives a mailbox that has become long an index, and takes the index from an empty one.
+// indexMail adds an index to a mailbox that has become long, and removes the index of an empty
+// mailbox.
 func (n *Entity) indexMail() {
 	switch {
 	case len(n.mail) == 0:

@@ -69,8 +69,8 @@ func TestManagedMailbox(t *testing.T) {
 	}
 }
 
-// A long mailbox is listed in pages. Every call that waits during the whole listing is on exactly
-// one page, even if the last call of a page is removed before the next page is read.
+// The owner lists a long mailbox in pages. Every call that waits during the whole listing is on
+// exactly one page, even if the last call of a page is removed before the next page is read.
 func TestMailboxPages(t *testing.T) {
 	t.Parallel()
 	const count = 2*model.MailboxListed + 500
@@ -91,7 +91,7 @@ func TestMailboxPages(t *testing.T) {
 		}
 		return c
 	}
-	// one of the two calls is stored, the other is not
+	// One of the two calls is stored, the other is not.
 	for _, gone := range []int{model.MailboxListed - 1, model.MailboxListed} {
 		var seen []string
 		for c := page(""); ; c = page(c.Cursor) {

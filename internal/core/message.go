@@ -27,8 +27,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 				return x, d
 			}
 			// The client repeats its request. It waits for the same answer, even if the request
-			// names a run and a later run gives the answer. If Deliver refused it here, the refusal
-			// would be remembered in place of the answer.
+			// names a run and a later run gives the answer. If Deliver refused it here, the engine
+			// would remember the refusal instead of the answer.
 			d.Pending = true
 			return x, d
 		}
@@ -68,7 +68,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return nil, d
 	}
 
-	// From here on there is a run. A report checks its claim itself, also on a closed run.
+	// From here on there is a run. The code that applies a report checks the claim of the report
+	// itself, even on a closed run.
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 	if m.Kind == model.MessageReport {
 		return x, Report(x, m.Report, now, lim)
@@ -255,7 +256,7 @@ func (x *Execution) mayCancel(from model.Link) bool {
 	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
 
-// settle resolves or rejects a promise, once (I6).
+// settle resolves or rejects a promise. It refuses to settle a promise a second time (I6).
 func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if slices.Contains(x.settled, m.Name) {
 		d.refuse(fault.Conflict, fmt.Sprintf("promise %s of %s is settled already", m.Name, x.Start.Address))
@@ -269,7 +270,7 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 	}
 }
 
-// watch adds a step that waits for the outcome, once.
+// watch adds a step that waits for the outcome of the run, unless the step is already there.
 func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	if who.ID == "" || who == x.Start.Parent || slices.Contains(x.watchers, who) {
 		return
@@ -352,7 +353,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	return x, d
 }
 
-// mayReplace reports whether a start may begin a new run although the address has one.
+// mayReplace reports whether a start may begin a new run although the address already has a run.
 func mayReplace(x *Execution, m *model.Message) bool {
 	if x.Open() || (m.RequestID != "" && m.RequestID == x.Start.RequestID) {
 		return false
@@ -396,7 +397,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		return d
 	}
 
-	// Signals that come with the start are delivered all together or not at all.
+	// The run gets all signals that come with the start, or none of them.
 	if why := x.floodReason(m.With, lim); why != "" && len(m.With) > 0 {
 		d.refuse(fault.Exhausted, why)
 		return d

@@ -21,7 +21,7 @@ type naive struct {
 
 type naiveRun struct {
 	start   model.Start
-	events  []model.Event // 1 … n
+	events  []model.Event // at the positions 1 to n
 	timers  map[string]model.Time
 	status  model.Status
 	outcome model.Outcome
@@ -99,7 +99,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 	}
 
-	// the message is the outcome of something that a step had asked for
+	// The message is the outcome of something that a step has asked for.
 	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() {
 		for _, u := range r.updates() {
@@ -454,7 +454,7 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 		n.command(&x, r, &commands[i], now)
 		for id := range r.timers {
 			if due, ok := before[id]; ok {
-				r.timers[id] = due // stopped and started again in one turn: kept
+				r.timers[id] = due // stopped and started again in one turn: unchanged
 			}
 		}
 	}
@@ -487,7 +487,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 
 	switch c.Kind {
 	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
-		// other tests check tasks and sections: see task_test.go and town_test.go
+		// Other tests check tasks and sections: see task_test.go and town_test.go.
 	case model.CommandRecord:
 		if e.Kind != model.EventSignalTaken && e.Kind != model.EventNoted {
 			stopRetry()
@@ -619,7 +619,7 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 	x.Close = &o
 }
 
-// next returns the start of the run after one that continues as new or is repeated.
+// next returns the start of the next run, after a run that continues as new or is repeated.
 //
 //arch:parameters the model takes the same values as the core
 func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID, paused bool) model.Start {

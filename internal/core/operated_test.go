@@ -41,7 +41,8 @@ func TestEntityRefusesAnOldResult(t *testing.T) {
 	}
 }
 
-// A call that fails sends nothing; the other calls of its hand-over do.
+// The core does not send the messages of a call that fails. It sends the messages of the other
+// calls of the same hand-over.
 func TestFailedCallSendsNothing(t *testing.T) {
 	t.Parallel()
 	n, items, version := handedEntity(t, "one", "two")

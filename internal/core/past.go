@@ -27,7 +27,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 		return x, d
 	case takesOver || x == nil || mayReplace(x, m):
 	case m.RequestID != "" && m.RequestID == x.Start.RequestID:
-		// the same request, repeated
+		// The client repeats its request.
 		d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status, Existing: true}
 		return x, d
 	default:
@@ -143,8 +143,9 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 // clock reaches that future.
 const maxAhead = 24 * time.Hour
 
-// successorStart returns the start of the run that takes the place of this one. It belongs to the
-// same chain and to the same parent. Watchers of an open run are carried over.
+// successorStart returns the start of the run that takes the place of this one. The new run belongs
+// to the same chain and to the same parent. If this run is open, the new run takes over its
+// watchers.
 func (x *Execution) successorStart(s model.Start) model.Start {
 	s.First, s.Previous, s.Origin = x.Start.First, x.Start.Run, x.Start.Origin
 	if s.First.IsZero() {

@@ -14,11 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestRandomInputs applies random inputs to a few executions that know each other, and compares
-// every decision with that of the naive model. After every input the world checks I1, I2, I3, I4,
-// I8, I10 and I14. The test reads the histories to check I4, I5, I6, I7, I12 and I13. A book of all
-// messages and answers checks I11 and I12. In the end the test delivers all mail. A step or a
-// client that still waits after that must have a reason to wait.
+// TestRandomInputs applies random inputs to a few executions that send messages to each other, and
+// compares every decision with that of the naive model. After every input the world checks I1, I2,
+// I3, I4, I8, I10 and I14. The test reads the histories to check I4, I5, I6, I7, I12 and I13. A
+// book of all messages and answers checks I11 and I12. In the end the test delivers all mail. A
+// step or a client that still waits after that must have a reason to wait.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
 
@@ -144,7 +144,7 @@ func (p *play) client(t *rapid.T) {
 		m.Name, m.Input = pick(t, "promise", "p", "q"), value(p.number())
 	case model.MessageCancel:
 		m.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "client"}
-	// no execution sent this message: it is late, or meant for an earlier run
+	// No execution sent this message: it is late, or meant for an earlier run.
 	case model.MessageClosed:
 		m.ID, m.Status, m.From = pick(t, "step", "c1", "c2", "nobody"), model.Completed, model.Link{Address: address("z")}
 	case model.MessageAnswer: // an answer to a step that never sent anything
@@ -312,7 +312,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 
 	switch c.Kind {
 	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
-		// see task_test.go and locks_test.go
+		// See task_test.go and locks_test.go.
 	case model.CommandRecord:
 		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned, model.EventLabeled, model.EventNoted}
 		if wrong || len(has.Signals) > 0 {

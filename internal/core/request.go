@@ -44,8 +44,8 @@ func refusedID(text string) *model.Failure {
 }
 
 // answerNamesRun reports whether the answer to a message names the run that the message was
-// restricted to. The answer to an update may not, because a later run may give it. The answer to a
-// message that begins a run names the new run instead.
+// restricted to. The answer to an update may name another run, because a later run may give the
+// answer. The answer to a message that begins a run names the new run instead.
 func answerNamesRun(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:

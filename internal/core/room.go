@@ -38,7 +38,7 @@ func (x *Execution) wouldExceed(size int, lim Limits) bool {
 }
 
 // crowdReason returns why a message of this size may not wait for the code; empty when it may. A
-// message that is larger than the limit may wait if it is the only one.
+// message that is larger than the limit may wait if no other message waits.
 func (x *Execution) crowdReason(size int, lim Limits) string {
 	if lim.Unread == 0 || x.unread == 0 || x.unread+size <= lim.Unread {
 		return ""

@@ -147,8 +147,9 @@ func TestStartsWithSignalsAreBounded(t *testing.T) {
 	}
 }
 
-// A turn that does not fit is refused as a whole, and the error names the limit. The turn that ends
-// the run is accepted. The limit of unread messages bounds what the next run begins with.
+// If a turn does not fit, the core refuses the whole turn, and the error names the limit. It
+// accepts the turn that ends the run. The limit of unread messages bounds what the next run begins
+// with.
 func TestHistoryBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{Input: text(1000)})
@@ -192,8 +193,8 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 	}
 }
 
-// An outcome that a run has asked for cannot be refused. If there is no room for it, it becomes a
-// small failure, so that the code gets an answer.
+// The core cannot refuse an outcome that a run has asked for. If the history has no room for the
+// outcome, the core records a small failure instead, so that the code gets an answer.
 func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{})

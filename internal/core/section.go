@@ -21,8 +21,8 @@ type section struct {
 // isGranted reports whether the section has all its locks.
 func (s *section) isGranted() bool { return len(s.epochs) == len(s.locks) }
 
-// askedEntities returns the entities that are locked for the section, and the entity that it has
-// asked for a lock.
+// askedEntities returns the entities that are locked for the section, and the entity whose lock it
+// waits for.
 func (s *section) askedEntities() []model.Address {
 	return s.locks[:min(len(s.epochs)+1, len(s.locks))]
 }
@@ -76,7 +76,7 @@ func (x *Execution) waitsFor(id string) bool {
 	return slices.ContainsFunc(x.calls, func(c call) bool { return c.id == id })
 }
 
-// self returns the link by which others know a step of this run.
+// self returns the link that identifies a step of this run to other executions and to entities.
 func (x *Execution) self(id string) model.Link {
 	return model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: id}
 }

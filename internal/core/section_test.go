@@ -25,7 +25,8 @@ func alone(t *testing.T, locks ...string) (*lockPlay, model.Address, model.RunID
 	return p, a, p.seat(a).x.Start.Run
 }
 
-// sendToSection lets an entity send the section something, and returns what was recorded and sent.
+// sendToSection delivers a message of an entity to the section, and returns what the run recorded
+// and sent.
 func (p *lockPlay) sendToSection(m model.Message) string {
 	d := p.deliver(&m)
 	p.mail = nil
@@ -47,8 +48,8 @@ func grant(a model.Address, run model.RunID, id, entity string) model.Message {
 	return model.Message{Kind: model.MessageGrant, To: a, ToRun: run, ID: id, From: model.Link{Address: entityAddress(entity)}, Epoch: 7}
 }
 
-// The section asks for its entities in their own order, one after the other. Each grant is recorded
-// once, and an unwanted grant is released (I17).
+// The section asks for its entities one after the other, in an order that does not depend on the
+// code. It records each grant once, and answers an unwanted grant with a release (I17).
 func TestSectionAsksInOrder(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "c", "a", "b", "a")

@@ -66,7 +66,7 @@ func (x *Execution) signalsOf(name string) (n int) {
 }
 
 // allSignals bounds the signals of all names together: half of the events of a history. When the
-// code continues as new, the history of the next run begins with these signals, and it needs room
+// code continues as new, the history of the next run begins with these signals, and must have room
 // for more events.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
@@ -94,9 +94,10 @@ func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 // bytesPerName bounds the bytes of unread signals of one name: three quarters of what may wait.
 func (lim Limits) bytesPerName() int { return lim.Unread / 4 * 3 }
 
-// nameFullReason returns why the run may not hold the bytes of further signals of their names;
-// empty when it may. It adds up bytes only when many bytes wait. If a name has no unread signals
-// yet, only the bound for all messages applies to it.
+// nameFullReason returns why the unread signals of a name would have too many bytes together with
+// the further signals; empty when they would not. It adds up the bytes of a name only when many
+// bytes wait in all. If a name has no unread signals yet, only the bound for all messages applies
+// to it.
 func (x *Execution) nameFullReason(further []model.Event, lim Limits) string {
 	if lim.Unread == 0 || x.unread+bytesOf(further) <= lim.bytesPerName() {
 		return ""

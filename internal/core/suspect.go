@@ -10,9 +10,9 @@ import (
 // A call may kill its process: it calls os.Exit, uses too much memory, or sends a signal. A stored
 // call survives the crash, and the next owner would make it again and die too. So all calls that
 // may have been running when an owner died are suspects. The next owner stores a mark on each
-// suspect before it makes the call. It makes suspects alone, one at a time. If there are too many
-// for that, it marks and makes them together. If that owner dies too, the owner after it makes the
-// marked calls alone.
+// suspect before it makes the call. It makes one suspect at a time, and no other call together with
+// it. If there are too many suspects for that, the owner marks all of them and makes them together.
+// If that owner dies too, the owner after it makes the marked calls alone.
 //
 // When two owners have died while they made a call alone, the next owner sets the call aside: it
 // answers the call with a failure and does not make it again. One such death proves nothing,
@@ -39,8 +39,8 @@ func loneDeaths(m *model.Message) int {
 // Suspect examines the stored calls of an entity whose last owner has died. It notes which calls
 // may have been running at that time. The lane must mark each of them before a worker makes it,
 // unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
-// They make other suspects alone too, but at most as many as the parameter alone says. Suspect
-// returns how many of these it chose.
+// Workers make other suspects alone too, but at most as many as the parameter alone says. Suspect
+// returns how many other suspects it chose.
 func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0

@@ -233,8 +233,8 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	}
 }
 
-// A stored view may kill its process as well. The owner marks it before a worker makes it, even
-// while the entity is locked, and sets it aside in the end.
+// A stored view may kill its process as well. The owner marks the view before a worker makes it,
+// even while the entity is locked. In the end the owner sets the view aside.
 func TestSuspectViews(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}

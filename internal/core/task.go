@@ -14,8 +14,9 @@ import (
 // kills its worker must not kill all workers.
 const maxLost = 3
 
-// maxEnded bounds how many ended claims a run remembers. With them, it gives a repeated report the
-// same answer as the first one. For older claims, the owner reads the store; see Fate.
+// maxEnded bounds how many ended claims a run remembers. With these claims, the run gives a
+// repeated report the same answer as the first report. For older claims, the owner reads the store;
+// see Fate.
 const maxEnded = 64
 
 // attemptBytes estimates the bytes of the events of an attempt, without the bytes of its outcome.
@@ -36,7 +37,7 @@ type Task struct {
 	// Attempt is how many attempts have begun, not counting attempts that a worker gave back.
 	Attempt int
 	// Held says that an attempt is in progress. Claim is the position of the event that recorded
-	// it, Worker is the worker that has it, and Since is when it began.
+	// its start, Worker is the worker that makes the attempt, and Since is when the attempt began.
 	Held   bool
 	Claim  int64
 	Worker string
@@ -128,8 +129,8 @@ func (t *Task) endClaim(visible model.Time) {
 	t.Held, t.Claim, t.Worker, t.Since, t.Visible, t.Again = false, 0, "", 0, visible, true
 }
 
-// noteFailure keeps a failed attempt. When there are too many, it drops the oldest of the last
-// half.
+// noteFailure keeps a failed attempt. When there are too many, it drops the oldest attempt of the
+// last half.
 func (t *Task) noteFailure(e *model.Event) {
 	if len(t.Failures) < keptAttempts {
 		t.Failures = append(t.Failures, *e)
@@ -257,8 +258,9 @@ func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	return d, true
 }
 
-// Report applies the end of a claim. A repeated report is answered like the first one. A report for
-// a claim that was taken away is refused with NotOwned. Neither of them writes anything.
+// Report applies the end of a claim. It answers a repeated report like the first one. If the engine
+// has taken the claim away from the worker, Report refuses the report with NotOwned. Neither report
+// writes anything.
 func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
@@ -293,15 +295,15 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 // hasEnded reports whether a report has ended the claim.
 func (x *Execution) hasEnded(id string, claim int64) bool {
 	if !x.Open() && x.Alone() && id == model.TaskStep {
-		// a terminated run has no claim in its outcome
+		// A terminated run has no claim in its outcome.
 		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim
 	}
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
-// Expiry is a time-out of a task, or the loss of its worker. What is the type of the failure, for
-// example model.TimeoutToStart or model.FailureLost. Held and Claim are the state of the task when
-// the caller looked at it.
+// Expiry is a time-out of a task, or the loss of its worker. The field What is the type of the
+// failure, for example model.TimeoutToStart or model.FailureLost. Held and Claim are the state of
+// the task when the caller looked at it.
 type Expiry struct {
 	ID    string
 	Held  bool
@@ -461,8 +463,8 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 	x.append(d, now, e)
 }
 
-// isCramped reports whether the history has no room for another attempt. size is about how many
-// bytes the event has that ends the current attempt.
+// isCramped reports whether the history has no room for another attempt. size estimates the bytes
+// of the event that ends the current attempt.
 func (x *Execution) isCramped(size int, lim Limits) bool {
 	return x.Next+2 > lim.Events || x.wouldExceed(size+attemptBytes, lim)
 }

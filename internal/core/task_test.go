@@ -263,8 +263,8 @@ func TestPoisonTask(t *testing.T) {
 
 // A task whose worker reports a failure has not lost its worker, even if the failure says that a
 // worker was lost: it may be the failure of another task. So the core does not end the task as a
-// task that kills its workers, and a repeated report gets the same answer. A report for a claim
-// that was taken away is refused.
+// task that kills its workers, and a repeated report gets the same answer. The core refuses a
+// report for a claim that the engine has taken away.
 func TestReportedLossIsNone(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{model.FailureLost, model.FailurePoison, model.FailureSpent} {
@@ -334,7 +334,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 	}
 }
 
-// Of many attempts, the first and the last failures are kept (E37).
+// Of many failed attempts, a dead task keeps the first and the last ones (E37).
 func TestFailuresOfADeadTask(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 250, Initial: 1, Max: 1, Coefficient: 1000}})
@@ -440,7 +440,8 @@ func TestTaskAtTheEndOfItsHistory(t *testing.T) {
 	}
 }
 
-// A turn that asks for a task with invalid numbers is refused as a whole, and nothing is applied.
+// If a turn asks for a task with invalid numbers, the core refuses the whole turn and applies
+// nothing.
 func TestTasksThatCannotBe(t *testing.T) {
 	t.Parallel()
 

@@ -118,7 +118,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 	})
 }
 
-// A write that exceeds a bound is refused as a whole, and changes nothing.
+// If a write exceeds a bound, the core refuses the whole write, and nothing changes.
 func TestWritesAreBounded(t *testing.T) {
 	t.Parallel()
 	ref := model.ClaimRef{Claim: 1}

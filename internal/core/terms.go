@@ -14,8 +14,8 @@ const (
 	expireTimer = "expire\x1f"
 )
 
-// OwnTimer reports whether a timer belongs to the run and not to its code: its start time, or the
-// time-out of its execution.
+// OwnTimer reports whether a timer belongs to the run and not to its code. A run has such a timer
+// for its start time, and one for the time-out of its execution.
 func OwnTimer(id string) bool { return id == beginTimer || id == expireTimer }
 
 // BirthTimers returns the timers that a run has from its start. If the code of the run has begun in
@@ -48,7 +48,7 @@ func (x *Execution) Withheld() *model.Reason {
 func (x *Execution) isBeforeStart() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
 
 // early returns why the code has not begun. The reason has the start time and the failure of the
-// attempt before.
+// previous attempt.
 func (x *Execution) early() *model.Reason {
 	r := &model.Reason{Code: model.WaitStart, Until: x.Start.Begins}
 	if x.Start.Cause != nil {
@@ -65,7 +65,7 @@ func (x *Execution) park(d *Decision) {
 	}
 }
 
-// agree applies terms to the start of a first run.
+// agree applies terms to the start of the first run of an execution.
 func agree(s *model.Start, t *model.Terms) {
 	if t == nil {
 		return

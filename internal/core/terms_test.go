@@ -89,8 +89,8 @@ func (p *play) failure(t *rapid.T, end *model.Close) {
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
 }
 
-// A run that waits for its start time gives that as its reason. Whatever arrives, its state in
-// memory equals its state in the store.
+// A run that waits for its start time says so as its reason. Whatever arrives, its state in memory
+// equals its state in the store.
 func TestWaitingRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -124,8 +124,8 @@ func TestWaitingRun(t *testing.T) {
 	}
 }
 
-// The core repeats a run that fails as its policy says, unless a client has canceled the run, or
-// its execution times out before the next attempt begins.
+// If a run fails, the core repeats it as its policy says, unless a client has canceled the run, or
+// the execution times out before the next attempt begins.
 func TestFailedRunIsRepeated(t *testing.T) {
 	t.Parallel()
 	a, fresh := address("k"), runID(77)

@@ -35,7 +35,7 @@ type house struct {
 	mailbox []model.MailboxItem
 	jobs    []*handOver
 
-	// accepted lock requests that are neither granted nor released, in order
+	// asked has the accepted lock requests that are neither granted nor released, in order.
 	asked []model.Link
 	epoch int64    // token of the last lock
 	made  []string // calls, in the order in which they were made
@@ -236,7 +236,7 @@ func (w *town) begin(h *house, most int) bool {
 }
 
 // end lets the worker report the first results of a hand-over. A call fails if its name says so.
-// The report is ignored when the entity no longer has the hand-over.
+// The entity ignores the report when it no longer has the hand-over.
 func (w *town) end(h *house, i, results int) {
 	job := h.jobs[i]
 	h.jobs = slices.Delete(h.jobs, i, i+1)

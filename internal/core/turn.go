@@ -144,7 +144,8 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	return x, d, nil
 }
 
-// block stores the reason why the code cannot continue. The same reason again writes nothing.
+// block stores the reason why the code cannot continue. If the reason is the same as before, block
+// writes nothing.
 func (x *Execution) block(d *Decision, why *model.Reason) {
 	if x.Blocked != nil && *x.Blocked == *why {
 		return
@@ -190,7 +191,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		}
 
 		switch c.Kind {
-		// Events that only the engine may record are refused.
+		// Refuse events that only the engine may record.
 		case model.CommandRecord:
 			switch c.Event.Kind {
 			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked, model.EventStateSet, model.EventPinned, model.EventNoted:
@@ -260,7 +261,8 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if n := len(x.tasks) + tasks; n > lim.Tasks && tasks > 0 {
 		return fault.New(fault.Exhausted, "run %s would have %d open tasks and may have %d", x.Start.Run, n, lim.Tasks)
 	}
-	// To count the timers exactly costs a map, so do that only when the number may be too high.
+	// An exact count of the timers needs a map, so count exactly only when the number may be too
+	// high.
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
 	}
@@ -272,7 +274,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 }
 
 // timersAfter counts the timers that would be open after the commands. A replay asks again for
-// timers that are open already; those count once.
+// timers that are open already. Each of them counts once.
 func (x *Execution) timersAfter(commands []model.Command) int {
 	open := make(map[string]struct{}, len(x.timers)+len(commands))
 	for i := range x.timers {
@@ -463,7 +465,8 @@ func (x *Execution) terminate(d *Decision, why *model.Failure, now model.Time) {
 
 // end ends the run: it stops everything that is open and tells every step that waits for the
 // outcome. If a next run takes over, that run answers the updates, except the updates in begun.
-// This run had begun those, and the next run must not begin them again, so end refuses them.
+// This run has begun the updates in begun, and the next run must not begin them again, so end
+// refuses them.
 func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	if len(x.timers) > 0 || len(d.StopTimers) > 0 {
 		d.StopAll = true

@@ -36,7 +36,7 @@ func do(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) (strin
 	return perdure.Do(ctx, name, func(context.Context) (string, error) { return name, nil }, opts...)
 }
 
-// steps: inline steps of all outcomes, in sequence, in a loop and in parallel.
+// steps runs inline steps with all possible outcomes, in sequence, in a loop and in parallel.
 var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (string, error) {
 	first, err := record.Run(ctx, draw(ctx))
 	if err != nil {
@@ -83,7 +83,7 @@ var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (s
 	return fmt.Sprint(first, hopeless, twos, last), err
 })
 
-// timers: sleeps, deadlines, and withdrawn timers.
+// timers has sleeps, deadlines and withdrawn timers.
 var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	if err := ctx.Sleep(2 * time.Millisecond); err != nil {
 		return "", err
@@ -108,7 +108,7 @@ var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) 
 	return fmt.Sprint(late, winner, done), err
 })
 
-// messages: signals, received in every possible way, and promises.
+// messages receives signals in every possible way, and waits for promises.
 var messages = perdure.NewWorkflow("messages", func(ctx perdure.WorkflowCtx, n int) (string, error) {
 	var got []string
 	for range n {
@@ -141,7 +141,7 @@ var messages = perdure.NewWorkflow("messages", func(ctx perdure.WorkflowCtx, n i
 	return fmt.Sprint(strings.Join(got, " "), chosen, refused), nil
 })
 
-// family: children of all kinds, other executions that are watched, and messages to them.
+// family starts children of all kinds, watches other executions, and sends messages to them.
 var family = perdure.NewWorkflow("family", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 	one, err := leaf.Run(ctx, "one")
 	if err != nil {
@@ -182,7 +182,7 @@ var leaf = perdure.NewWorkflow("leaf", func(ctx perdure.WorkflowCtx, name string
 	return do(ctx, name)
 })
 
-// canceled: cleanup when an execution is cancelled.
+// canceled waits until it is cancelled, and cleans up.
 var canceled = perdure.NewWorkflow("canceled", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	ctx.OnFailure(func(ctx perdure.WorkflowCtx) error {
 		_, err := do(ctx, "undo")
@@ -195,7 +195,7 @@ var canceled = perdure.NewWorkflow("canceled", func(ctx perdure.WorkflowCtx, _ i
 	return "", err
 })
 
-// versions: a change behind a marker.
+// versions has a change of its code behind ctx.Version.
 var versions = perdure.NewWorkflow("versions", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	if ctx.Version("receipt", 0, 1) == 0 {
 		return do(ctx, "old")
@@ -203,7 +203,7 @@ var versions = perdure.NewWorkflow("versions", func(ctx perdure.WorkflowCtx, _ i
 	return do(ctx, "receipt")
 })
 
-// relay: an execution that continues as new with signals that its code has not received.
+// relay continues as new while it has signals that its code has not received.
 var relay = perdure.DeclareWorkflow[int, string]("relay")
 
 func runRelay(ctx perdure.WorkflowCtx, left int) (string, error) {
@@ -331,8 +331,8 @@ var (
 	}, perdure.OnQueue("post"), perdure.Constant(5, time.Millisecond))
 )
 
-// post: activities of a queue, with all possible outcomes; the last one waits in a queue without a
-// worker.
+// post runs activities of a queue, with all possible outcomes. The last two wait in a queue without
+// a worker.
 var post = perdure.NewWorkflow("post", func(ctx perdure.WorkflowCtx, word string) (string, error) {
 	first, err := posted.Run(ctx, word)
 	if err != nil {
@@ -364,8 +364,8 @@ var (
 	ring  = perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
 )
 
-// purchase: calls of entities and services, with and without waiting, and locks; one lock is
-// refused.
+// purchase calls entities and services, with and without waiting, and locks entities. It gives up
+// waiting for the last lock.
 var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
 	_, err := put.Call(ctx, "buyer", cents)
 	if err != nil {
@@ -413,7 +413,7 @@ var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cen
 	return fmt.Sprint(refused, left, failed, seen, state, exists, rang, held), nil
 })
 
-// holder: an entity that is locked until a signal comes.
+// holder locks an entity until it receives a signal.
 var holder = perdure.NewWorkflow("holder", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 	return "held", ctx.Lock(perdure.LockSet{purses.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
 		_, err := word.Receive(ctx)

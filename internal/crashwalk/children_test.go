@@ -157,7 +157,8 @@ func childScenarios() []*scenario {
 				if err := result(d, x, "gone"); err != nil {
 					return err
 				}
-				// A message from the end of the parent starts the child.
+				// The child starts after the parent has ended, when the message of the parent
+				// arrives.
 				return d.eventually(func() error { return result(d, orphan.Execution(perdure.RawKey("o")), "later") })
 			}),
 		},

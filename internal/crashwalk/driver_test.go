@@ -38,11 +38,11 @@ type scenario struct {
 	// with the histories without a fault leaves them out.
 	ignore []model.EventKind
 	// loose means that histories may differ from the histories without a fault, because they depend
-	// on the order of concurrent actions. In that case only check checks them.
+	// on the order of concurrent actions. In that case only the function check checks them.
 	loose bool
 	// vaulted means that payloads are encrypted and offloaded.
 	vaulted bool
-	// check checks the end, in addition to the checks of every scenario.
+	// check checks the result, in addition to the checks that all scenarios have.
 	check func(w *world, h *histories) error
 }
 
@@ -62,7 +62,7 @@ type stage struct {
 	open []string
 }
 
-// alone returns the stages of a scenario that has only one.
+// alone returns the stages of a scenario that has only one stage.
 func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []stage {
 	return []stage{{define: define, drive: drive}}
 }
@@ -193,8 +193,8 @@ func inOrder(actions ...func() error) error {
 	return nil
 }
 
-// acknowledge records that a client got an acknowledgement. At the end, holds checks that it is
-// true.
+// acknowledge records that a client got an acknowledgement. At the end of the run, holds checks
+// that the acknowledgement is true.
 func (d *driver) acknowledge(what string, holds func(h *histories) error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()

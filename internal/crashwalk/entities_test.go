@@ -24,7 +24,7 @@ type purse struct {
 type coins struct {
 	By    string
 	Coins int
-	To    string // the purse to pass them on to
+	To    string // the purse to pass the coins on to
 }
 
 var (
@@ -63,7 +63,7 @@ func purses(more ...perdure.Definition) func(*world) perdure.Group {
 				if err := put.Send(ctx, c.To, coins{By: ctx.Key(), Coins: c.Coins}); err != nil {
 					return 0, err
 				}
-				return add(p, c.By, -c.Coins) // if this fails, nothing is sent
+				return add(p, c.By, -c.Coins) // if this operation fails, nothing is sent
 			}),
 			perdure.BindOperation(e, open, func(ctx perdure.EntityCtx, p *purse, c coins) (int, error) {
 				x, err := opened.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()))
@@ -126,10 +126,10 @@ func entityScenarios() []*scenario {
 					func() error { return putBy(d, "a", coins{By: "first", Coins: 10}, 10) },
 					send("a", coins{By: "some", Coins: 4, To: "b"}),
 					send("a", coins{By: "more", Coins: 3, To: "b"}),
-					// this fails, so b gets nothing
+					// This operation fails, so b gets nothing.
 					send("a", coins{By: "too many", Coins: 9, To: "b"}),
 					func() error { return putBy(d, "a", coins{By: "last", Coins: 1}, 4) },
-					// again
+					// The repeated request gets the same answer and has no effect.
 					func() error { return putBy(d, "a", coins{By: "first", Coins: 10}, 10) },
 				)
 			}),
@@ -235,7 +235,7 @@ func entityScenarios() []*scenario {
 					func() error { return ending(comer, time.Hour, "second", "had it")(d) },
 				)
 			}),
-			// how far the workflow got before its time-out varies
+			// How far the workflow gets before its time-out varies.
 			ignore: []model.EventKind{model.EventLockGranted, model.EventTimerFired, model.EventWithdrawn},
 			check:  inPurses(map[string]string{"a": "client +1", "b": "keeper +1, comer +1"}),
 		},
@@ -292,7 +292,8 @@ func movedOnce(w *world, _ *histories) error {
 	return nil
 }
 
-// restlessEntities returns which entities are locked or have waiting calls. All runs have ended.
+// restlessEntities returns which entities are locked or have waiting calls. The test calls it when
+// all runs have ended.
 func (w *world) restlessEntities() error {
 	ctx := context.Background()
 	boxes, err := w.mem.LoadMailboxes(ctx, allShards(), store.EntityKey{}, 10)

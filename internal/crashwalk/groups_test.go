@@ -112,7 +112,7 @@ func groupScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					// the step is first
+					// The step ends before the signal comes.
 					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "runner") },
 					func() error { return send(d, tap, x.Ref, "tap", "s1") },
 					func() error { return result(d, x, "step tap timer") },
@@ -124,7 +124,7 @@ func groupScenarios() []*scenario {
 			selfless: true,
 			bodies:   map[string]int{"winner": 1, "one": 1, "two": 1},
 			maybe:    []string{"slow a", "slow b", "slow c"},
-			// a step that has not started when it loses leaves no trace
+			// A step that has not started when it loses the race leaves no trace.
 			ignore: []model.EventKind{model.EventWithdrawn},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{run(w), racer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {

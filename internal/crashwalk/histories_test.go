@@ -208,7 +208,7 @@ func historyScenarios() []*scenario {
 					func() error { return result(d, fork, "kid says 1 van") },
 				)
 			}),
-			// the child may end before the fork watches it
+			// The child may end before the fork watches it.
 			ignore: []model.EventKind{model.EventWatched},
 		},
 		{
@@ -236,7 +236,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						err := send(d, words, kid.Ref, "van", "s2")
 						if errors.Is(err, perdure.ErrConflict) {
-							return nil // an earlier drive has sent the signal, and it has ended
+							return nil // an earlier drive sent it, and the child has ended
 						}
 						return err
 					},

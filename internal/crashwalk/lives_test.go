@@ -37,7 +37,8 @@ func lifeScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{relay.Bind(func(ctx perdure.WorkflowCtx, b baton) (string, error) {
 					if b.Got == "" {
-						// so that signals wait when the run ends
+						// This sleep lets signals arrive that the code has not received when the
+						// run ends.
 						if err := ctx.Sleep(time.Second); err != nil {
 							return "", err
 						}
@@ -420,7 +421,7 @@ func lifeScenarios() []*scenario {
 							}
 
 							// This step takes a while, so that shards move while it runs. The lane
-							// waits for it.
+							// waits for the step.
 							two, err := perdure.Do(ctx, "two of "+name, func(ctx context.Context) (string, error) {
 								w.recordBody("two of " + name)
 								return "two of " + name, sleep(ctx, time.Second)

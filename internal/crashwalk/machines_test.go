@@ -88,7 +88,7 @@ func machineScenarios() []*scenario {
 						out, err := grind.Result(e)
 						m.hear("%s %s %v", e.ID, out, err)
 						switch len(m.heard) {
-						case 1, 2: // the second and third are equal
+						case 1, 2: // the machine schedules two equal activities
 							return perdure.Actions{grind.Schedule("again", "soft")}
 						}
 						return perdure.Actions{polish.Schedule("last", "stone"), perdure.CancelAction("too long"), perdure.CancelAction("again")}

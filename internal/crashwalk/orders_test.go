@@ -93,7 +93,7 @@ func orderScenarios() []*scenario {
 			loose: true,
 		},
 		{
-			// No process continues a paused run, also after a takeover.
+			// No process continues a paused run, not even after a takeover.
 			name:   "paused over a restart",
 			bodies: map[string]int{"first": 1, "second": 1},
 			stages: []stage{
@@ -400,7 +400,7 @@ func versionedCode(newest int) func(w *world) perdure.Group {
 	}
 }
 
-// pause pauses an execution, once.
+// pause pauses an execution, unless an earlier drive has done so.
 func pause(d *driver, to perdure.Ref, why string) error {
 	return d.once("pause of "+to.String(), func() error {
 		if err := d.ps[0].App.Executions().Pause(d.ctx(), to, why); err != nil {
@@ -416,7 +416,7 @@ func pause(d *driver, to perdure.Ref, why string) error {
 	})
 }
 
-// resume resumes an execution, once.
+// resume resumes an execution, unless an earlier drive has done so.
 func resume(d *driver, to perdure.Ref) error {
 	return d.once("resume of "+to.String(), func() error {
 		// A conflict means that the execution has continued and ended.

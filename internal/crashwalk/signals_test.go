@@ -47,7 +47,7 @@ func signalScenarios() []*scenario {
 						return "", err
 					}
 
-					// the first signal arrives before the workflow waits for it
+					// The first signal arrives before the workflow waits for it.
 					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}
@@ -113,7 +113,7 @@ func signalScenarios() []*scenario {
 
 				return result(d, summer.Execution(perdure.RawKey("k")), 111)
 			}),
-			loose: true, // which of them starts the run is random
+			loose: true, // which client starts the run is random
 			check: func(_ *world, h *histories) error {
 				ref := summer.Execution(perdure.RawKey("k")).Ref
 				if n := h.count(ref, model.EventSignalReceived, "numbers"); n != 3 || len(h.of(ref)) != 1 {

@@ -40,8 +40,8 @@ func stepScenarios() []*scenario {
 		},
 		{
 			// A step that runs next to the version check may have started before the change. The
-			// engine may commit its outcome before the version, so that outcome does not prove that
-			// the run started with the old code.
+			// engine may commit the outcome of that step before the version, so the outcome does
+			// not prove that the run started with the old code.
 			name:     "version of a change",
 			selfless: true,
 			bodies:   map[string]int{"aside": 1, "a": 1, "new": 1},

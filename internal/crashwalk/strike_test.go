@@ -61,15 +61,15 @@ var kinds = []kind{
 	{name: "refused", commits: true, refuses: true, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Refused}
 	}},
-	// Three kinds of commits that are still in flight when the process gives up on them. A commit
-	// may land before the next call, which usually moves the fence. It may land after that call,
-	// and must have no effect. Or it may hold the row of the fence, so that the next call waits for
-	// it.
+	// These are three kinds of commits that are still in flight when the process gives up on them.
+	// A commit may land before the next call, which usually moves the fence. It may land after that
+	// call, and must have no effect. Or it may hold the row of the fence, so that the next call
+	// waits for the commit.
 	{name: "late early", commits: true, fault: late(faultstore.Late, func(int) int { return 1 })},
 	{name: "late", commits: true, fault: late(faultstore.Late, func(k int) int { return 2 + k%5 })},
 	{name: "late begun", commits: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The same faults, and the process dies before it can react: the commits land during the
-	// takeover or after it.
+	// These are the same faults, but the process dies before it can react. The commits land during
+	// the takeover or after it.
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
 	// Two kinds: the store is away for longer than a lease, or it executes every call for a while
@@ -84,7 +84,8 @@ var kinds = []kind{
 type strike struct {
 	kind *kind // nil for none
 	at   int
-	// then is how many calls after the fault another process dies; 0 means that none dies.
+	// then is the number of calls from the fault to the death of another process; 0 means that no
+	// other process dies.
 	then int
 
 	mu    sync.Mutex

@@ -40,7 +40,7 @@ func talkScenarios() []*scenario {
 				return inOrder(
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return call(d, 0, x.Ref, 10, "u2", 11) },
-					// the same request again, after it was answered
+					// The client repeats the request after it was answered.
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return refusedCall(d, x.Ref, -1, "u3") },
 					func() error {
@@ -49,7 +49,7 @@ func talkScenarios() []*scenario {
 					},
 					func() error { return send(d, enough, x.Ref, "", "s1") },
 					func() error { return result(d, x, 111) },
-					func() error { return call(d, 0, x.Ref, 10, "u2", 11) }, // again, after the end
+					func() error { return call(d, 0, x.Ref, 10, "u2", 11) }, // the client repeats the request after the end
 				)
 			}),
 			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
@@ -115,7 +115,7 @@ func talkScenarios() []*scenario {
 			name:   "updates between workflows",
 			lanes:  2,
 			bodies: map[string]int{"add 1": 1, "add 2": 1, "add 3": 1},
-			ignore: []model.EventKind{model.EventWatched}, // the execution may have ended before
+			ignore: []model.EventKind{model.EventWatched}, // the execution may end before the watch
 			stages: alone(func(w *world) perdure.Group {
 				return append(counterGroup(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
 					to := counter.Execution(perdure.RawKey("k"))
@@ -155,7 +155,7 @@ func talkScenarios() []*scenario {
 			// Clients send signals until the engine reports that the execution is closed. The
 			// workflow received each acknowledged signal once.
 			name:  "signals around the end",
-			loose: true, // how many arrive in time is random
+			loose: true, // how many signals arrive in time is random
 			stages: alone(func(*world) perdure.Group {
 				return perdure.Group{closing.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
 					if err := ctx.Sleep(300 * time.Millisecond); err != nil {
@@ -261,7 +261,7 @@ func talkScenarios() []*scenario {
 				return d.cause(0, err)
 			}),
 			check: func(w *world, h *histories) error {
-				// The runs have the same step, and bodies counts all of them.
+				// All runs have the same step, and bodies counts its executions in all of them.
 				runs := h.of(showing.Execution(perdure.RawKey("k")).Ref)
 				for i, r := range runs {
 					want := []string{fmt.Sprint(i + 1), fmt.Sprintf("%q", fmt.Sprintf("begun %d", i+1)), fmt.Sprintf("%q", fmt.Sprintf("done %d", i+1))}

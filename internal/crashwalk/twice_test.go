@@ -36,7 +36,7 @@ func TestScenariosExecutedTwice(t *testing.T) {
 				switch {
 				case strings.Contains(text, "is repeated without a key"): // some scenarios do this
 				case strings.Contains(text, "event 1 records step a") && strings.HasPrefix(s.name, "blocked "):
-					// the scenarios named "blocked …" do this on purpose
+					// The scenarios named "blocked …" do this on purpose.
 				default:
 					t.Errorf("found: %s", text)
 				}

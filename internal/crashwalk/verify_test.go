@@ -18,7 +18,7 @@ import (
 // history is a run as the store has it.
 type history struct {
 	row    store.Execution
-	events []model.Event // the carried ones included
+	events []model.Event // including the events that the run began with
 }
 
 // histories are all runs of a world.
@@ -355,7 +355,7 @@ func (r *history) verify() error {
 		case model.EventUnlocked:
 			err = seen.see(e.Seq, "the end of section %s", e.Section)
 		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
-			// tasksEnd checks these events
+			// The function tasksEnd checks these events.
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}

@@ -144,7 +144,7 @@ func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
 	crash := &kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == "crash after" })]
 	failures := 0
 
-	every = max(every, plain.calls/12) // the pairs grow with the square of the calls
+	every = max(every, plain.calls/12) // the number of pairs grows like calls²
 	for at := 1; at <= plain.calls; at += every {
 		for then := 1 + at%every; then <= 2*plain.calls; then += every {
 			r := s.trial(t, &strike{kind: crash, at: at, then: then}, plain.facts)

@@ -45,8 +45,8 @@ type world struct {
 	log     *slog.Logger
 	checks  *replay.Checks // nil for none
 
-	opened    int        // processes so far
-	processes []*process // all of them
+	opened    int        // how many processes were opened so far
+	processes []*process // all processes that were opened
 	current   *stage     // the last stage that has started
 
 	mu     sync.Mutex
@@ -237,7 +237,8 @@ func (w *world) stage(st *stage) (err error) {
 	}
 }
 
-// populate opens the missing processes. It returns false if one of them died during that.
+// populate opens the missing processes. It returns false if a process died, or could not be opened
+// because of the fault.
 func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 	for i, p := range ps {
 		if p != nil {
@@ -252,7 +253,7 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 		}
 
 		k := w.strike.kind
-		// opening the process failed
+		// The fault of this run kept the process from opening.
 		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) {
 			ps[i] = nil
 			time.Sleep(time.Minute) // until a quarantine is over
@@ -279,7 +280,8 @@ func (w *world) burials(ps []*process) (died bool, err error) {
 	return died, err
 }
 
-// closeAll closes all processes in good order. It returns false if one died before its end.
+// closeAll closes all processes in good order. It returns false if a process died before it was
+// closed.
 func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {
@@ -339,7 +341,7 @@ func tolerable(err error, k *kind) bool {
 		return false
 	case errors.As(err, &all):
 		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
-	case k.crash: // the surviving processes must not notice
+	case k.crash: // the surviving processes must not notice the crash
 		return errors.Is(err, crash.ErrDied) || errors.Is(err, faultstore.ErrCrashed)
 	case errors.Is(err, perdure.ErrBlocked):
 		return k.refuses

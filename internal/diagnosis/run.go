@@ -46,7 +46,8 @@ func (w *World) Judge(r *Run) []model.Reason {
 		return append(waits, why)
 	}
 
-	// No process can run it, so it is neither running nor ready, even if its row says so.
+	// No process can continue the run, so the run is neither running nor ready, even if its row
+	// says so.
 	rest := slices.DeleteFunc(waits, func(o model.Reason) bool {
 		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name
 	})

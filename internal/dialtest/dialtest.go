@@ -72,8 +72,8 @@ type Suite struct {
 func Main(m *testing.M, dir string) Suite { return Suite{m, dir} }
 
 // Run runs the tests and returns the exit code. Over connections it leaves out the exceptions. It
-// also fails if all tests of the part have run and none of them has opened an app over a
-// connection.
+// also fails if it has run all tests that belong over connections, and none of them has opened an
+// app over a connection.
 func (s Suite) Run() int {
 	flag.Parse()
 	if !over.Load() {

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/dialtest"
 )
 
-// Every exception names a test or an example that exists, and says why it is one.
+// Every exception names a test or an example that exists, and says why it is an exception.
 func TestExceptionsAreNotStale(t *testing.T) {
 	t.Parallel()
 	for dir, exceptions := range dialtest.Exceptions {

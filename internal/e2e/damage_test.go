@@ -122,8 +122,8 @@ func TestCorruptedRows(t *testing.T) {
 }
 
 // The engine does not guess an outcome that it cannot decode. A caller who asks for the result gets
-// an error that names the broken row. A new start with the key is refused, and the workflow does
-// not run again.
+// an error that names the broken row. The engine refuses a new start with the key, and the workflow
+// does not run again.
 func TestCorruptedOutcome(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

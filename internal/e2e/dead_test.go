@@ -206,7 +206,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 		}
 
 		wantError(t, "a canary that fails", stopped, perdure.ErrConflict, "the canary", "no money")
-		// the canary is dead again
+		// The canary is dead again.
 		if left := dead(t, app, perdure.DeadQuery{Requeued: new(bool)}); n != 1 || len(left) != 5 {
 			t.Fatalf("%d requeued, %d dead and not requeued", n, len(left))
 		}

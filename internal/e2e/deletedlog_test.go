@@ -30,7 +30,7 @@ func TestDeletedLogUnderLoad(t *testing.T) {
 		}
 		_, err = double.Run(c, acked, perdure.RawKey(fmt.Sprint(acked)))
 	}
-	acked-- // the last one failed
+	acked-- // the last call failed
 	for _, words := range []string{s.path + "-wal was moved or deleted", "every commit was saved in " + s.path, "restart the process"} {
 		if !strings.Contains(err.Error(), words) {
 			t.Errorf("%v does not say %q", err, words)

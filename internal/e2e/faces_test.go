@@ -172,7 +172,7 @@ func (w *stalls) strandedByCode(p *place) map[string]int {
 	return found
 }
 
-// countMetric adds up the metric of all processes.
+// countMetric adds up the metric of stranded executions over all processes.
 func (w *stalls) countMetric(places []*place) map[string]int {
 	w.t.Helper()
 	found := map[string]int{}

@@ -170,7 +170,7 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for range 20 { // in any process
+	for range 20 { // the task succeeds in any process
 		x, err := call.Submit(c, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -180,9 +180,9 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// A breaker on every store: exactly the configured number of failures opens it, and no task starts
-// before the reset time. The breaker lets one probe through at a time, and a task that waited for
-// the breaker keeps all its attempts (E33–E36).
+// A breaker behaves the same on every store: exactly the configured number of failures opens it,
+// and no task starts before the reset time. The breaker lets one probe through at a time, and a
+// task that waited for the breaker keeps all its attempts (E33–E36).
 func TestBreakerOnEveryStore(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -262,7 +262,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 }
 
 // All processes of a store share a limit: together they never run more than five tasks at a time,
-// and both run some. When a process ends, the other process gets its permits.
+// and both processes run some tasks. When a process ends, the other process gets its permits.
 func TestLimitOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")

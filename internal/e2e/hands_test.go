@@ -273,7 +273,8 @@ func TestClaimsByHand(t *testing.T) {
 			again("opened again", before[2])
 		}
 
-		// A final error, or one in the list, is not retried.
+		// The engine does not retry a permanent error, or an error whose type is in the list of the
+		// policy.
 		for key, f := range map[string]*model.Failure{"permanent": {Permanent: true, Message: "no"}, "listed": {Type: "final", Message: "no"}} {
 			o.submit(key, func(s *model.TaskSpec) { s.Retry = model.Retry{Final: []string{"final"}} })
 			if err := h.report(model.TaskReport{Ref: h.take(1)[0].Ref, Failure: f}); err != nil {
@@ -287,8 +288,8 @@ func TestClaimsByHand(t *testing.T) {
 	})
 }
 
-// Deadlines and cancellations, and what workers learn about them (E17, E25, E30, E31), on every
-// store.
+// The test covers deadlines and cancellations, and what workers learn about them, on every store
+// (E17, E25, E30, E31).
 func TestDeadlinesByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -348,10 +349,10 @@ func TestDeadlinesByHand(t *testing.T) {
 	})
 }
 
-// The order of claims, on every store. Tasks with a larger priority come first, then older tasks. A
-// worker gets no task of another queue, and no task before its time. Each task is claimed once, no
-// matter how many workers ask, and several submissions with one key are one task (E20, E21, E22,
-// E28).
+// Workers claim tasks in the same order on every store: tasks with a larger priority come first,
+// then older tasks. A worker gets no task of another queue, and no task before its time. Each task
+// is claimed once, no matter how many workers ask, and several submissions with one key are one
+// task (E20, E21, E22, E28).
 func TestClaimsAreInOrder(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -268,8 +268,8 @@ func TestForkOfASleeper(t *testing.T) {
 }
 
 // A retry continues before the step that failed, under the same key. The step uses the same
-// idempotency key as before and has all its attempts again. Messages that arrived between the
-// failure and the retry are kept.
+// idempotency key as before and has all its attempts again. The new run has the messages that
+// arrived between the failure and the retry.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -524,7 +524,7 @@ func TestDelete(t *testing.T) {
 		f.begin(t, app, "a")
 		wantError(t, "a delete of what is open", app.Executions().Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
 		wantError(t, "a delete of what is not there", app.Executions().Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
-		// after this, the execution has two runs
+		// After this reset, the execution has two runs.
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}

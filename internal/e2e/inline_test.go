@@ -146,7 +146,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	open := func(app int) (*perdure.App, *perdure.Workflow[int, int]) {
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			bodies.enter()
-			// give a body that must not run the time to start
+			// Give a body that must not run enough time to start.
 			time.Sleep(time.Millisecond)
 			bodies.leave(app)
 			return n, nil
@@ -270,7 +270,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	var bodies occupancy
 	var apps []*perdure.App
 	var flow *perdure.Workflow[int, int]
-	stubborn := 25 * time.Second // longer than a lease, and it ignores its context
+	stubborn := 25 * time.Second // the body runs longer than a lease, and ignores its context
 	for i := range nodes {
 		n, err := node.Open(t.Context(), node.Config{URL: "memory:", Wrap: func(st store.Store) store.Store {
 			if shared == nil {

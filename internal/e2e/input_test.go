@@ -79,7 +79,7 @@ func TestBadCalls(t *testing.T) {
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		const most = 10_000
 		s.cfg.MaxPayload = most
-		// the quotes take two bytes
+		// The quotes take two bytes.
 		big, fits := strings.Repeat("x", most), strings.Repeat("x", most-2)
 		sig, prom := perdure.NewSignal[string]("sig"), perdure.NewPromise[string]("prom")
 

@@ -58,7 +58,8 @@ func TestActivityInAnotherProcess(t *testing.T) {
 	})
 }
 
-// The owner of a task and its worker exchange the same messages across processes as inside one.
+// The owner of a task and its worker exchange the same messages across processes as inside one
+// process.
 func TestTaskInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

@@ -152,7 +152,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) {
 				if i%2 == 0 {
 					return i, ctx.Sleep(time.Hour)
 				}
-				// one more goroutine while the run is in memory
+				// This is one more goroutine while the run is in memory.
 				both := perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) { return wake.Receive(ctx) })
 				return both.Get(ctx)
 			})
@@ -246,7 +246,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				// up to a second, in random order
+				// The timers are due within a second, in random order.
 				d := time.Duration(1+i*25%n) * 25 * time.Millisecond
 				slept, err := nap.Run(c, d, perdure.RawKey(strconv.Itoa(i)))
 				if err != nil || slept < d || slept > d+patience {
@@ -340,7 +340,7 @@ func TestCloseWaitsForSteps(t *testing.T) {
 		case err := <-closed:
 			t.Fatalf("closed (%v) while a step runs", err)
 		case <-time.After(100 * time.Millisecond):
-			// Close without waiting would have returned by now
+			// If Close did not wait, it would have returned by now.
 		}
 
 		close(finish)
@@ -382,7 +382,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 		}
 		exec := mustStart(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
-		// Close returns although the step has not
+		// Close returns although the step has not returned.
 		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) {
 			t.Logf("close: %v", err)
 		}

@@ -119,7 +119,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// Open refuses settings of a process that make no sense before it opens anything.
+// Open refuses settings of a process that make no sense. It refuses them before it opens anything.
 func TestSettingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

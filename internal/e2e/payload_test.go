@@ -435,7 +435,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 	})
 }
 
-// Keys of executions, and steps, are the same in every format.
+// The key that an execution gets from its input is the same in every format.
 func TestKeysDoNotDependOnTheFormat(t *testing.T) {
 	t.Parallel()
 	var keys []string

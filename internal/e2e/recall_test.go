@@ -101,7 +101,8 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		if s.kind == "postgres" { // another process without the code asks the owner
 			other := s.open()
 			ask(caller(t, other))
-			// If it stayed open, it would own the execution after the first process has left.
+			// If the other process stayed open, it would own the execution after the first process
+			// has left.
 			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -198,8 +198,8 @@ func TestForceDeleteOfATask(t *testing.T) {
 }
 
 // An entity whose row cannot be read refuses calls, and its error says how to remove it. A forced
-// delete exports its rows. The section that waits for the lock gets an error. The calls of the
-// section that holds the lock are refused. The next holder gets a larger token.
+// delete exports its rows. The section that waits for the lock gets an error. The engine refuses
+// the calls of the section that holds the lock. The next holder gets a larger token.
 func TestForceDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")

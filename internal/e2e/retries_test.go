@@ -20,7 +20,7 @@ func (r *refused) Error() string { return "refused: " + r.why }
 func TestAttemptsOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
-		// Long enough to close and open an app during the pause, even on a busy machine.
+		// The pause is long enough to close and open an app, even on a busy machine.
 		const pause = 2 * time.Second
 		var mu sync.Mutex
 		var at []time.Time
@@ -68,7 +68,7 @@ func TestAttemptsOverRestarts(t *testing.T) {
 		equal(t, "the error", got, err, `"" "*e2e_test.refused" "attempt 3: refused: enough"`)
 		mu.Lock()
 		defer mu.Unlock()
-		// the clock of a node may be a little behind at its start
+		// The clock of a node may be a little behind at its start.
 		const least = pause - 100*time.Millisecond
 		if len(at) != 3 || at[1].Sub(at[0]) < least || at[2].Sub(at[1]) < least {
 			t.Errorf("attempts were made at %v, want three with %s between them", at, pause)

@@ -94,8 +94,8 @@ func TestInlineStepIsOneRow(t *testing.T) {
 					t.Errorf("a workflow of %d steps wrote %v, want %v", steps, got, want)
 				}
 
-				// At most one commit per step, besides the commits for start, close, acquiring and
-				// freeing.
+				// There is at most one commit per step, besides the commits that start and close
+				// the run, and that acquire and free shards.
 				if n["fences update"] > steps+6 {
 					t.Errorf("a workflow of %d steps took %d commits", steps, n["fences update"])
 				}

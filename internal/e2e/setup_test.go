@@ -169,9 +169,9 @@ func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 }
 
 // untilExplained calls try with a time limit that is meant to expire. try returns a problem if the
-// error of its call does not explain why. On a busy machine a short limit may expire too early for
-// that, so untilExplained calls try with longer and longer limits. It reports the last problem as
-// an error.
+// error of its call does not explain why the call could not succeed. On a busy machine a short
+// limit may expire too early for that, so untilExplained calls try with longer and longer limits.
+// It reports the last problem as an error.
 func untilExplained(t *testing.T, shortest time.Duration, try func(limit time.Duration) (problem string)) {
 	t.Helper()
 	problem := ""

@@ -11,8 +11,8 @@ import (
 )
 
 // A process that works on one execution at a time can still run a workflow that waits for its
-// children. It runs calls of one entity key at a time. Waiting executions and calls report why they
-// wait.
+// children. It runs the calls of one entity key at a time. Waiting executions and calls report why
+// they wait.
 func TestSlotsOfAProcess(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan string, 10), make(chan struct{})

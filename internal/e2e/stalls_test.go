@@ -35,7 +35,7 @@ type stalls struct {
 
 	squeeze *perdure.Operation[int, int]      // blocks its entity
 	fill    *perdure.Activity[string, string] // blocks a slot
-	deaf    *perdure.Workflow[string, string] // blocks outside durable calls
+	deaf    *perdure.Workflow[string, string] // blocks in plain Go code, not in a durable call
 	fills   int                               // tasks of fill
 }
 

@@ -76,9 +76,10 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if !errors.Is(err, perdure.ErrTimeout) || !errors.As(err, &re) || re.Type != "timeout.execution" {
 			t.Errorf("the one that takes too long: %v", err)
 		}
-		// The code of near begins once, of fails twice, and of pauses once. The code of late begins
-		// if it can do so before its time-out. All except pauses may begin once more if the process
-		// closed while they ran.
+		// The code of execution near begins once, the code of fails begins twice, and the code of
+		// pauses begins once. The code of late begins if it can do so before its time-out. The code
+		// of each of them, except pauses, may begin once more if the process closed while the code
+		// ran.
 		if n := began.Load(); n < 4 || n > 8 {
 			t.Errorf("code began %d times", n)
 		}

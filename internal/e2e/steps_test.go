@@ -58,7 +58,7 @@ func equalCalls(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
-		// parks the run, so the rest may run after a replay
+		// This wait parks the run, so the rest of the code may run after a replay.
 		if _, err := wake.Receive(ctx); err != nil {
 			return "", err
 		}

@@ -176,7 +176,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 		at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(time.Millisecond) }
 		t.Logf("%s: %d calm timers %s late: p50 %s, p99 %s, max %s", s.kind, len(late), which, at(0.5), at(0.99), at(1))
 		if opened.After(due) {
-			// the machine is far too busy
+			// The machine is far too busy for this check.
 			t.Logf("%s: they were due %s before the app was open, so that says nothing", s.kind, opened.Sub(due))
 			continue
 		}

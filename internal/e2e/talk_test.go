@@ -107,8 +107,8 @@ func updates(t *testing.T, s *site) {
 	equal(t, "the same request after the end", got, err, 7)
 }
 
-// Continue-as-new passes an update that waits for its handler to the next run. An update whose
-// handler has started is refused, unless the workflow waits for the handler.
+// When a run continues as new, updates whose handlers have not started go to the next run. The
+// engine refuses an update whose handler has started, unless the workflow waits for the handler.
 func updatesAtTheEnd(t *testing.T, s *site) {
 	next := perdure.NewSignal[string]("next")
 	held := perdure.NewSignal[perdure.Void]("held")
@@ -563,8 +563,7 @@ func drains(t *testing.T, s *site) {
 	equal(t, "all at once", got, err, "[0 1 2 3] []")
 }
 
-// State with an invalid name is refused where it is set or cleared, and leaves nothing in the
-// history.
+// Set and Clear return an error for a state with an invalid name.
 func TestNamesOfStates(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "memory")

@@ -61,7 +61,7 @@ func TestTaskStateOverAttempts(t *testing.T) {
 				return 0, err
 			}
 
-			// the save is durable
+			// The save is durable.
 			read, ok, err := cursor.Read(app.With(ctx), perdure.Ref{Workflow: "task:count", Key: key})
 			if err != nil || !ok || read != n+1 {
 				return 0, perdure.Permanent(fmt.Errorf("saved %d, read %d, %v, %w", n+1, read, ok, err))

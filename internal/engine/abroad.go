@@ -12,8 +12,8 @@ import (
 // A loan.Abroad has the claims of a session on runs of other nodes. The lock of the session
 // protects it.
 
-// executeAbroad hands over claims that another node has made. It returns false if the session has
-// ended. In that case the session has none of the claims.
+// executeAbroad gives the worker of the session claims that another node has made. It returns false
+// if the session has ended. In that case the worker gets none of the claims.
 func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) bool {
 	s.mu.Lock()
 	s.abroad.Take(claims, from)
@@ -35,7 +35,7 @@ func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 	return s.abroad.Unmake(ref)
 }
 
-// moveClaims notes that the shards of held claims now belong to another node, or to this one. It
+// moveClaims notes that the shards of held claims now belong to another node, or to this node. It
 // returns the claims that have come to this node.
 func (s *TaskSession) moveClaims(shards map[model.ShardID]bool, ours bool) (come []model.ClaimRef) {
 	s.mu.Lock()
@@ -83,8 +83,8 @@ func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.heard.ring()
 }
 
-// Flush waits until the other nodes that own runs of the session's claims have received all
-// progress that was passed to Beat before the call.
+// Flush waits until other nodes, which own the runs of some of the session's claims, have received
+// all progress that was passed to Beat before the call of Flush.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()
@@ -120,7 +120,7 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 
 // holdsAbroad lists, for a poll of another node, the claims of shards that are not ours and the
 // claims that the other node has made. For claims that the other node owns, it adds news and
-// reports as far as there is room, and returns which ones it added.
+// reports as far as there is room, and returns for which claims it added news.
 func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

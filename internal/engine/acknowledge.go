@@ -65,9 +65,10 @@ func (k *clerk) tidyLast(ctx context.Context) {
 	k.tidy(ctx)
 }
 
-// fillReceipt tells the server of a client in which era clients draw ids, and how to remove the
-// remembered answer to a request when the client has received it. sole says that there is an
-// answer, and that no other copy of the request can arrive.
+// fillReceipt tells the server of a client two things: the name of the era that clients put into
+// the ids that they draw (see package lane), and how to remove the remembered answer to a request
+// when the client has received the answer. sole says that there is an answer, and that no other
+// copy of the request can arrive.
 func (e *Engine) fillReceipt(ctx context.Context, m *model.Message, sole bool) {
 	r := model.ReceiptOf(ctx)
 	if r == nil {
@@ -81,7 +82,8 @@ func (e *Engine) fillReceipt(ctx context.Context, m *model.Message, sole bool) {
 	r.Forget = func() { e.clerk.acknowledge(key) }
 }
 
-// eraOf returns the era of the lane that owns an address, or "" if no lane of this node owns it.
+// eraOf returns the era of the lane that owns an address, or "" if no lane of this node owns the
+// address.
 func (e *Engine) eraOf(a model.Address) string {
 	inc := e.current()
 	if inc == nil {

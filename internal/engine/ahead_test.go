@@ -66,7 +66,7 @@ func endsThatRanAhead(t *testing.T) {
 				return
 			}
 			for range i % 4 {
-				// the run may have ended
+				// The run may have ended, so the send may fail.
 				_, _ = e.Send(ctx, &model.Message{Kind: model.MessageSignal, To: m.To, Name: "news"})
 			}
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {

@@ -31,7 +31,7 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	// the workers of other nodes; names has them too
+	// loans has the workers of other nodes. The map names has them too.
 	loans map[queue.WorkerID]*lending.LockedWorker
 	// lacked has the kinds of tasks that waited for a worker at the last proposal; see
 	// UnservedWants.
@@ -40,8 +40,9 @@ type board struct {
 
 	inline passages
 
-	// During the reunion, the board keeps the claims of remote workers that are not here until
-	// these workers come back. awaited are these claims, by the name of the worker.
+	// After this node has acquired shards, remote workers of the last owner may come back for a
+	// while. This time is called the reunion. Until it is over, the board keeps the claims of
+	// remote workers that are not here. awaited are these claims, by the name of the worker.
 	reunion lane.ReunionTime
 	awaited map[string][]model.ClaimRef
 
@@ -51,7 +52,7 @@ type board struct {
 	timer   *time.Timer
 	ended   bool      // the board must not set the timer again
 	refused *refusals // nil without series
-	// the breaker states that the meter has counted; nil without a meter
+	// told has the breaker states that the meter has counted. It is nil without a meter.
 	told map[rule.BreakerID]breaker.State
 }
 
@@ -89,7 +90,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	b.settle(now)
 	name, loan := b.names[id], b.loans[id]
 	b.mu.Unlock()
-	// This call is without the lock of the board, because the borrower takes its own lock.
+	// Call Expect without the lock of the board, because the borrower takes its own lock.
 	if loan != nil {
 		loan.Expect(1)
 	}
@@ -535,7 +536,7 @@ func (b *board) proposeLocked() {
 	}
 
 	b.mu.Unlock()
-	// From here on without the lock: start inline attempts, and let the lanes decide.
+	// The lock is free from here on. Start inline attempts, and let the lanes decide.
 	for _, do := range begin {
 		do()
 	}
@@ -657,7 +658,7 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 // claim asks each lane to decide about all of its claims together. names are the names of the
 // workers.
 func (b *board) claim(matches []queue.Match, names []string) {
-	// One inbox entry per lane, with all its claims: they go into one batch.
+	// Each lane gets one inbox entry with all its claims, so that they go into one batch.
 	for i, s := range b.inc.lanes {
 		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {
 			continue

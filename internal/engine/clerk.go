@@ -19,8 +19,8 @@ import (
 const (
 	storePause = 50 * time.Millisecond // between attempts while the store is away
 	clerkPoll  = time.Second
-	// How long a caller waits before the clerk checks that its run still exists. A deleted run
-	// never gets an outcome.
+	// clerkTrust is how long a caller waits before the clerk checks that the run still exists. A
+	// deleted run never gets an outcome.
 	clerkTrust = 10 * time.Second
 )
 
@@ -33,7 +33,7 @@ type clerk struct {
 
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
-	// Requests whose callers have received their answers, see acknowledge.
+	// acked has the requests whose callers have received their answers, see acknowledge.
 	acked   []store.RequestKey
 	tidied  time.Time // when the clerk last removed such answers; only the lookout uses it
 	runs    map[store.RunKey][]*call
@@ -177,7 +177,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	}
 	asked.Linked = tried.link
 	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
-	// Where the owner stores a refusal: it has no room, or the id belongs to another request.
+	// refused is the key under which the owner stores a refusal. The owner refuses a request if it
+	// has no room, or if the id belongs to another request.
 	refused := key
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}

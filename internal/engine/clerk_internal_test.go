@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// rowCatcher is a store that refuses requests, and keeps the last one.
+// rowCatcher is a store that refuses requests, and keeps the last request.
 type rowCatcher struct {
 	store.Store
 	row store.InboxRow

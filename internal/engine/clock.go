@@ -42,8 +42,8 @@ func newClock(cfg storeclock.Config, suspended func() time.Duration) *clock {
 	return c
 }
 
-// reset forgets what is known about the store's clock. The next reading is adopted, even if time
-// goes back.
+// reset forgets what is known about the store's clock. The clock adopts the next reading, even if
+// time goes back.
 func (c *clock) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (c *clock) publish(f *face) {
 // which the machine was suspended, as far as notice has found that out.
 func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.lastTotal() }
 
-// notice checks whether the machine was suspended. It returns how long it was suspended in total
-// since the process started.
+// notice checks whether the machine was suspended. It returns how long the machine was suspended in
+// total since the process started.
 func (c *clock) notice() time.Duration { return c.asleep.look() }
 
 // read handles a reading of the store's clock. The store's clock showed the time at. The node sent
@@ -100,8 +100,8 @@ func (c *clock) doubt() (doubted, mayDelete bool) {
 	return c.keeper.InDoubt(), c.keeper.MayDelete(c.mono())
 }
 
-// deletesFrom returns the own time from which the node may delete data because of its age. ok is
-// false while the store's clock is in doubt.
+// deletesFrom returns the node's own time from which the node may delete data because of its age.
+// ok is false while the store's clock is in doubt.
 func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

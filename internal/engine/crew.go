@@ -14,7 +14,8 @@ import (
 
 // lent is the state of the work that a worker of this process does for other nodes.
 type lent struct {
-	// Slots in the current incarnation; nil if the worker takes any number of runs or calls.
+	// room has the slots of the worker in the current incarnation. It is nil if the worker takes
+	// any number of runs or calls.
 	room    atomic.Pointer[slots]
 	leaving atomic.Bool
 }
@@ -75,7 +76,7 @@ func (e *Engine) lendable() []crew.Hands {
 	return all
 }
 
-// lend offers a worker that has joined to other nodes.
+// lend offers to other nodes a worker that has joined this node.
 func (inc *incarnation) lend(t *lent, s *slots) {
 	t.room.Store(s)
 	if inc.crewHost != nil {

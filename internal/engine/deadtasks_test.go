@@ -42,8 +42,9 @@ func order(row *store.DeadRow, do model.DeadTaskVerb) *model.Message {
 	return m
 }
 
-// Ten people requeue a dead task at the same time. There is one new task, and all of them get the
-// same answer. After that the test undoes the requeue, requeues the dead task again and purges it.
+// Ten people requeue a dead task at the same time. There is one new task, and all ten people get
+// the same answer. After that the test undoes the requeue, requeues the dead task again and purges
+// it.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	for name, openStore := range stores {

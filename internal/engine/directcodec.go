@@ -125,8 +125,8 @@ type toldError struct {
 // knownErrors are errors that callers compare with. The order is part of the protocol.
 var knownErrors = []error{lane.ErrAskAgain, lane.ErrInterrupted, lane.ErrLater}
 
-// tellError returns an error in the form in which nodes send it. It returns nil for nil, and for
-// the refusal that the answer itself contains.
+// tellError returns an error in the form in which nodes send it. It returns nil if there is no
+// error, or if the error is the refusal that the answer itself contains.
 func tellError(a *lane.Answer) *toldError {
 	if a.Err == nil {
 		return nil

@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Bounds of a line. They are a quarter of what another node may send before this node has taken it.
-// So if a lane has no room, the connection still has room for requests to other lanes.
+// Bounds of a line. A line takes a quarter of the requests that another node may send before this
+// node has taken them. So if one lane has no room, the connection still has room for requests to
+// other lanes.
 const (
 	maxLine      = 1024
 	maxLineBytes = 4 << 20 // one op may exceed it
@@ -19,8 +20,8 @@ const (
 // go through the store.
 var errLineFull = fault.New(fault.Exhausted, "the lane has no room")
 
-// line holds, in order, ops that other nodes have sent to a lane that has no room for them. The
-// connections continue to serve other lanes. The zero value is empty.
+// line holds, in order, the ops (inputs for a lane) that other nodes have sent while the lane had
+// no room for them. The connections continue to serve other lanes. The zero value is empty.
 type line struct {
 	mu      sync.Mutex
 	waiting []lined
@@ -35,8 +36,8 @@ type lined struct {
 	then func(error)
 }
 
-// put passes an op to the lane. It does not block. When the op no longer waits for room, put calls
-// the function then with the result.
+// put passes an op to the lane. It does not block. When the op no longer waits for room, put passes
+// the result to the callback then.
 func (n *line) put(ctx context.Context, s *laneShell, o op, then func(error)) {
 	if o.message != nil {
 		o.bytes = o.message.Size()
@@ -71,7 +72,8 @@ func (n *line) tryPut(ctx context.Context, s *laneShell, o op, then func(error))
 	return false, nil
 }
 
-// serve puts the ops into the inbox until the line is empty. An op leaves when its connection ends.
+// serve puts the ops into the inbox until the line is empty. An op leaves the line when its
+// connection ends.
 func (n *line) serve(s *laneShell) {
 	for {
 		n.mu.Lock()

@@ -70,7 +70,8 @@ func TestFullLaneDelaysNoOther(t *testing.T) {
 				})
 			}
 			const more = 100
-			// one in the inbox, some in the line, one that has left the line, and the rest
+			// One request is in the inbox, maxLine requests are in the line, and one has left the
+			// line. The rest finds no room.
 			for range 1 + maxLine + 1 + more {
 				send(askIn(kind, 0, 2))
 			}
@@ -189,8 +190,8 @@ func TestRequestThatIsOvertakenByItsCopy(t *testing.T) {
 	})
 }
 
-// The node looks up only a few awaits of other nodes at the same time. Further ones wait, and block
-// nothing.
+// When other nodes wait for the ends of executions, the node reads the store for only a few of them
+// at the same time. Further reads wait, and block nothing.
 func TestManyLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

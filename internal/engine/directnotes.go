@@ -79,9 +79,9 @@ func (inc *incarnation) note(to model.NodeID, kind noteKind, v any) bool {
 	return inc.links.Note(to, body)
 }
 
-// route passes on messages for shards of other lanes or nodes. The messages are in the store, and
-// their receivers consume them there, under their cursors. So a message that is lost here costs
-// only time.
+// route passes on messages for shards of other lanes or nodes. The messages are also in the store.
+// The receiving shard notes there up to which message it has read, so a message that is lost here
+// only arrives later.
 func (inc *incarnation) route(rows []store.MessageRow) {
 	var abroad map[model.NodeID][]notedMessage
 	for _, row := range rows {
@@ -162,8 +162,8 @@ func (h *linkHandler) takeNote(ctx context.Context, from model.NodeID, body []by
 	return nil
 }
 
-// takeMessages passes messages to their lanes. A lane ignores a message that it knows, and
-// reads the store if one is missing.
+// takeMessages passes messages to their lanes. A lane ignores a message that it knows, and reads
+// the store if a message is missing.
 func (h *linkHandler) takeMessages(ctx context.Context, rows []notedMessage, parts *parts) error {
 	byLane := map[*laneShell][]store.MessageRow{}
 	size := map[*laneShell]int{}

@@ -103,9 +103,9 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 	m := q.message
 	m.Linked = r.Link
 	to, awaits, awaited := m.To, q.Kind == askRun, isAwaited(m)
-	// The request belongs to the tenure in which the caller certainly still used the connection. A
-	// caller that has given up the connection may have sent a copy through the store to another
-	// owner, and this node may have got the shard back after that.
+	// The tenure is how often this node had acquired shards when the caller certainly still used
+	// the connection. A caller that has given up the connection may have sent a copy through the
+	// store to another owner, and this node may have got the shard back after that.
 	o := op{message: m, fresh: q.Fresh, token: token, awaits: awaits, tenure: int64(r.Since), arrived: h.inc.eng.clock.now()}
 	s.line.put(ctx, s, o, func(err error) {
 		defer taken()

@@ -8,9 +8,10 @@
 // shards and serves them until it is stopped or loses its lease. After that everything in memory is
 // void, and the next incarnation starts.
 //
-// A node sends a request for an address that it does not own to the owner, over a direct connection
-// (package peerlink). If there is no connection, the request goes through the store: the node
-// writes a row into the owner's inbox, and the owner stores the answer under the id of the request.
+// If a node gets a request for an address that it does not own, it sends the request to the owner,
+// over a direct connection (package peerlink). If there is no connection, the request goes through
+// the store: the node writes a row into the owner's inbox, and the owner stores the answer under
+// the id of the request.
 //
 // Nodes share the work on tasks in two ways. First, rules, breakers and the pages of the ledger are
 // settings in the store. Each node writes its changes by compare-and-set (package flow). Second,

@@ -193,7 +193,7 @@ type Engine struct {
 	failed   atomic.Pointer[error] // why Run has returned, unless its context ended
 	stopping chan struct{}         // closed by PrepareStop
 	stopOnce sync.Once
-	// how far the store's clock was ahead of the machine's clock at the last renewal, in ns
+	// skew is how far the store's clock was ahead of the machine's at the last renewal, in ns.
 	skew atomic.Int64
 
 	// trouble logs that the store cannot be used: one episode for all loops that retry. refusals
@@ -252,7 +252,7 @@ func (b *besides) run(do func(ctx context.Context)) (begun bool) {
 	return ctx != nil
 }
 
-// close starts no further goroutines.
+// close makes run start no further goroutines.
 func (b *besides) close() {
 	b.mu.Lock()
 	b.ctx = nil
@@ -338,9 +338,9 @@ func (e *Engine) Node() model.NodeID {
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 
-// Run serves until ctx ends. Then it gives up its shards in order, and returns when all of its
-// goroutines have ended. It returns an error only in two cases: a person must act before the store
-// can be used again, or the node could not store everything when it stopped.
+// Run serves until ctx ends. Then it gives up its shards in an orderly way, and returns when all of
+// its goroutines have ended. It returns an error only in two cases: a person must act before the
+// store can be used again, or the node could not store everything when it stopped.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup

@@ -40,8 +40,8 @@ type interrupter interface {
 	Interrupt(i model.Interruption)
 }
 
-// interrupt passes interruptions of a lane to the workers. Workers that cannot interrupt calls
-// ignore them.
+// interrupt passes interruptions of a lane to the workers. Workers that cannot interrupt calls get
+// no interruptions.
 func (w *entityWorkers) interrupt(calls []lane.InterruptCall) {
 	for i := range calls {
 		s := w.get(-calls[i].Worker)
@@ -102,7 +102,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 	s.withdraw()
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, -s.id) })
-		inc.waitForLanes(ctx) // the worker holds everything that they have handed over by then
+		inc.waitForLanes(ctx) // by then the worker holds everything that the lanes have handed over
 		inc.withdrawLent(ctx, &s.lent, s.hands)
 	}
 

@@ -73,7 +73,7 @@ func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 		send := func(i int) {
 			brief, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
-			// answered after the outage, or refused because the node starts over
+			// The engine answers after the outage, or refuses because the node starts over.
 			_, _ = e.Send(brief, start(fmt.Sprint("key ", i)))
 		}
 		plan.class.Store(int32(store.Away))

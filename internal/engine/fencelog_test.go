@@ -25,7 +25,7 @@ func TestFenceMovedIsLoggedWhenItHas(t *testing.T) {
 			switch {
 			case c.Method == faultstore.Commit && c.Batch != nil && len(c.Batch.Starts) > 0 && !armed:
 				armed = true
-				// the lane does not know whether the commit has landed
+				// The lane does not know whether the commit has landed.
 				return faultstore.Fault{Kind: faultstore.FailAfter}
 			case c.Method == faultstore.Refence && c.OfMethod == 1:
 				return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}

@@ -132,7 +132,7 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 
 				synctest.Wait()
 				st.dying.Store(of)
-				// this is virtual time: a caller without an answer would wait until the time-out
+				// This is virtual time. A caller without an answer would wait until the time-out.
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 

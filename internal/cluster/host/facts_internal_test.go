@@ -26,13 +26,14 @@ func TestGoneNeedsAProof(t *testing.T) {
 		{name: "it runs", stat: running, want: false},
 		{name: "its id is free", err: missing, probe: errNoProcess, want: true},
 
-		// hidepid=2, ProtectProc=invisible: the entry of a process of another user is missing.
+		// With hidepid=2 or ProtectProc=invisible, the entry of a process of another user is
+		// missing.
 		{name: "hidden, of another user", err: missing, probe: syscall.EPERM, want: false},
 		{name: "hidden, of the same user", err: missing, probe: nil, want: false},
 		{name: "hidden, and signals are filtered", err: missing, probe: syscall.EACCES, want: false},
 		{name: "hidden, and there are no signals", err: missing, probe: syscall.ENOSYS, want: false},
 
-		// hidepid=1, security modules: the entry is there and cannot be read.
+		// With hidepid=1 or some security modules, the entry is there but cannot be read.
 		{name: "unreadable", err: &fs.PathError{Err: syscall.EACCES}, probe: errNoProcess, want: false},
 		{name: "ended while it was read", err: &fs.PathError{Err: syscall.ESRCH}, probe: nil, want: false},
 		{name: "not understood", err: fmt.Errorf("3 fields"), probe: errNoProcess, want: false},

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A process of another user whose entry in /proc is hidden is alive, and is not declared dead.
+// IsGone reports false for a live process of another user whose entry in /proc is hidden.
 func TestHiddenProcessIsNotGone(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

@@ -19,7 +19,8 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 	here := system()
 	n := store.NodeInfo{ID: id, Host: here.name, PID: os.Getpid(), Version: version, BootID: here.boot, Namespace: here.namespace}
 	if p, err := here.stat(n.PID); err == nil {
-		// Without PIDStart, others cannot prove that this process is gone, and wait for its lease.
+		// Without PIDStart, other nodes cannot prove that this process is gone, and wait until its
+		// lease expires.
 		n.PIDStart = p.start
 	}
 	return n

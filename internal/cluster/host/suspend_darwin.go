@@ -10,8 +10,8 @@ import (
 // does.
 const clockUptimeRaw = 8
 
-// Suspended returns how long the machine has been suspended since its boot. CLOCK_MONOTONIC_RAW
-// continues during a suspension here.
+// Suspended returns how long the machine has been suspended since its boot. On this system,
+// CLOCK_MONOTONIC_RAW continues during a suspension.
 func Suspended() time.Duration {
 	var all, awake unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &all) != nil || unix.ClockGettime(clockUptimeRaw, &awake) != nil {

@@ -44,9 +44,10 @@ const (
 // Permit lets one call through. The breaker ignores the outcome of a call with a zero Permit.
 type Permit struct {
 	Generation int64 `cbor:"1,keyasint"`
-	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
+	// Probe is the number of a slot of a half-open breaker. It is 0 for a call through a closed
+	// breaker.
 	Probe int64 `cbor:"2,keyasint,omitempty"`
-	// Lease is when the slot is freed, whatever happens to the call.
+	// Lease is when the breaker frees the slot, whatever happens to the call.
 	Lease model.Time `cbor:"3,keyasint,omitempty"`
 }
 
@@ -72,7 +73,7 @@ type Breaker struct {
 	// what opened it.
 	since, until model.Time
 	why          string
-	// Nothing passes before the time held.
+	// No call passes before the time held.
 	held    model.Time
 	heldWhy string
 
@@ -101,10 +102,10 @@ func New(c Config, now model.Time) *Breaker {
 // stored versions of it.
 const changesPerVersion = 1 << 20
 
-// NewInPlaceOf returns a closed breaker in place of one whose stored state, with this version,
-// cannot be read. Its generations are above all generations that the lost breaker can have had. So
-// it ignores late reports about calls that the lost breaker has allowed, and its probes cannot be
-// confused with probes of the lost breaker.
+// NewInPlaceOf returns a closed breaker in place of a breaker whose stored state, with this
+// version, cannot be read. Its generations are above all generations that the lost breaker can have
+// had. So it ignores late reports about calls that the lost breaker has allowed, and its probes
+// cannot be confused with probes of the lost breaker.
 func NewInPlaceOf(version int64, c Config, now model.Time) *Breaker {
 	b := New(c, now)
 	b.generation += version * changesPerVersion
@@ -141,8 +142,8 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	return Answer{OK: true, Permit: Permit{Generation: b.generation, Probe: p.ID, Lease: p.Lease}, Changed: true}
 }
 
-// Until returns the time before which nothing passes, and why; zero when a call may pass. It
-// changes nothing.
+// Until returns the time before which no call passes, and why. The time is zero when a call may
+// pass. Until does not change the breaker.
 func (b *Breaker) Until(now model.Time) (until model.Time, why string) {
 	n := b.news(max(now, b.now))
 	return n.Until, n.Why
@@ -217,7 +218,7 @@ func (b *Breaker) Reset(now model.Time) {
 	b.become(b.tick(now), Closed, "")
 }
 
-// PauseUntil lets nothing through before the time. It replaces any other hold; a time in the past
+// PauseUntil lets nothing through before the time. It replaces any other hold. A time in the past
 // ends the hold.
 func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	now = b.tick(now)

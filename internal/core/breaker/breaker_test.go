@@ -269,7 +269,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A breaker that was decoded can be used.
+		// A decoded breaker works like the original.
 		for i := range 10 {
 			now := at(time.Duration(i) * time.Minute)
 			a := b.Allow(now, 0)
@@ -306,7 +306,7 @@ func TestToldAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err = breaker.Decode(row); err != nil { // read it for each message
+		if b, err = breaker.Decode(row); err != nil { // read the breaker again for each message
 			t.Fatal(err)
 		}
 		m.Place, m.Seq = place, seq
@@ -397,9 +397,9 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// A new config allows fewer probes than are in flight. When one of them lapses, there are still as
-// many others as allowed, so there is no free slot. The breaker tells places to ask again only when
-// the next one lapses, because it would refuse an earlier request.
+// A new config allows fewer probes than are in flight. When the lease of the first probe ends, as
+// many others as allowed are still in flight, so there is no free slot. The breaker tells places to
+// ask again when the lease of the next probe ends, because it would refuse an earlier request.
 func TestFewerProbesThanAreUnderWay(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)

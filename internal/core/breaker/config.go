@@ -9,20 +9,20 @@ import (
 // Config says when a breaker opens and how it closes again. For a field that is zero, its default
 // applies. If both Failures and Ratio are set, the breaker opens when either of them is reached.
 type Config struct {
-	// Failures is how many failures in the window open it. The default is 5, if Ratio is not set
-	// either.
+	// Failures is how many failures in the window open the breaker. The default is 5, if Ratio is
+	// not set either.
 	Failures int `cbor:"1,keyasint,omitempty"`
-	// Ratio is the share of failures that opens it, in thousandths, once the window has at least
-	// Calls outcomes. The default of Calls is 20.
+	// Ratio is the share of failures that opens the breaker, in thousandths. It applies once the
+	// window has at least Calls outcomes. The default of Calls is 20.
 	Ratio int `cbor:"2,keyasint,omitempty"`
 	Calls int `cbor:"3,keyasint,omitempty"`
 	// Window is how long outcomes count. The default is 1 min.
 	Window time.Duration `cbor:"4,keyasint,omitempty"`
-	// Successes is how many successful probes close it. The default is 2.
+	// Successes is how many successful probes close the breaker. The default is 2.
 	Successes int `cbor:"5,keyasint,omitempty"`
-	// Reset is how long it stays open before it lets probes through. The default is 30 s.
+	// Reset is how long the breaker stays open before it lets probes through. The default is 30 s.
 	Reset time.Duration `cbor:"6,keyasint,omitempty"`
-	// Probes is how many calls may be in flight while it is half-open. The default is 1.
+	// Probes is how many calls may be in flight while the breaker is half-open. The default is 1.
 	Probes int `cbor:"7,keyasint,omitempty"`
 	// Lease is the time after which a probe without a report frees its slot, unless the caller asks
 	// for more. The default is 1 min.

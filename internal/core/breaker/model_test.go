@@ -508,7 +508,7 @@ func TestViews(t *testing.T) {
 			}
 		}
 
-		// let leases end: a place may have got a probe that it no longer needed
+		// Let leases end, because a place may have got a probe that it no longer needed.
 		now = now.Add(time.Minute)
 		for i := range views {
 			passed := false

@@ -56,7 +56,8 @@ type News struct {
 	// probe.
 	Until model.Time `cbor:"3,keyasint,omitempty"`
 	Why   string     `cbor:"4,keyasint,omitempty"`
-	// Tally is how often successes should be reported; zero for never, because only failures count.
+	// Tally is the time between two reports of successes. It is zero if the place reports no
+	// successes, because only failures count.
 	Tally time.Duration `cbor:"5,keyasint,omitempty"`
 	// Probe is the probe that the owner gives to this place; zero for none.
 	Probe Permit `cbor:"6,keyasint,omitzero"`

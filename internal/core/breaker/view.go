@@ -8,12 +8,12 @@ import (
 
 // View is a breaker as seen by a place that does not own it. Calls pass a closed breaker
 // immediately, and the place reports their outcomes to the owner. Only the owner gives out probes,
-// so a view that is out of date cannot exceed their number. A view that does not know the state of
-// the breaker yet lets nothing through.
+// so places with outdated views together never make more probes than the config allows. A view that
+// does not know the state of the breaker yet lets nothing through.
 type View struct {
 	news  News
 	heard bool
-	asked bool // it has asked for a probe and has no answer yet
+	asked bool // the view has asked for a probe and has no answer yet
 	out   ToOwner
 	tally Report // successes that are not reported yet
 	now   model.Time

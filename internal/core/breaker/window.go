@@ -11,8 +11,8 @@ import (
 const buckets = 20
 
 // window keeps the recent outcomes. For the bound Failures, it keeps the exact times of the last
-// failures, as many as open the breaker. For the bound Ratio, it needs all outcomes, so it counts
-// them in buckets.
+// failures. It keeps as many times as there must be failures to open the breaker. For the bound
+// Ratio, it needs all outcomes, so it counts them in buckets.
 type window struct {
 	failed  []model.Time // a ring; when it is full, the oldest time is at index next
 	next    int

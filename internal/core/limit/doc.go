@@ -12,10 +12,10 @@
 //
 // They exchange values (ToOwner, ToPlace). Each value takes effect exactly once. Values with the
 // same sender and receiver take effect in order. If owner and place are in one process, the process
-// passes the messages between them. A single place gets everything leased at its first request, and
-// from then on a permit costs nothing. An owner that several processes share is a value in the
-// store. A place applies its own messages to that value. The Account of the place says what has
-// changed in the lease of the place since the place last looked.
+// passes the messages between them. If there is only one place, the owner leases everything to it
+// at the first request. From then on, a permit costs no message. An owner that several processes
+// share is a value in the store. A place applies its own messages to that value. The Account of the
+// place says what has changed in the lease of the place since the place last looked.
 //
 // The owner takes permits back from a place in three ways:
 //

@@ -165,8 +165,8 @@ func TestLoweredLimit(t *testing.T) {
 	}
 }
 
-// A place dies, and another place takes over the tasks that held its permits. Until these tasks
-// have permits again, no other task gets their permits.
+// A place dies, and another place takes over the tasks that held permits of the dead place. Until
+// these tasks have permits again, no other task gets the permits.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 3, Rate: 9, Per: time.Minute, Burst: 9})

@@ -7,20 +7,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Local hands the permits that are leased to a place to tasks. After every call that changes it,
-// the caller asks Tell for a message to the owner.
+// Local gives tasks the permits that are leased to a place. After every call that changes the
+// Local, the caller asks Tell for a message to the owner.
 type Local struct {
 	numbers Numbers
 	block   int   // permits leased to this place
 	tokens  int64 // tokens that are leased and not spent
 	holders map[model.TaskRef]struct{}
 	// waiting counts tasks that lack only this resource. pinned counts tasks that could have this
-	// resource, but wait for one that comes later in the order.
+	// resource, but wait for a resource that comes later in the order.
 	waiting, pinned int
 	recalled        recalls
 
-	want, wantTokens int64 // the wants that the owner believes in, or more
-	over             int   // the holders without a permit that the owner believes in
+	want, wantTokens int64 // what this place wants, as the owner believes, or more than that
+	over             int   // how many holders without a permit the place has, as the owner believes
 	// The next message returns back and backTokens to the owner and reports spent.
 	back       int
 	backTokens int64
@@ -80,7 +80,7 @@ func (l *Local) Give(who model.TaskRef) bool {
 // Wait changes the number of tasks that wait for this resource.
 func (l *Local) Wait(by int) { l.waiting += by }
 
-// Pin changes the number of tasks that could have this resource and wait for a later one.
+// Pin changes the number of tasks that could have this resource and wait for a later resource.
 func (l *Local) Pin(by int) { l.pinned += by }
 
 // Receive applies a message of the owner. It reports whether the message brought new permits or
@@ -98,10 +98,10 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// CorrectBelief sets the copy that this place has of the owner's beliefs about it. The caller calls
-// it when no message of the place is on its way. If a grant of the owner crosses a message of the
-// place, that copy becomes wrong. Without the correction, the owner would keep permits for a place
-// that does not need them.
+// CorrectBelief corrects this place's copy of what the owner believes about the place. The caller
+// calls it when no message of the place is on its way. If a grant of the owner crosses a message of
+// the place, that copy becomes wrong. Without the correction, the owner would keep permits for a
+// place that does not need them.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }

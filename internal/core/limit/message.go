@@ -1,7 +1,7 @@
 package limit
 
-// Place is the id of a node that hands out leased permits. It is the epoch of its incarnation, so
-// no other incarnation has the same id.
+// Place is the id of a node that hands out leased permits. The id is the epoch of the node's
+// incarnation, so no other incarnation has the same id.
 type Place int64
 
 // ToOwner is a message of a place to the owner of a resource.

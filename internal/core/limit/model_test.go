@@ -16,7 +16,8 @@ const (
 	places = 3
 )
 
-// many checks a property that is quick to check with more random inputs than usual.
+// many checks a property with more random inputs than usual. It is for properties that are quick to
+// check.
 func many(t *testing.T, prop func(*rapid.T)) {
 	for range 8 {
 		rapid.Check(t, prop)

@@ -92,7 +92,7 @@ func (b *bucket) fill(now model.Time, n *Numbers, out int64) {
 	b.At = max(b.At, now)
 	room := max(n.burst()-out, 0)*n.Per.Microseconds() - b.Level
 	if room <= 0 || elapsed > room/n.Rate {
-		b.Level += room // the bucket is full; room is negative after a smaller burst
+		b.Level += room // the bucket is full; room is negative if the burst has become smaller
 		return
 	}
 	b.Level += elapsed * n.Rate

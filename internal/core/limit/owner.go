@@ -7,8 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Owner leases the permits and tokens of one resource to places. The messages that its methods
-// return must be sent with the commit that stores the owner. They are valid until the next call.
+// Owner leases the permits and tokens of one resource to places. The caller must send the messages
+// that the methods return together with the commit that stores the owner. They are valid until the
+// next call.
 type Owner struct {
 	numbers Numbers
 	leases  []lease // sorted by place
@@ -62,7 +63,7 @@ func NewOwner(n Numbers, now model.Time) *Owner {
 	return o
 }
 
-// Receive applies a message of a place, and decides.
+// Receive applies a message of a place, and then decides as Tick does.
 func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 	o.Note(now, from, m)
 	return o.settle(now)
@@ -70,7 +71,7 @@ func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 
 // Note applies a message of a place without a decision. A caller that has messages of several
 // places notes all of them first, and then calls Tick. So the owner knows the wants of all places
-// before it serves one.
+// before it serves any of them.
 func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)
@@ -79,7 +80,7 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
 	p.Over = m.Over
-	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no overflow: bounded
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // bounded: cannot overflow
 	if !p.isWaiting() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
@@ -107,8 +108,8 @@ func (o *Owner) Next() model.Time {
 	return o.bucket.next(&o.numbers)
 }
 
-// DropPlace ends the lease of a place that has died. Its holders have ended, or other places have
-// registered them. Its permits are free again. Its tokens count as spent.
+// DropPlace ends the lease of a place that has died. The tasks that held its permits have ended, or
+// other places have registered them. Its permits are free again. Its tokens count as spent.
 func (o *Owner) DropPlace(now model.Time, place Place) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if i, found := slices.BinarySearchFunc(o.leases, place, byPlace); found {
@@ -211,8 +212,8 @@ func (o *Owner) cover() {
 }
 
 // grant leases free permits in portions, each to the place that has the fewest. When no place wants
-// more, the place that was served last gets some permits in advance. It gets an equal part of the
-// free permits, as if every place that has permits wanted the same number.
+// more, the place that was served last gets some permits in advance. It gets the free permits
+// divided by the number of places that have permits, so that enough are left for the others.
 func (o *Owner) grant() {
 	var last *lease
 	for free := o.free(); free > 0; free = o.free() {
@@ -289,8 +290,8 @@ func (o *Owner) cut() {
 	}
 }
 
-// most returns the place with the highest count, except the place but; nil when all counts are
-// zero.
+// most returns the place with the highest count. It ignores the place that the parameter but names.
+// It returns nil when all counts are zero.
 func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	best := 0
 	for i := range o.leases {
@@ -303,9 +304,9 @@ func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	return most
 }
 
-// turn recalls permits from the places that have most, for places that have less than their share.
-// A place without any permit gets one when it is its turn, even if there are more places than
-// permits.
+// turn recalls permits from the places that have the most permits, for places that have less than
+// their share. A place without any permit gets one when it is its turn, even if there are more
+// places than permits.
 func (o *Owner) turn() {
 	if len(o.leases) < 2 {
 		return

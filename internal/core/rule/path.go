@@ -16,8 +16,8 @@ import (
 const (
 	MaxPath  = 256     // bytes of the text
 	MaxSteps = 16      // fields and indexes
-	MaxInput = 1 << 20 // bytes of an input; a larger one has the empty key
-	MaxKey   = 128     // bytes of a key; a longer one is replaced by its digest
+	MaxInput = 1 << 20 // bytes of an input; the key of a larger input is empty
+	MaxKey   = 128     // bytes of a key; a digest replaces a longer key
 )
 
 // Path is a place in an input: input.customer.id, input.items[0], input["odd name"].

@@ -67,8 +67,8 @@ type Limit struct {
 // Breaker is a rule with the numbers of circuit breakers.
 type Breaker struct {
 	Tenant string
-	// Name selects breakers that tasks name. Kind gives every kind that it selects a breaker of its
-	// own, for tasks that name none. Exactly one of the two is set.
+	// Name selects the breakers that tasks name. Kind selects kinds of tasks. Each of these kinds
+	// has a breaker of its own, for tasks that name no breaker. Exactly one of the two is set.
 	Name   string
 	Kind   string
 	Config breaker.Config

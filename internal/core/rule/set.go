@@ -349,7 +349,8 @@ func (l *parsedLimit) resource(tenant string) Resource {
 	return r
 }
 
-// Numbers returns the numbers of a resource; false when no rule has it, or only a disabled one.
+// Numbers returns the numbers of a resource. It returns false when no rule has the resource, or
+// only a disabled rule has it.
 func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
 	if s != nil {
 		text, open := strings.CutSuffix(r.Selector, "*")
@@ -384,8 +385,8 @@ func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.C
 	return id, s.BreakerConfig(id)
 }
 
-// BreakerConfig returns the numbers of a breaker, with defaults. A breaker of a kind follows the
-// rules for kinds, if one selects it.
+// BreakerConfig returns the numbers of a breaker, with defaults. For the breaker of a kind, a rule
+// for kinds wins over a rule for names.
 func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
 	best := s.best(id.Tenant, id.Name, false)
 	if kind, ok := strings.CutPrefix(id.Name, KindBreaker("")); ok {

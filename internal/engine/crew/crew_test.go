@@ -129,7 +129,7 @@ func TestParcelsArriveOnceInOrder(t *testing.T) {
 }
 
 // When the sender learns that a connection was lost, it sends its frame again immediately. If it
-// does not learn that, it waits until its patience is over.
+// does not learn that, it sends the frame again when the time patience is over.
 func TestFrameOfALostConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ type EntityHands struct {
 type lentCalls struct {
 	by   *outlet // nil when the owner is gone
 	work model.Operations
-	// the generation that the owner knows
+	// generation is the generation that the owner knows.
 	generation uint64
 }
 
@@ -151,10 +151,10 @@ func (h *EntityHands) take(o *outlet, item *pb.ServerItem) error {
 	return nil
 }
 
-// begin gives the worker calls.
+// begin gives calls to the worker.
 func (h *EntityHands) begin(c lentCalls) {
 	work := c.work
-	c.work = model.Operations{Entity: work.Entity} // the worker has the rest
+	c.work = model.Operations{Entity: work.Entity} // the rest is only for the worker
 	h.mu.Lock()
 	h.last++
 	work.Generation = h.last | lent

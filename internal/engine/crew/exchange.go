@@ -55,7 +55,7 @@ type exchange struct {
 	// take receives parcels, one at a time. An error ends the session.
 	take  func(ctx context.Context, p *parcel) error
 	beats bool // this side sends empty frames
-	// ended is called once, when the session has ended.
+	// The exchange calls ended once, when the session has ended.
 	ended func(why error)
 
 	mu      sync.Mutex

@@ -36,7 +36,7 @@ type SharedSlots interface {
 
 // Hands has the work that one worker of this process does for owners on other nodes.
 type Hands interface {
-	// tenant, class and names describe the worker. Workers of a class are alike.
+	// tenant, class and names describe the worker. Workers of the same class offer the same code.
 	tenant() string
 	class() string
 	names() []string
@@ -48,7 +48,8 @@ type Hands interface {
 	// held returns the parcel that says which runs or entities of lost owners the worker holds. ok
 	// is false if it holds none.
 	held() (p parcel, ok bool)
-	// heldNames returns the names of the workflows or entities that it holds.
+	// heldNames returns the names of the workflows or entities that the worker holds for lost
+	// owners.
 	heldNames() map[string]bool
 
 	// take receives a message of an owner. lose says that a run gets another owner. loseOwner says

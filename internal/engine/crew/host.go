@@ -138,7 +138,7 @@ func (h *HostSide) SetMembers(v *store.View) {
 	h.Sync()
 }
 
-// LoseNode handles the loss of the connection to a node. Frames may be lost with it.
+// LoseNode handles the loss of the connection to a node. Frames may be lost with the connection.
 func (h *HostSide) LoseNode(node model.NodeID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -308,7 +308,7 @@ func (o *outlet) post(item *pb.WorkerItem) {
 	o.deal.post(parcel{Kind: fromWorker, Role: o.id, Body: pack(item)})
 }
 
-// need notes that the owner needs slots, and grants the free ones.
+// need notes that the owner needs slots, and grants the free slots.
 func (o *outlet) need(n int) {
 	o.mu.Lock()
 	o.wanted = min(o.wanted+min(max(0, n), mostAsked), mostAsked)

@@ -141,7 +141,7 @@ func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
 	maps.DeleteFunc(o.latest, func(node model.NodeID, _ model.RunID) bool { return !alive(node) })
 }
 
-// LoseNode handles the loss of the connection to a node. Frames may be lost with it.
+// LoseNode handles the loss of the connection to a node. Frames may be lost with the connection.
 func (o *OwnerSide) LoseNode(node model.NodeID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // parcelKind says what a parcel contains.
 type parcelKind byte
 
-// Parcels of the host.
+// The kinds of parcels that the host sends.
 const (
 	joinWorkflows parcelKind = 'j' // a worker of workflows joins: a pb.Join
 	joinEntities  parcelKind = 'e' // a worker of entities joins: a pb.Join
@@ -22,7 +22,7 @@ const (
 	granted       parcelKind = 'g' // slots for the owner
 )
 
-// Parcels of the owner.
+// The kinds of parcels that the owner sends.
 const (
 	toWorker  parcelKind = 'i' // a pb.ServerItem
 	lose      parcelKind = 'm' // a run gets another owner: a pb.Evict

@@ -27,7 +27,7 @@ type office struct {
 	mu    sync.Mutex
 	nodes map[model.NodeID]Dispatcher
 	fate  func(to model.NodeID, question []byte) fate // nil lets everything arrive
-	kept  [][]byte                                    // all questions
+	kept  [][]byte                                    // all questions that were asked
 }
 
 // desk is one node in an office.

@@ -306,7 +306,8 @@ func TestTenantsShareTheMemory(t *testing.T) {
 	d.want(a, "gap")
 }
 
-// Cursors that the feed does not know are a gap. A text that is not a cursor is refused.
+// A watcher with a cursor that the feed does not know gets a gap notice. The feed refuses a text
+// that is not a cursor.
 func TestUnknownCursors(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
@@ -322,11 +323,11 @@ func TestUnknownCursors(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 
-	// A cursor of another tenant, and one of another life.
+	// These are a cursor of another tenant, and a cursor of another life of the process.
 	for _, c := range []string{mine, others} {
 		d.want(d.watch("a", c), "gap")
 	}
-	// far behind, far ahead, negative
+	// These cursors are far behind, far ahead and negative.
 	for _, c := range []string{forged(0), forged(0x7f), forged(0xff)} {
 		d.want(d.watch("b", c), "gap")
 	}

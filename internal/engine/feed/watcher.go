@@ -86,7 +86,7 @@ func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) 
 	return page, true, nil
 }
 
-// Close ends the watch. It may be called again.
+// Close ends the watch. The caller may call it again.
 func (w *Watcher) Close() { w.closing.Do(func() { w.hub.leave(w.topic) }) }
 
 // cursor is a place in the changes of a tenant.

@@ -24,9 +24,9 @@ import (
 // consequences:
 //   - When a run moves away or is quarantined, its claims keep their permits here until their
 //     workers have reported. Such a claim is called an orphan.
-//   - A claim of a run of this node that another live node has made has no permits here. Such a
-//     claim is called foreign. When the other node dies, the claim takes permits here, because some
-//     node must count the claim until the store records that it is lost.
+//   - If this node owns a run, and another live node has made a claim of the run, that claim has no
+//     permits here. Such a claim is called foreign. When the other node dies, the claim takes
+//     permits here, because some node must count the claim until the store records that it is lost.
 type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store
@@ -208,8 +208,8 @@ func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.Worker
 // Give implements queue.Admitter. A shared permit normally becomes free when the end of the claim
 // is durable. It becomes free earlier if the run leaves this node or is quarantined after the
 // worker has reported. While the worker still executes the task, because it does not know that the
-// task is over, the permit stays taken. The end of the claim may never become durable, or only
-// after the run has moved.
+// task is over, the permit stays taken. Give does not wait for the end of the claim to become
+// durable in that case: it makes the claim an orphan, which keeps the permit.
 func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
@@ -392,7 +392,7 @@ func (k *BoardGate) Inherit(now model.Time, alive map[string]bool, tasks *queue.
 		tasks.VisitTaken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
 				k.Hold(now, it, "")
-				// this node must still count the claim if the run moves again
+				// This node must still count the claim if the run moves again.
 				k.RecordWorker(it.Ref, c.claim, c.worker)
 			}
 		})

@@ -93,8 +93,8 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 		if err != nil {
 			return err
 		}
-		// Another node has written first. put has read the state that it wrote, and saveAll calls
-		// askOne again.
+		// Another node has written first. put has read the state that the other node wrote, and
+		// saveAll calls askOne again.
 		if !landed {
 			f.mu.Lock()
 			f.again = true

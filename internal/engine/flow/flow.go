@@ -55,8 +55,8 @@ type Flow struct {
 	node                   Node // nil if this Flow only reads
 	timeout, leaveTimeout  time.Duration
 
-	// turn holds one token. A goroutine must take it to read or change settings, because it waits
-	// for the store.
+	// turn holds one token. A goroutine must take the token before it reads or changes settings,
+	// and keeps the token while it waits for the store.
 	turn chan struct{}
 
 	mu     sync.Mutex
@@ -72,7 +72,7 @@ type Flow struct {
 	asked  int64 // the number of the question to answer, see uses.go; 0 for none
 
 	doors doors // of the tenants that have an allowance
-	// followers are called with the turn held.
+	// The Flow calls the followers with the turn held.
 	followers []follower
 }
 

@@ -47,8 +47,8 @@ func (s hasty) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// Two people set contradicting rules at the same moment. One succeeds, and the other's rule is
-// removed.
+// Two people set contradicting rules at the same moment. One call succeeds. The other call gets a
+// conflict, and its rule is not left in the store.
 func TestContradictingRules(t *testing.T) {
 	t.Parallel()
 	mem, ctx := memory.New(memory.Options{}), t.Context()

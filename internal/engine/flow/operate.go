@@ -124,7 +124,8 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 
 // SetLimit creates a rule of a tenant or replaces the rule of that name. A disabled rule stays
 // disabled. SetLimit refuses a rule that contradicts other rules. Unless anyQueue is true, it also
-// refuses a rule for a queue without workers and waiting tasks. A refused call changes nothing.
+// refuses a rule for a queue that has neither workers nor waiting tasks. A refused call changes
+// nothing.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	known := []string(nil)
 	if !anyQueue {
@@ -182,8 +183,8 @@ type edit struct {
 	make func(old *store.Setting) (body []byte, needed bool, err error)
 }
 
-// editLimit returns the edit that sets a limit to what next returns for the stored limit, which is
-// nil if there is none. If known is not empty, the limit must be for one of these queues.
+// editLimit returns the edit that stores the limit that next returns. next gets the stored limit,
+// or nil if there is none. If known is not empty, the limit must be for one of these queues.
 func (f *Flow) editLimit(tenant, name string, known []string, next func(old *store.Setting) (rule.Limit, error)) edit {
 	return edit{store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
 		l, err := next(old)

@@ -68,8 +68,8 @@ func (s *shared) PutSetting(ctx context.Context, x store.Setting, expected int64
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// If the life of a node ends while it writes pages, it writes no further page. Its book has not
-// seen what other nodes have written since, and would overwrite their changes.
+// If the life of a node ends while the node writes pages, the node writes no further page. Its book
+// has not seen what other nodes have written since, and would overwrite their changes.
 func TestPagesOfALifeThatEnds(t *testing.T) {
 	t.Parallel()
 	var limits []rule.Limit

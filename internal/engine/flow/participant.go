@@ -36,13 +36,13 @@ type Participant struct {
 	board Board
 	life  Life
 
-	searching atomic.Bool // for claims of dead nodes
+	searching atomic.Bool // search runs, which looks for claims of dead nodes
 	// listed holds the places that were on pages of the ledger at the last view. Only UpdateMembers
 	// uses it.
 	listed map[limit.Place]bool
 }
 
-// NewParticipant returns the participant for a new life. The place is its epoch.
+// NewParticipant returns the participant for a new life. The place is the epoch of that life.
 func (f *Flow) NewParticipant(place limit.Place, b Board, life Life) *Participant {
 	return &Participant{flow: f, place: place, board: b, life: life}
 }
@@ -166,7 +166,7 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 }
 
 // search stores the statement that stored pages count the claims of dead nodes in the shards of
-// this node (see found). It stores nothing if there are no dead nodes.
+// this node (see found). If there are no dead nodes, it removes the statement of this node instead.
 func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
 	f := s.flow
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)

@@ -46,7 +46,7 @@ func (f *Flow) tellFollowers(changed map[store.SettingKey]bool) {
 	}
 }
 
-// known returns the known settings that keep selects, by key.
+// known returns the known settings that keep selects, in the order of their keys.
 func (f *Flow) known(keep func(store.SettingKey) bool) (all []store.Setting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *Flow) known(keep func(store.SettingKey) bool) (all []store.Setting) {
 	return all
 }
 
-// Settings reads the settings that keep selects, by key.
+// Settings reads the settings that keep selects, in the order of their keys.
 func (f *Flow) Settings(ctx context.Context, keep func(store.SettingKey) bool) ([]store.Setting, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {

@@ -30,8 +30,8 @@ const (
 
 const (
 	maxUses = 20 // maxUses bounds the named holders and waiters of a limit.
-	// maxKeys bounds the named keys of a limit; the keys with most waiters are named. An answer is
-	// a setting and must not grow without bound.
+	// maxKeys bounds how many keys of a limit an answer names. It names the keys with the most
+	// waiters. An answer is a setting and must not grow without bound.
 	maxKeys = 1000
 	askWait = 4 * time.Second // a node without hints looks every two seconds
 	askPoll = 10 * time.Millisecond
@@ -206,7 +206,7 @@ func nameKeys(uses []LimitUse) []LimitUse {
 // question asks the other nodes and returns the number of the question. If several nodes ask at the
 // same moment, one question is enough. An older question is not enough, because nodes may already
 // have answered it. So question first reads the earlier questions. If another node writes its
-// question after that read and before this node, that question is new enough.
+// question after that read, before this node has written its own, that question is new enough.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
