@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// former knows which node owned each shard last, as far as the views have shown it. When a server
-// acquires a shard, it reserves runs and entities of the shard for the remote workers that held
-// them under the last owner. former finds out whether such a worker can be on its way to this
-// server. If not, the work need not wait. The zero value knows nothing. Only the members loop uses
-// it.
+// former remembers which node owned each shard last. It learns the owners from the views of the
+// cluster that the node reads with each renewal of its lease. When a server acquires a shard, it
+// reserves runs and entities of the shard for the remote workers that held them under the last
+// owner. former finds out whether such a worker can be on its way to this server. If not, the work
+// need not wait. The zero value knows nothing. Only the members loop uses it.
 type former struct {
 	owners  map[model.ShardID]model.NodeID
 	members map[model.NodeID]standing
@@ -23,7 +23,7 @@ type standing struct {
 	lives  bool // in the last view the node has its lease and is not stopping
 }
 
-// note learns from a view.
+// note records the owners and the members that a view shows.
 func (f *former) note(v *store.View) {
 	if f.owners == nil {
 		f.owners, f.members = map[model.ShardID]model.NodeID{}, map[model.NodeID]standing{}

@@ -203,8 +203,8 @@ const drainLimit = 30 * time.Second
 // runMembership is the loop of the membership: it renews the lease, fences dead nodes, and moves
 // shards.
 func (inc *incarnation) runMembership(ctx, inner context.Context) {
-	// One goroutine owns the membership. Results of calls come back through post, so it needs no
-	// lock.
+	// One goroutine owns the membership, and results of calls come back to that goroutine through
+	// post. So the membership needs no lock.
 	m := inc.member
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -470,8 +470,8 @@ func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	return foreign, orphaned
 }
 
-// acquisition is the answer to an acquire. awaits says that some remote workers of lost servers
-// have not come back yet.
+// acquisition is the answer of the store to a call that acquires shards. awaits says that some
+// remote workers of lost servers have not come back yet.
 type acquisition struct {
 	shards []store.AcquiredShard
 	awaits bool
@@ -493,7 +493,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		// on a server, calls run in other processes, so they cannot kill it
 		got[i].Crashed = orphaned && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = foreign && inc.mayBeHeld()
-		// Workers of an earlier owner may be on their way even if the last owner lives.
+		// Even if the last owner lives, remote workers of an earlier owner may be on their way to
+		// this server. awaits says so.
 		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && !a.awaits && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
 	}
 	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })
@@ -518,8 +519,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		}
 	}
 
-	// The shards are in the inboxes of the lanes before requests for them can arrive, and an inbox
-	// keeps its order.
+	// Put the shards into the inboxes of the lanes before requests for them can arrive. An inbox
+	// keeps its order, so each lane gets a shard before the requests for it.
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}

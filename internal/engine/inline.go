@@ -64,8 +64,8 @@ func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Pay
 // EndPass ends an attempt that was passed to Pass. If the attempt failed with a retryAfter, its
 // breaker refuses all calls for that time.
 func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
-	// This comes first, so that a new board either does not count the attempt, or learns below that
-	// it has ended.
+	// Remove the attempt first. A new board then either does not count the attempt, or learns below
+	// that the attempt has ended.
 	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.endPassage(ref, spec, how, retryAfter)

@@ -62,8 +62,8 @@ func (l *laneLoop) run(ctx context.Context) {
 	}
 }
 
-// If the loop has to wake at least many workers and callers, another goroutine would start an
-// errand too late.
+// If the loop has to wake at least this many workers and callers, its own goroutine does the
+// errand: another goroutine would start the errand too late.
 const many = 8
 
 // pass lets one goroutine do an errand while another one continues the loop. It returns true if

@@ -276,8 +276,9 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	return res, err
 }
 
-// calmAfter is how long an episode of refusals lasts after the last refused commit: while the lane
-// looks for the refused row, other commits succeed.
+// calmAfter is how long an episode of refusals lasts after the last refused commit. A successful
+// commit does not end the episode, because other commits succeed while the lane looks for the
+// refused row.
 const calmAfter = time.Minute
 
 // logCommit logs the outcome of a commit, as part of an episode.

@@ -106,7 +106,7 @@ func (w *world) node() (e *engine.Engine, stop func()) {
 	return w.nodeOn(w.st)
 }
 
-// nodeOn is node with a store of its own.
+// nodeOn does the same as node, but the engine runs on the given store.
 func (w *world) nodeOn(st store.Store) (e *engine.Engine, stop func()) {
 	w.t.Helper()
 	e = engine.New(engine.Config{Store: st, Hints: w.hints, Log: slog.New(slog.DiscardHandler)})
@@ -485,7 +485,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 // been claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()
-	// The next owner wants the other tasks, so that the node polls anyway.
+	// With three tasks, the next owner has other tasks for the node, so the node polls anyway.
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,8 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
 	}
 
-	// One for this function, so that done is not closed before all messages are queued.
+	// This function counts as one more message, so that done is not closed before all messages are
+	// queued.
 	b.left.Add(1)
 	for s, ops := range ops {
 		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {

@@ -30,7 +30,7 @@ type names struct {
 	written bell // rung when names were written
 }
 
-// naming is a name to add or to remove, or a home to drop.
+// naming is a name to add or to remove, or a process (its home) all of whose names to remove.
 type naming struct {
 	add    store.WorkerName
 	then   func() // called when the name is durable; may be nil
@@ -191,7 +191,7 @@ func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 
 // entrance says whether a worker may get work. Its name must be in the store before that.
 type entrance struct {
-	// Held while the worker joins the lanes, so that a leave comes after the join.
+	// admitting is locked while the worker joins the lanes, so that a leave comes after the join.
 	admitting sync.Mutex
 	admitted  atomic.Bool
 	withdrawn atomic.Bool

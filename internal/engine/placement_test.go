@@ -59,8 +59,8 @@ func (r *ring) flow(nodes []*member, stop <-chan struct{}) <-chan int {
 	return sent
 }
 
-// awaitNode waits until the function is returns true for what the store says about the node, for at
-// most 30 seconds.
+// awaitNode waits for at most 30 seconds, until the given function accepts what the store says
+// about the node.
 func (r *ring) awaitNode(m *member, what string, is func(owned int, row store.Member) bool) {
 	r.t.Helper()
 	owned, row := r.owned(m)

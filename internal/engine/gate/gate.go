@@ -247,7 +247,7 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	return group
 }
 
-// Group returns the name of the item's group. The gate admits or refuses all items of a group
+// Group returns the name of the task's group. The gate admits or refuses all tasks of a group
 // alike.
 func (g *Gate) Group(it *Task) string { return g.planOf(it).group }
 
@@ -283,7 +283,8 @@ func (g *Gate) enter(ref model.TaskRef) *admission {
 	return e
 }
 
-// maxPlans bounds the number of shared plans. Beyond it the gate starts a new table.
+// maxPlans bounds the number of shared plans. When there are that many, the gate empties the table
+// of plans.
 const maxPlans = 1 << 14
 
 // planOf returns the plan of a task under the current rules.

@@ -223,7 +223,8 @@ func TestRulesChange(t *testing.T) {
 }
 
 // An open breaker holds back the tasks that name it and no others. It lets one probe through.
-// Whenever the state of the breaker changes, the gate asks to store it.
+// Whenever the state of the breaker changes, Dirty returns the new state, so that the node stores
+// it.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
@@ -279,8 +280,9 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A retry-after of the callee holds all tasks back, and so does an adopted state. The next change
-// wakes the tasks that were held back.
+// When a callee asks for a pause (RetryAfter), the breaker holds all its tasks back. A stored state
+// that the gate adopts can hold tasks back as well. The next change of the breaker wakes these
+// tasks.
 func TestStoredState(t *testing.T) {
 	t.Parallel()
 	g := open(t, nil)
@@ -456,9 +458,10 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	}
 }
 
-// G3: a task waits because a shared breaker was asked for a probe. The answer wakes the task even
-// if it grants no probe, and says until when to wait. The task needs that time because the node
-// with the probe may be dead, and no message announces the end of its lease.
+// G3: the gate has asked a shared breaker for a probe, and a task waits for the answer. The answer
+// wakes the task even if the breaker grants no probe. The task then gets a time at which to ask
+// again. It needs that time because the node with the probe may be dead, and no message announces
+// the end of that node's lease.
 func TestNoProbeIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 1, Probes: 1, Reset: time.Second, Lease: time.Minute}
@@ -482,8 +485,8 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 		}
 	}
 
-	// The breaker as this node knows it. The node does not know yet that another node has the
-	// probe.
+	// This is the breaker as this node knows it: the node does not know yet that another node has
+	// the probe.
 	open := breaker.New(config, t0)
 	open.Trip(t0, "")
 	adopt(open, t0)

@@ -65,7 +65,7 @@ func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	}
 }
 
-// Release hands in that a worker wants to give up a parked run. The lane reads only Run,
+// Release tells the lane that a worker wants to give up a parked run. The lane reads only Run,
 // Generation, Seen and Waits of the turn. If a worker does not know what the run waits for, it
 // gives no Waits, and the lane hands the run to another worker.
 func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {

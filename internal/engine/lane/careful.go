@@ -134,7 +134,8 @@ func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
 	}
-	// Not nil even without chunks, because applyChunks also acts when the last chunk is done.
+	// chunks must not be nil, even if it is empty: applyChunks also acts when the last chunk is
+	// done.
 	l.recovery.chunks = append(append([]chunk{}, chunks...), l.recovery.chunks...)
 }
 
@@ -255,8 +256,8 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 		l.finishInput(in) // the store does not even accept the reason, so only memory has it
 		return nil
 	case *removalInput:
-		// A removal loses nothing when it is dropped, so no address is quarantined. The lane finds
-		// the runs again later.
+		// The input removes old runs. The lane drops it and quarantines no address: nothing is
+		// lost, because the lane finds the old runs again later.
 		l.retention.more = false
 		l.finishInput(in)
 		return nil
@@ -287,7 +288,7 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	return chunks
 }
 
-// applyChunks applies the next chunk once the lane has read everything that it touches.
+// applyChunks applies the next chunk once the lane has read everything that the chunk touches.
 func (l *Lane) applyChunks(now model.Time) {
 	r := &l.recovery
 	for r.careful() && l.flight == nil && !r.busy() {
@@ -315,8 +316,8 @@ func (l *Lane) applyChunks(now model.Time) {
 			return
 		}
 		r.chunks = nil
-		// The lane reads the messages again that came after the refused batches and that it
-		// dropped.
+		// The lane has dropped the messages that came after the refused batches. It reads them
+		// again.
 		l.MailWaits()
 
 		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
@@ -359,7 +360,7 @@ func (l *Lane) readForChunk(in input) bool {
 // backlog of their address instead:
 //   - A request whose id is also the id of another input: that input may have been applied in the
 //     meantime.
-//   - A request that is too early.
+//   - A request that must wait until the start of its run is committed (see early).
 //   - A request about a dead task. The lane must read the dead task again.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*messageInput

@@ -424,7 +424,8 @@ func TestPoisonMessage(t *testing.T) {
 	r.wantEvents(bad, "signal_received poison", "signal_received four")
 }
 
-// When the store refuses a start, its caller gets the reason, and others can start.
+// When the store refuses a start, the caller of the start gets the reason. Other callers can start
+// a run at the same address.
 func TestPoisonStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

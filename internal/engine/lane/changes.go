@@ -21,7 +21,8 @@ type written struct {
 	events, deaths [2]int32
 }
 
-// place returns how many rows the batch has, before a decision is written.
+// place returns how many rows the batch has. The lane calls it before it writes a decision into the
+// batch.
 func (b *building) place() written {
 	return written{
 		start: int32(len(b.batch.Starts)), close: int32(len(b.batch.Closes)),
@@ -58,7 +59,7 @@ func (b *building) mark(e *entry, row store.MarkRow) {
 // reportChanges adds the changes of a batch that is durable to the output.
 func (l *Lane) reportChanges(b *building, res store.Committed) {
 	n := changer{to: &l.out.Changes, batch: &b.batch}
-	// These runs existed before, so the store has not written their starts.
+	// At these addresses a run existed before, so the store has not written the new starts.
 	for _, x := range res.Existing {
 		n.skip(b.batch.Starts[x.Index].Start.Run)
 	}
@@ -87,7 +88,7 @@ type changer struct {
 	to      *[]model.Change
 	batch   *store.Batch
 	skipped map[model.RunID]bool
-	runs    map[model.RunID]bool // that start or have events; nil before the first question
+	runs    map[model.RunID]bool // that start or have events; nil before the first call of changed
 }
 
 func (n *changer) skip(run model.RunID) {

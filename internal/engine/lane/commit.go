@@ -79,9 +79,9 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		l.die(err)
 	case err != nil:
-		// The lane asks again, whether or not the fence has moved. A move only raises our own
-		// epoch. If the first request has moved the fence although its answer was lost, the lane
-		// has fenced itself, and the node starts over.
+		// The lane repeats the request, because it does not know whether the fence has moved. If
+		// the first request has moved the fence and only its answer was lost, the lane has fenced
+		// itself with its own new epoch. The repeated request then fails, and the node starts over.
 		r.attempts++
 		l.retryLater(now, stageRefence, err)
 	case landed == l.flight.batch.Number:

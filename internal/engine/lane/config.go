@@ -35,8 +35,9 @@ type Config struct {
 	// Reunion is how long the lane reserves the runs of acquired shards for the workers that held
 	// them under the last owner. With 0, any worker gets them immediately. See reunion.
 	Reunion time.Duration
-	// AskFor is how long the lane reserves these runs at most while it waits until the other nodes
-	// have said what their workers hold. See Lane.EndReunion. It is 0 if there are no other nodes.
+	// AskFor is the longest time for which the lane reserves these runs while it waits for the
+	// other nodes to say what their workers hold. See Lane.EndReunion. It is 0 if there are no
+	// other nodes.
 	AskFor time.Duration
 
 	// MaxBatchRows bounds the rows of a batch. Default 2,000.

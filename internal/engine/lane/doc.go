@@ -1,5 +1,5 @@
-// Package lane is the heart of the engine as a state machine without I/O: one committer and the
-// shards that it serves.
+// Package lane implements a lane: one committer together with the shards that it serves. The lane
+// is the heart of the engine, written as a state machine without I/O.
 //
 // The caller (a goroutine in production, an event heap in the simulator) hands in one input after
 // the other, each with the current time. Then it calls Flush and takes the Output: a batch to

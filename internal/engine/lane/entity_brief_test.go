@@ -92,7 +92,7 @@ func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	r.operation(a, "echo", "1", "one", brief)
 	r.settle()
 	r.operation(a, "echo", "2", "two", func(m *model.Message) { m.RequestID = "is looked up" })
-	r.serve(1) // the result waits behind it
+	r.serve(1) // the result waits behind the second call
 	r.l.Die(errInjected)
 	r.take()
 	if got := r.answers["one"].Err; !errors.Is(got, lane.ErrInterrupted) {

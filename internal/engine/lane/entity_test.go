@@ -213,7 +213,7 @@ func TestEntityRequestRepeated(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// Calls of an entity without code wait, and say why.
+// If no worker has the code of an entity, the calls of the entity wait, and the lane says why.
 func TestEntityWithoutWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -102,8 +102,8 @@ func TestEditKeepsStateVersion(t *testing.T) {
 	}
 }
 
-// The lane passes an interrupt on to the workers that have calls of the entity. It names a call
-// only if the operator has named one.
+// The lane passes an interrupt on to the workers that have calls of the entity. The interrupt names
+// a call only if the operator has named one.
 func TestInterruptGoesToWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -8,8 +8,8 @@ func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {
 		if !l.unrest(now, l.resting.first()) {
-			// The oldest entity has to stay, and is now last in the line. The next entity that
-			// comes to rest tries the entity that is first in the line by then.
+			// The oldest entity has to stay, and is now last in the line. When another entity comes
+			// to rest, the lane tries to drop the entity that is first in the line by then.
 			return
 		}
 	}

@@ -60,7 +60,7 @@ type reading struct {
 
 	tail   []model.Event  // events committed since the read started
 	events *[]model.Event // the history that was read, while it waits for batches in flight
-	seat   seat           // for the worker that the run, or the entity, is read for
+	seat   seat           // the slot of the worker for which the lane reads the run or the entity
 }
 
 // beginHistory notes that the history is read for a worker from now on.

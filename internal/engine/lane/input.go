@@ -71,8 +71,8 @@ type source struct {
 // because the sender drops its copy once the message has arrived here.
 func (s *source) isRelied() bool { return s.remote() || s.passed }
 
-// remote reports whether the message came from another shard or another process. Consuming it is
-// a write.
+// remote reports whether the message came from another shard or another process. To consume such a
+// message, the lane has to write.
 func (s *source) remote() bool { return s.pair != nil || !s.inbox.IsZero() }
 
 // isRepeated reports whether the message has been applied before. After a refused batch, the lane
@@ -116,8 +116,8 @@ func (in *messageInput) source() *source { return &in.origin }
 
 func (in *messageInput) size() int { return inputBytes + in.origin.message.Size() }
 
-// task returns the task that a report is about, or the only task of its execution, which the
-// message may cancel or terminate.
+// task returns the task that a report is about. If the execution is a task without a workflow, task
+// returns this only task, because the message may cancel or terminate it.
 func (in *messageInput) task() string {
 	m := in.origin.message
 	switch {
@@ -169,9 +169,9 @@ func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
 
-// isOrder reports whether the input is an order, or a request as in isRequest, and a caller in
-// another process waits for its answer. The lane refuses such an input while its address is
-// quarantined, as it does for callers in its own process.
+// isOrder reports whether two things are true: the input is an order of an operator or a request
+// (see isRequest), and a caller in another process waits for the answer. The lane refuses such an
+// input while its address is quarantined, as it does for callers in its own process.
 func (in *messageInput) isOrder() bool {
 	m := in.origin.message
 	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep
@@ -194,8 +194,9 @@ func (in *messageInput) isRequest() bool {
 // that the lane always reads the current state.
 func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
-// needsDeadTask reports whether the lane needs the dead task to decide. An undo that goes to
-// another address than that of the dead task does not need it, because it only ends a run there.
+// needsDeadTask reports whether the lane needs the dead task to decide. The undo of a requeue may
+// go to another address than that of the dead task. It only ends a run at that address, so it does
+// not need the dead task.
 func (in *messageInput) needsDeadTask() bool {
 	m := in.origin.message
 	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)

@@ -173,7 +173,8 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	l.loadDue(e)
 
 	in := ld.message
-	// Two reads may look for the same answer. The result of the older read proves less.
+	// Two reads may look for the same answer. So note how many requests the address had served when
+	// this read began.
 	in.lookup.checked, in.lookup.served = true, ld.served
 
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen

@@ -166,8 +166,9 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		// The read of this row has also looked for a remembered answer.
 		in.lookup.checked, in.lookup.served = true, e.remembered
 	}
-	// Otherwise the lane looks up the remembered answer, which may belong to another request with
-	// the same id.
+	// If the store remembers an answer under the id, the lane looks the answer up, because it may
+	// belong to another request with the same id. A query needs no lookup (see once): the lane only
+	// consumes its row.
 	if row.Seen && !in.once() {
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}

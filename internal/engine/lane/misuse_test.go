@@ -254,7 +254,8 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	same.Keep = true
 	other := request(a, "t", "req-1")
 	other.Keep = true
-	// Before the answer to the first is stored; after that, the store would not take this row.
+	// The test puts this row before the answer to the first request is stored. After that, the
+	// store would not take the row.
 	r.putRow(other)
 	again := r.putRow(same)
 	r.send(request(a, "s", "req-1"), "first")

@@ -93,8 +93,8 @@ func (l *Lane) receiver(t *outgoing) (*entry, *messageInput) {
 	return e, &passed.messageInput
 }
 
-// isClear reports whether no message from one shard to another is on its way, because a later
-// message must not overtake it.
+// isClear reports whether no message from one shard to another is on its way. A later message must
+// not overtake such a message.
 func (l *Lane) isClear(from, to *shard) bool {
 	return !to.draining && from.underway[to.id] == 0 && l.pair(to.id, from.id).applied == from.sent[to.id]
 }

@@ -79,8 +79,8 @@ func TestClaimsBesidePoison(t *testing.T) {
 	}
 }
 
-// The same with a store that does not take two claims in time. The lane splits the batch, and must
-// not put both claims into the next batch.
+// The store does not take two claims in time. The lane splits the batch, and must not put both
+// claims into the next batch.
 func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -133,9 +133,9 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 }
 
 // The commit of a claim takes longer than the attempt may last or its worker may be silent, and the
-// board has not looked at its deadlines since. The same happens to a claim whose time-out the lane
-// has undone with its batch. No worker may start the attempt, and the attempt times out when the
-// board looks at its deadlines.
+// board has not looked at its deadlines since. In the second case, the lane has undone the time-out
+// of a claim together with its batch. No worker may start the attempt, and the attempt times out
+// when the board looks at its deadlines.
 func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.TaskSpec){

@@ -17,8 +17,8 @@ const (
 	// the run (Run, or the current one of Address); an open run with all events and timers
 	LoadRun      LoadKind = iota + 1
 	LoadReply             // the remembered answer to RequestID of Address
-	LoadRunnable          // a page of runnable runs of Shards behind After
-	LoadTimers            // a page of timers of Shards behind Mark, due until Until
+	LoadRunnable          // a page of runnable runs of Shards after After
+	LoadTimers            // a page of timers of Shards after Mark, due until Until
 	LoadMail              // messages for Shards, and inbox rows for Shards and Leaving
 	LoadProgress          // the last progress of earlier attempts of Task of Run
 	// runs of Shards past their retention time, see store.LoadExpired: Limit, After, Before and
@@ -60,7 +60,7 @@ type Load struct {
 	tenure   int           // of the lane when the read started
 	begun    int           // tenure of the lane when it asked for the first page of runnable runs
 	task     *handover
-	catchUp  bool // the lane reads timers of kinds whose reads are behind
+	catchUp  bool // the lane reads timers of kinds that are behind the others, see window
 	served   int  // requests that the address had served when the lane looked for a reply
 	attempts int
 	at       model.Time // the read must not start before this time

@@ -78,7 +78,7 @@ func (l *Lane) keeps(sh *shard) bool {
 	return l.reunion.lasts()
 }
 
-// isKept is keeps for the shard of an address.
+// isKept reports the same as keeps, for the shard of an address.
 func (l *Lane) isKept(a model.Address) bool {
 	sh := l.shards[l.cfg.Layout.Shard(a)]
 	return sh != nil && l.keeps(sh)
@@ -118,8 +118,8 @@ func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
 	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
 }
 
-// isOurs reports whether this lane has started a run or handed it over since it owns the shard. If
-// so, no worker of the last owner holds the run.
+// isOurs reports whether this lane has started a run or handed it over since the lane acquired the
+// shard. If so, no worker of the last owner holds the run.
 func (l *Lane) isOurs(e *entry, run model.RunID) bool {
 	return e.ours == run && !run.IsZero() || l.reunion.ours[model.HeldRun{Address: e.address, Run: run}]
 }
@@ -265,16 +265,17 @@ func (l *Lane) JoinEntitiesAway(now model.Time, id WorkerID, o model.EntityOffer
 	l.JoinEntities(now, id, o, s)
 }
 
-// Meet says which runs and entities of former owners a worker holds. The worker has joined before.
+// Meet tells the lane which runs and entities of former owners a worker holds. The worker has
+// joined before.
 func (l *Lane) Meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	if l.dead == nil && l.workers.here[id] {
 		l.meet(now, id, held)
 	}
 }
 
-// EndReunion says that all nodes have said what their workers hold. If the last owner handed over a
-// shard, any worker may now get its runs and entities. For other shards, a server still waits for
-// remote workers that may be on their way.
+// EndReunion tells the lane that all nodes have said what their workers hold. If the last owner
+// handed over a shard, any worker may now get its runs and entities. For other shards, a server
+// still waits for remote workers that may be on their way.
 func (l *Lane) EndReunion(now model.Time) {
 	if l.cfg.Reunion == 0 && l.reunion.until > now {
 		l.reunion.until = now
@@ -284,9 +285,9 @@ func (l *Lane) EndReunion(now model.Time) {
 	}
 }
 
-// FinishReunion says that each worker that may hold something of the last owners, including remote
-// workers, has said what it holds. As soon as the lane has read the lists, any worker may get the
-// rest.
+// FinishReunion tells the lane that each worker that may hold something of the last owners,
+// including remote workers, has said what it holds. As soon as the lane has read the lists, any
+// worker may get the rest.
 func (l *Lane) FinishReunion(now model.Time) {
 	if l.reunion.until > now {
 		l.reunion.until = now

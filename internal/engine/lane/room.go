@@ -36,7 +36,7 @@ func (r *room) reserve(e *entry, n int) {
 	e.hold.weight = n
 }
 
-// guess returns the bytes that the lane reserves for a run while it reads it.
+// guess returns the bytes that the lane reserves for a run while it reads the run.
 func (r *room) guess(e *entry) int {
 	if e.known && e.x != nil {
 		return runBytes + e.x.Bytes()

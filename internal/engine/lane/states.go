@@ -11,7 +11,7 @@ type States struct {
 	RunsInLine, EntitiesInLine int
 }
 
-// States counts the state for metrics.
+// States returns a snapshot of the lane for metrics.
 func (l *Lane) States() States {
 	runs, entities := l.workers.inLine()
 	return States{Bytes: l.PendingBytes(), Quarantined: l.quarantined.len(), Entities: l.entityStates(), RunsInLine: runs, EntitiesInLine: entities}

@@ -194,8 +194,8 @@ func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	}
 }
 
-// An owner gives up its shards in an orderly way while it runs a call alone. This is not a death of
-// that call.
+// An owner gives up its shards in an orderly way while it runs a call alone. The next owner does
+// not count this as a death of the call.
 func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 	t.Parallel()
 	r, a, _ := newSuspects(t)

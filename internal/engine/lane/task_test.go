@@ -321,8 +321,8 @@ func TestStaleProposals(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
 	b.wantSlots(0)
 
-	// A proposal for a task that its worker has given back since, and that is not due. The lane
-	// does not forget the task.
+	// The board has proposed a task that its worker has given back since, and that is not due. The
+	// lane does not forget the task.
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()

@@ -149,7 +149,8 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 	}
 }
 
-// More timers than the window holds: all fire, each once, in order of their due times.
+// There are more timers than the window holds. All of them fire, each once, in the order of their
+// due times.
 func TestMoreTimersThanTheWindow(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 10, 1000} {
@@ -222,7 +223,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	refill := r.loads[0]
 	r.loads = nil
 
-	// Ten timers that the refill finds, and eighteen that it does not see.
+	// The refill finds ten timers, and does not see eighteen others.
 	var want []int
 	commit := func(first, n, every int) {
 		var turn model.Turn
@@ -377,8 +378,8 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	r.wantFired(a, from, 5)
 }
 
-// The same while a refill brings the old row of the timer. The old row does not replace the new
-// timer.
+// A timer is started again while a refill brings the old row of the timer. The old row does not
+// replace the new timer.
 func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	t.Parallel()
 	for _, later := range []int{28, 45} { // within what the refill asks for, and beyond

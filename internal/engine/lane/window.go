@@ -11,9 +11,9 @@ import (
 )
 
 // window holds the timers that are due soon. Later timers stay in the store. A kind of workflow
-// that has more than its share of the window also leaves timers in the store. So if a million
-// timers of a kind are due at the same time, the lane reads them as they fire. Timers of other
-// kinds do not wait behind them, and have room in the window.
+// that has more than its share of the window also leaves timers in the store: such a kind is
+// behind. So if a million timers of a kind are due at the same time, the lane reads them as they
+// fire. Timers of other kinds do not wait behind them, and have room in the window.
 //
 // Every timer of our shards up to the horizon is in the window or has fired. For a kind that is
 // behind, this is true only up to the position of the kind (line.from). A refill asks for timers up
@@ -43,7 +43,7 @@ type window struct {
 type line struct {
 	kind   kind
 	n      int             // timers in memory that are not void
-	last   store.TimerMark // no timer of the line is behind this position
+	last   store.TimerMark // no timer of the line is after this position
 	due    []store.Timer   // timers that are due, in order
 	behind bool
 	// while the line is behind: its timers up to here are known, and the window does not keep later
@@ -111,7 +111,7 @@ func (w *window) dismiss(n *line) {
 	}
 }
 
-// fallBehind notes that a line is known only up to a position.
+// fallBehind notes that the window knows the timers of a line only up to a position.
 func (w *window) fallBehind(n *line, from store.TimerMark) {
 	if !n.behind {
 		n.behind, n.from = true, from
@@ -121,7 +121,7 @@ func (w *window) fallBehind(n *line, from store.TimerMark) {
 	}
 }
 
-// catchUp notes that a line is known as far as all others.
+// catchUp notes that the window knows the timers of a line as far as those of all other lines.
 func (w *window) catchUp(n *line) {
 	if n.behind {
 		n.behind, n.from = false, store.TimerMark{}
@@ -136,8 +136,8 @@ func (w *window) add(t *store.Timer) {
 	if t.Due > w.bound() {
 		return
 	}
-	// The lane reads a timer after the position of a line that is behind when the line has its
-	// turn. But a read in flight may already have passed the place of the timer.
+	// If a line is behind, the lane reads the timers after the position of the line when the line
+	// has its turn. But a read in flight may already have passed the place of this timer.
 	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
 		return
 	}
@@ -173,7 +173,8 @@ func (w *window) shrink() {
 	w.stale = w.asked != 0
 }
 
-// trim forgets void timers, timers after the position of a line behind, and timers beyond a share.
+// trim forgets void timers, timers after the position of a line that is behind, and timers beyond
+// the share of their line.
 func (w *window) trim(share int) {
 	slices.SortFunc(w.heap, compareTimers) // a sorted slice is a heap
 	// A timer that was stopped and started again for the same time is in the heap twice. Both

@@ -17,7 +17,7 @@ type kind struct{ tenant, workflow string }
 // workers knows which workers there are, what they offer, and which runs wait for one of them.
 type workers struct {
 	offers   map[kind][]offer
-	turn     map[kind]int // for pick and seat
+	turn     map[kind]int // which worker of a kind comes next, for pick and seat
 	unserved map[kind][]*entry
 	here     map[WorkerID]bool
 	leaving  map[WorkerID]bool
@@ -26,7 +26,7 @@ type workers struct {
 	slots   map[WorkerID]Capacity // of workers that take a limited number of runs and calls
 	offered map[WorkerID][]ownOffer
 	lines   map[kind][]*slotLine // the runs and entities that wait for a free slot
-	round   int                  // for nextLine
+	round   int                  // which line comes next, for nextLine
 	freed   seat                 // a slot for the run or the entity that is being dispatched
 	lane    int
 

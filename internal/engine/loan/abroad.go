@@ -134,9 +134,9 @@ func (a *Abroad) NewsOf(ref model.ClaimRef) News { return a.news[ref] }
 // Last returns the number of the last news.
 func (a *Abroad) Last() uint64 { return a.seq }
 
-// Untold reports whether there is progress, in news up to the given number, that the owner of a
-// claim has not received. Heartbeats without progress do not count. It drops news about claims that
-// the worker does not execute.
+// Untold reports whether the owner of a claim has not received some progress yet. It looks only at
+// news up to the given number. Heartbeats without progress do not count. It drops news about claims
+// that the worker does not execute.
 func (a *Abroad) Untold(last uint64, executes func(model.ClaimRef) bool) (untold bool) {
 	for ref, n := range a.news {
 		if !executes(ref) {
@@ -180,7 +180,7 @@ func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	}
 }
 
-// toldReport is the number that means the report of a claim, among the numbers of news.
+// Among the numbers of news, toldReport stands for the report of a claim.
 const toldReport = 0
 
 // All returns the claims that may belong to another owner.

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// OpenPoll is a poll of an owner in flight.
+// OpenPoll is a poll in flight to an owner.
 type OpenPoll struct {
 	Node model.NodeID
 	Poll peer.Poll
@@ -127,8 +127,8 @@ func (p *OpenPoll) Home(a *peer.PollReply, got map[Own]int) (home []Lent) {
 	return home
 }
 
-// Regain ends the loan of slots. The board of the node then proposes tasks, which calls the
-// machine. So the caller must not hold the lock that protects the machine.
+// Regain ends the loan of slots. The board of the node then proposes tasks, and these proposals
+// call the machine. So the caller must not hold the lock that protects the machine.
 func Regain(home []Lent) {
 	for _, x := range home {
 		if x.Count > 0 {

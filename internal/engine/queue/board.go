@@ -76,8 +76,8 @@ func (b *Board) forget(s *site) {
 	}
 }
 
-// advance applies the passing of time: delayed tasks become visible, and groups whose time has come
-// can be asked again.
+// advance applies the passing of time: delayed tasks become visible, and the board may ask the gate
+// again about groups whose time has come.
 func (b *Board) advance(now model.Time) {
 	for b.delayed.len() > 0 && b.delayed.top().Visible <= now {
 		t := b.delayed.top()

@@ -2,8 +2,8 @@ package queue
 
 import "slices"
 
-// The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and
-// lines of a key.
+// This file implements the order of Q2 for one class: levels (priorities), tenants of a level, keys
+// of a tenant, and lines of a key.
 //
 // Groups of the gate cut across that order: one limit may hold back thousands of keys, and opens
 // and closes with every task that ends. So the board reaches lines through cells. A cell holds the
