@@ -282,7 +282,7 @@ type RunPage struct {
 	Long []lane.Load
 }
 
-// ReadRuns reads the first of several runs that a lane asks for, as many as fit into a page.
+// ReadRuns reads runs that a lane asks for: the first ones in the list, as many as fit into a page.
 func ReadRuns(ctx context.Context, st store.Store, loads []lane.Load) (p RunPage) {
 	if len(loads) == 1 {
 		return RunPage{Long: loads}

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// askFor is how long a node that has acquired shards waits at most until the other nodes have
-	// said which runs and entities of the last owner their workers hold. Usually all of them answer
-	// immediately.
+	// askFor is the longest time that a node with newly acquired shards waits for the other nodes
+	// to say which runs and entities of the last owner their workers hold. Usually all of them
+	// answer immediately.
 	askFor = 2 * time.Second
 	// lookEvery is how often a server checks whether the workers of the last owners have come back,
 	// while it waits for them. It also checks when one of these workers has joined this server.

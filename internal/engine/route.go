@@ -36,7 +36,7 @@ func (c *call) finish(a *lane.Answer) {
 	})
 }
 
-// finishWith is finish with an answer that was found in the store.
+// finishWith does the same as finish, with an answer that was found in the store.
 func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 	c.once.Do(func() {
 		c.answer, c.reply = *a, reply
@@ -243,8 +243,8 @@ func isAwaited(m *model.Message) bool {
 	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
 }
 
-// sendLocal sends a message to its owner if that is this node. It waits for the answer or, for a
-// start with awaits, for the end of the execution.
+// sendLocal passes a message to the lane of its address, if this node owns that address. It waits
+// for the answer or, for a start with awaits, for the end of the execution.
 func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
 	if inc == nil {

@@ -16,7 +16,7 @@ import (
 type servedList struct {
 	mu      sync.Mutex
 	known   bool
-	changes uint64 // how many changes of the workers the list contains at least
+	changes uint64 // the list contains at least this many changes of the workers
 	list    []store.Served
 }
 

@@ -305,7 +305,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
 	}
 
-	// The claim moves from held to reported in one step, so that has never misses it.
+	// The claim moves from held to reported in one step, so that the method has never misses the
+	// claim.
 	r.By = s.speaker()
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
@@ -401,8 +402,8 @@ func (s *TaskSession) mail(r *model.TaskReport) {
 	})
 }
 
-// ReportMessage converts a report into a message. Its request id is the claim, so it takes effect
-// once.
+// ReportMessage converts a report into a message. The request id of the message names the claim, so
+// the report takes effect once.
 func ReportMessage(r *model.TaskReport) *model.Message {
 	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
 }

@@ -59,8 +59,8 @@ func (h *handover) run() {
 
 	began := time.Now()
 	for i := range h.o.Calls {
-		// One commit has at most about MaxMessages messages, and the calls of about longTogether.
-		// The engine hands the other calls over again.
+		// One commit has at most about MaxMessages messages, and only the calls of about
+		// longTogether, which is a time. The engine hands the other calls over again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded() || time.Since(began) >= longTogether) {
 			return
 		}
@@ -183,7 +183,7 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 		}
 	}
 
-	// Read the error here, where a panic is caught: its methods are user code.
+	// Read the error here, where a panic is caught, because the methods of the error are user code.
 	if err != nil {
 		_, not := errors.AsType[unmade](err)
 		made = !not

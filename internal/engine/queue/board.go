@@ -69,7 +69,7 @@ func (b *Board) site(name siteName) *site {
 	return s
 }
 
-// forget drops a site that has neither tasks nor a pause.
+// forget drops a site (a queue of a tenant) that has no tasks and is not paused.
 func (b *Board) forget(s *site) {
 	if s.tasks == 0 && !s.paused {
 		delete(b.sites, s.name)

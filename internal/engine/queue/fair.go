@@ -91,8 +91,8 @@ type leaf struct {
 	line *line
 	cell *cell
 	key  *key
-	// seen is the share of the key when the leaf was sorted in. If the share of the key has grown
-	// since, the leaf belongs further back.
+	// seen is the share that the key had when the leaf got its place in the order. If the share of
+	// the key has grown since, the leaf belongs further back.
 	seen share
 	at   int32
 }

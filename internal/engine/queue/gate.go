@@ -33,8 +33,8 @@ type Admitter interface {
 	// has made the claim and counts it. It is empty if this node counts the claim.
 	Hold(now model.Time, it *Item, maker string)
 	// Give returns the permits of a claim. how is the outcome of the attempt. After that the board
-	// asks for the group of the item again. If other groups may pass now, the caller of the board
-	// must call Reopen.
+	// asks the gate about the group of the item again. If other groups may pass now, the caller of
+	// the board must call Reopen.
 	Give(now model.Time, it *Item, how Outcome)
 	// Group names the group of an item. The gate admits or refuses all items of a group alike, so
 	// that a refused item does not hold back other groups behind it. The group of an item may
