@@ -196,8 +196,8 @@ func (inc *incarnation) unregister(ctx context.Context) {
 // says that the store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
-// drainLimit is how long a stopping node tries to give up its shards in order, while it has its
-// lease.
+// drainLimit is how long a stopping node with a valid lease tries to give up its shards in an
+// orderly way.
 const drainLimit = 30 * time.Second
 
 // runMembership is the loop of the membership: it renews the lease, fences dead nodes, and moves
@@ -490,7 +490,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// lanes treat the calls of the shard as suspects.
 	for i := range got {
 		foreign, orphaned := inc.takeForeign(got[i].Shard)
-		// on a server, calls run in other processes, so they cannot kill it
+		// on a server, calls run in other processes, so they cannot kill the server
 		got[i].Crashed = orphaned && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = foreign && inc.mayBeHeld()
 		// Even if the last owner lives, remote workers of an earlier owner may be on their way to
@@ -520,7 +520,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	}
 
 	// Put the shards into the inboxes of the lanes before requests for them can arrive. An inbox
-	// keeps its order, so each lane gets a shard before the requests for it.
+	// keeps its order, so each lane gets a shard before it gets requests for the shard.
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// laneShell runs one lane. It has a loop that passes inputs to the state machine and carries out
-// its outputs, errands to the store, and readers.
+// laneShell runs one lane. It has three parts: a loop that passes inputs to the state machine and
+// carries out its outputs, errands (the calls to the store that the lane asks for), and readers.
 type laneShell struct {
 	eng     *Engine
 	inc     *incarnation
@@ -153,9 +153,9 @@ func (s *laneShell) apply(now model.Time, o *op) {
 }
 
 // isFresh reports whether the request id of a message was never used before. If the node has
-// acquired shards since another node's message arrived, another owner may have had a copy of it in
-// between. The lane may also have forgotten that the connection of the message was lost. In both
-// cases isFresh returns false.
+// acquired shards since another node's message arrived, another owner may have served a copy of the
+// message in between. The lane may also have forgotten that the connection of the message was lost.
+// In both cases isFresh returns false.
 func (s *laneShell) isFresh(o *op) bool {
 	return o.fresh && (o.message.Linked.IsZero() || o.tenure == s.inc.tenure.Load() && o.arrived >= s.lane.LinksForgotten())
 }
@@ -358,8 +358,8 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	var err error
 	for i := range starts {
 		rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{})
-		// An unreadable execution also exists. So the lane refuses the start, and the rest of the
-		// batch continues.
+		// An execution that cannot be read exists all the same. So the lane refuses the start, and
+		// the rest of the batch continues.
 		if fault.Is(err, fault.Corrupt) {
 			unread := store.Unread(starts[i].Shard, starts[i].Start.Address, err)
 			rows[i], err = &unread, nil

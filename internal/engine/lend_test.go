@@ -438,8 +438,8 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 		}
 		settle()
 
-		// The other nodes no longer receive anything from this node: neither its answers nor its
-		// lease.
+		// The other nodes no longer receive anything from this node: neither answers nor renewals
+		// of its lease.
 		p.st.change(func(s *lossy) { s.lose = 1 })
 		if _, err := p.owner.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
 			t.Fatal(err)

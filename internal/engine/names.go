@@ -55,9 +55,9 @@ func (n *names) add(name string, then func()) {
 	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
 }
 
-// remove removes a name of this process or of another one. If the name still waits to be written,
-// it is not written at all, because its worker was never admitted. So workers that come and go
-// while the store cannot be used leave nothing in the queue.
+// remove removes a name that this process or another process has stored. If the name still waits to
+// be written, it is not written at all, because its worker was never admitted. So workers that come
+// and go while the store cannot be used leave nothing in the queue.
 func (n *names) remove(name string) {
 	n.mu.Lock()
 	before := len(n.queue)
@@ -228,8 +228,8 @@ func (e *Engine) admit(a *entrance, r model.RemoteMember, join func(*incarnation
 
 	e.names.add(r.Name, func() {
 		enter()
-		// Now the lanes know what the worker holds, and this node tells it to other nodes that ask.
-		// So no node needs to wait for the worker under its earlier name.
+		// Now the lanes know what the worker holds, and this node can answer other nodes that ask
+		// what the worker holds. So no node needs to wait for the worker under its earlier name.
 		if r.After != "" && a.isAdmitted() {
 			e.names.remove(r.After)
 		}

@@ -28,9 +28,9 @@ func (w *taskWorkers) own() []*TaskSession {
 }
 
 // call passes calls of a lane to the workers. It combines the claims for the same worker into one
-// call, at the place of the first claim. This is possible because no call before or between them is
-// about these claims. It returns the claims of workers that left while the claims were being
-// committed.
+// call, at the place of the first claim. This is possible because no call before or between the
+// calls with these claims is about the same claims. It returns the claims of workers that left
+// while the claims were being committed.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
@@ -116,7 +116,7 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 }
 
 // attachHeld handles a worker that has outlived the owner of its claims. It connects the worker
-// with the claims that it holds, and with claims that never reached it.
+// with the claims that the worker holds, and with claims that never reached the worker.
 func (inc *incarnation) attachHeld(s *TaskSession) {
 	for _, ref := range s.offer.Held {
 		if l := inc.lane(inc.shardOf(ref.Address)); l != nil {
@@ -163,7 +163,8 @@ func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node mod
 }
 
 // giveBack returns claims of workers that left while the claims were being committed. It reports
-// them as a worker would, so it works even if the shard moves at the same time.
+// these claims as a worker would, so the claims are returned even if the shard moves at the same
+// time.
 func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
@@ -211,8 +212,8 @@ func (s *TaskSession) has(claim model.ClaimRef) bool {
 	return executes || report != nil
 }
 
-// at reports whether the worker executes the claim, and returns its report if it has reported the
-// claim and the report is not settled.
+// at reports whether the worker executes the claim. If the worker has reported the claim and the
+// report is not settled, at returns the report.
 func (s *TaskSession) at(claim model.ClaimRef) (executes bool, report *model.TaskReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ type handover struct {
 
 	streams *streams
 	// freed says that the hand-over has given up its slot although its code still runs. gone says
-	// that the code has returned after the worker abandoned it. See Worker.leave.
+	// that the code has returned after the worker abandoned the call. See Worker.leave.
 	freed, gone bool
 
 	results []model.OperationResult

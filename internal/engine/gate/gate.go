@@ -107,7 +107,8 @@ func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 }
 
 // Take lets a task through its limits and its breaker, or returns what refuses it and when to ask
-// again. An admitted task keeps its limits until Give. Calling Take again for it changes nothing.
+// again. An admitted task keeps its limits until Give. Calling Take again for an admitted task
+// changes nothing.
 func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again model.Time) {
 	e := g.entries[it.Ref]
 	if e != nil && e.holds {
@@ -261,8 +262,8 @@ func (g *Gate) TakeWoken() []string {
 
 // Pass says that the dispatcher could not try a woken group: no worker is free for its tasks, they
 // are paused, or they now wait under another name. The gate wakes the next group in the line
-// instead. It does not wake this group again until it has refused a task of the group, because the
-// dispatcher tries the group as soon as it can.
+// instead. The gate does not wake this group again before it has refused a task of the group,
+// because the dispatcher tries the group as soon as possible anyway.
 func (g *Gate) Pass(name string) {
 	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {
 		q.ready = true

@@ -184,7 +184,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 	}
 }
 
-// G4: the numbers of a limit change while tasks hold it and wait for it.
+// G4: the numbers of a limit change while some tasks hold the limit and others wait for it.
 func TestRulesChange(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1)}))
@@ -419,8 +419,8 @@ func BenchmarkRefused(b *testing.B) {
 }
 
 // Two nodes have reached the same generation of a breaker, each with its own probe. When one node
-// adopts the state of the other, the breaker must not take the outcome of its own call for the
-// outcome of the other node's probe. Otherwise there would be two probes (E35).
+// adopts the state of the other, its breaker must not mistake the outcome of a call of its own node
+// for the outcome of the other node's probe. Otherwise there would be two probes (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})

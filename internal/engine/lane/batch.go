@@ -225,8 +225,8 @@ func (b *building) reserve(sh *shard, row *model.Entity) {
 }
 
 const (
-	// reserveAhead is how far ahead of the clock the lane reserves tokens. While it grants locks,
-	// it writes one row per shard and minute.
+	// reserveAhead is how far ahead of the clock the lane reserves tokens. While the lane grants
+	// locks, it writes one row per shard and minute.
 	reserveAhead = time.Minute
 	// reserveMore is how many tokens the lane reserves when the tokens are ahead of the clock. In
 	// that case each token is the last one plus one.

@@ -8,8 +8,9 @@ import (
 )
 
 // handleRefusal handles a batch that the store will never accept (L3). The lane drops the
-// provisional state of everything in it and in the open batch. Then it applies the inputs again in
-// the same order, in halves, until the input that the store refuses is alone in its batch.
+// provisional state of all addresses in this batch and in the open batch. Then it applies the
+// inputs again in the same order, in halves, until the input that the store refuses is alone in its
+// batch.
 func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.recovery.reset()
 	first, freed, passed := l.flight.inputs, len(l.flight.frees) > 0, len(l.flight.batch.Passed) > 0
@@ -175,8 +176,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	// positions.
 	l.arrive(b)
 	for i := range b.batch.Requests {
-		// The count of remembered answers does not go back. Otherwise it would reach the same value
-		// again with another answer, and an old lookup would seem valid.
+		// The count of remembered answers does not go back. Otherwise the count would reach the
+		// same value again with another answer, and an old lookup would seem valid.
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
 	for _, p := range b.pairs {
@@ -276,9 +277,9 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 		m.barred = true
 	}
 
-	// The lane applies the input once more. Because of the quarantine, this answers the input with
-	// an error or, for a message, writes a row that puts it off. A second input, the note, stores
-	// the reason.
+	// The lane applies the input once more. Because of the quarantine, the lane now answers the
+	// input with an error, or writes a row that puts the input off if it is a message. A second
+	// input, the note, stores the reason.
 	chunks := []chunk{{in}}
 	if !run.IsZero() && !e.isEntity() { // for a timer of an entity, run is not the id of a run
 		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}

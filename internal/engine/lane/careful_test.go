@@ -686,8 +686,8 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 }
 
-// A batch in which a run leaves its worker is refused because of another address: the worker has
-// the run again, and gets the events that it missed.
+// A run leaves its worker in a batch that the store refuses because of another address. The worker
+// then has the run again, and gets the events that it missed.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)

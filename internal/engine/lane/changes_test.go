@@ -133,8 +133,8 @@ func TestChangesOfARun(t *testing.T) {
 	r.wantChanges()
 }
 
-// A caller may begin to watch while a batch is in flight: it gets the changes of that batch,
-// because a list that it reads now does not show them.
+// A caller that begins to watch while a batch is in flight gets the changes of that batch. A list
+// of executions that the caller reads at this moment does not show these changes yet.
 func TestWatchBeginsDuringACommit(t *testing.T) {
 	t.Parallel()
 	on := false

@@ -10,7 +10,7 @@ import (
 
 func (in *claimInput) proposal() bool { return true }
 
-// Claim hands in the board's proposal that a worker gets a task.
+// Claim tells the lane that the board proposes to give a task to a worker.
 func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
 	// The lane makes no claims in a shard that it gives up. The board forgets the tasks of the
 	// shard when the shard is gone.
@@ -86,7 +86,7 @@ func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	l.maybeDrop(e)
 }
 
-// Report hands in how a claim ended. The lane tells the worker when the end of the claim is
+// Report tells the lane how a claim ended. The lane tells the worker when the end of the claim is
 // durable.
 func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
 	e := l.taskEntry(&r.Ref.TaskRef)
@@ -362,9 +362,9 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	l.record(e, in, &core.Decision{})
 }
 
-// Progress hands in a value that says how far the worker of a claim is. The lane stores the last
-// such value of each task next to the history, and the next attempt begins with it. by is as in
-// Attach.
+// Progress passes a value to the lane that says how far the worker of a claim is. The lane stores
+// the last such value of each task next to the history, and the next attempt begins with this
+// value. by is as in Attach.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, by, p})

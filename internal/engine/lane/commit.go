@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// FinishCommit hands in the result of a commit.
+// FinishCommit tells the lane the result of a commit.
 func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 	l.now = now
 	if l.dead != nil || l.flight == nil {
@@ -67,8 +67,9 @@ func (l *Lane) recover(now model.Time) {
 	}
 }
 
-// FinishRefence hands in the result of moving the fence. From now on an unknown commit can have no
-// effect. landed is the number of the last batch that had an effect before the fence moved (L4).
+// FinishRefence tells the lane the result of moving the fence. From now on an unknown commit can
+// have no effect. landed is the number of the last batch that had an effect before the fence moved
+// (L4).
 func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	if l.dead != nil || l.recovery.stage != stageRefencing {
 		return
@@ -113,7 +114,7 @@ func (l *Lane) verify(now model.Time) {
 	l.recovery.stage = stageVerifying
 }
 
-// FinishVerify hands in the current runs of the addresses in Verify, in the same order.
+// FinishVerify tells the lane the current runs of the addresses in Verify, in the same order.
 func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) {
 	if l.dead != nil || l.recovery.stage != stageVerifying {
 		return

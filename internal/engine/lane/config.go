@@ -49,10 +49,10 @@ type Config struct {
 	// the lane is Full.
 	MaxBytes int
 	// MaxKeptBytes bounds the bytes of reports that wait for quarantined runs. Default 128 MiB. The
-	// reports of one run may take half of it.
+	// reports of one run may take half of this limit.
 	MaxKeptBytes int
 	// MaxMail bounds the bytes of messages of other shards that wait in memory. Default 16 MiB.
-	// They may exceed the bound by one message. A page of mail has at most a quarter of it.
+	// They may exceed the bound by one message. A page of mail has at most a quarter of this limit.
 	MaxMail int
 	// MaxHeld bounds the bytes of histories that workers hold. Default 256 MiB, shared by the lanes
 	// of the node. A run without room waits.

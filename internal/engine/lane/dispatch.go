@@ -21,7 +21,8 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.HandOut(now, id)
 }
 
-// offer adds what a worker can run, and hands over the runs and calls that waited for it.
+// offer adds what a worker can run, and hands over the runs and calls that waited for such a
+// worker.
 func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false

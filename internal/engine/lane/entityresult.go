@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FinishCalls hands in the results of calls that a worker has run. The lane drops results that it
-// no longer waits for.
+// FinishCalls tells the lane the results of calls that a worker has run. The lane drops results
+// that it no longer waits for.
 func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	j := l.jobs[r.Generation]
 	if j == nil {

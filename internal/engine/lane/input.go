@@ -8,8 +8,9 @@ import (
 )
 
 // input is something that the lane applies to one address. Each kind of input is a struct of its
-// own that embeds inputBase and overrides what is special about it. The lane keeps an input until
-// its batch is committed. If the store refuses the batch, the lane applies the inputs again.
+// own that embeds inputBase and overrides the methods for which the kind needs its own behaviour.
+// The lane keeps an input until its batch is committed. If the store refuses the batch, the lane
+// applies the inputs again.
 type input interface {
 	// base returns the part that all inputs have.
 	base() *inputBase
@@ -190,8 +191,8 @@ func (in *messageInput) isRequest() bool {
 }
 
 // isDeadTaskOrder reports whether the input is about a dead task. Only such inputs change dead
-// tasks. The lane applies them one by one. Each of them waits for the commit of the one before, so
-// that the lane always reads the current state.
+// tasks. The lane applies them one by one. Each input waits for the commit of the input before it,
+// so that the lane always reads the current state of the dead task.
 func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
 // needsDeadTask reports whether the lane needs the dead task to decide. The undo of a requeue may
@@ -338,9 +339,9 @@ type claimReport interface {
 	setFate(*core.Fate)
 }
 
-// isTemporary reports whether a refusal is not final: there was no room, or the code of the run
-// continues, and the same request may succeed later. The lane does not remember such a refusal
-// under the request id.
+// isTemporary reports whether a refusal is not final, so that the same request may succeed later.
+// This is so if there was no room, or if the code of the run was busy. The lane does not remember
+// such a refusal under the request id.
 func isTemporary(f *model.Failure) bool {
 	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
 }

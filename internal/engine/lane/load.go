@@ -37,7 +37,7 @@ func (l *Lane) issueWaiting() {
 	}
 }
 
-// FinishLoad hands in the result of a read.
+// FinishLoad tells the lane the result of a read.
 func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	l.now = now
 	ld := l.loads.flying[id]

@@ -18,8 +18,8 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 	return p
 }
 
-// Messages hands in messages for shards of this lane. The lane ignores messages that it knows, that
-// leave a gap, or that it has no room for. It can read them from the store later.
+// Messages passes messages for shards of this lane to the lane. The lane ignores messages that it
+// knows, that leave a gap, or that it has no room for. It can read them from the store later.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.HasShard(row.To) || l.dead != nil {
@@ -77,7 +77,7 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits says that the store has mail (messages of other shards, and requests of other
+// MailWaits tells the lane that the store has mail (messages of other shards, and requests of other
 // processes) for shards of this lane. The lane reads the mail when it has room.
 func (l *Lane) MailWaits() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {

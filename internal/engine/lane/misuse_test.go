@@ -200,7 +200,8 @@ func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 	}
 }
 
-// A call of an entity owns its request id while it waits, while it runs, and after it has run.
+// A request id belongs to one call of an entity while the call waits, while it runs, and after it
+// has run.
 func TestMisusedRequestIDOfACall(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")

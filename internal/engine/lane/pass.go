@@ -8,7 +8,8 @@ import (
 // A message whose receiver belongs to this lane takes effect in the batch that sends it. It needs
 // no row, no cursor and no commit of its own. The lane passes a message on only if its receiver is
 // in memory and can take it now, and if no earlier message between the two shards is still on its
-// way. Any other message is written, and its receiver gets it after the commit.
+// way. The lane writes any other message into the batch, and the receiver gets the message after
+// the commit.
 //
 // A passed message is not durable before its batch is. So nothing that the message allows may start
 // before that commit. A call waits for the batch that sends it (core.Arrival). Calls that may run
@@ -32,7 +33,8 @@ func (b *building) send(from *shard, m *model.Message) {
 // them, in order. It writes each message that it cannot deliver now.
 func (l *Lane) passOn(now model.Time) {
 	if l.passing {
-		// Another input has caused this one, and the outer call of passOn delivers its messages.
+		// The lane applies this input because of another input. The outer call of passOn delivers
+		// the messages of both.
 		return
 	}
 	l.passing = true

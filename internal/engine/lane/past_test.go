@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// reset hands in a message that replaces the current run of an address by a run that begins with
-// the first events of the old one.
+// reset sends the lane a message that replaces the current run of an address by a run that begins
+// with the first events of the old run.
 func (r *rig) reset(a model.Address, keep int, token any) {
 	r.t.Helper()
 	run := r.current(a).Start.Run

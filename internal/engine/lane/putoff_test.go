@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Many messages wait for a quarantined address. The lane puts them off for different times. If it
-// tried all of them again after one quarantine, and that took longer than a quarantine, the lane
-// would have time for nothing else.
+// Many messages wait for a quarantined address. The lane puts them off for different times. Suppose
+// that the lane tried all messages again after one quarantine, and that this took longer than a
+// quarantine. Then the lane would have time for nothing else.
 func TestManyMessagesArePutOffForLonger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxPutOff, c.QuarantineFor = 2, time.Minute })

@@ -88,8 +88,8 @@ func TestForcedDeleteIsRefused(t *testing.T) {
 	}
 }
 
-// A removal by force of an earlier run leaves the current one alone: its worker keeps it, and its
-// waiters continue to wait.
+// A removal by force of an earlier run does not affect the current run: the worker keeps the
+// current run, and the callers that wait for this run continue to wait.
 func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -19,7 +19,7 @@ func (l *Lane) KeepAll(keep bool) {
 	}
 }
 
-// expire looks for runs past their retention time and removes them, when it is time to.
+// When a look is due, expire looks for runs past their retention time and removes them.
 func (l *Lane) expire(now model.Time) {
 	r := &l.retention
 

@@ -132,8 +132,8 @@ func (l *Lane) rememberOurs(e *entry) {
 }
 
 // keepForHolder reserves a run or an entity that the last owner left for the worker that held it.
-// It returns false if the lane may hand it over now, because that worker is here or the reunion is
-// over.
+// It returns false if the lane may hand over the run or the entity now, because that worker is here
+// or the reunion is over.
 func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
@@ -286,8 +286,8 @@ func (l *Lane) EndReunion(now model.Time) {
 }
 
 // FinishReunion tells the lane that each worker that may hold something of the last owners,
-// including remote workers, has said what it holds. As soon as the lane has read the lists, any
-// worker may get the rest.
+// including remote workers, has said what it holds. As soon as the lane has read the lists of runs
+// and entities, any worker may get the runs and entities that no worker has claimed.
 func (l *Lane) FinishReunion(now model.Time) {
 	if l.reunion.until > now {
 		l.reunion.until = now

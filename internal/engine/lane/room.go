@@ -13,7 +13,8 @@ type room struct {
 	limit int      // bytes
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // runs that wait for room, in order
-	// makeRoom has taken all runs that it could; it finds no others until a run changes.
+	// makeRoom has taken all runs from workers that it could take. It finds no further runs until a
+	// run changes.
 	tried bool
 }
 

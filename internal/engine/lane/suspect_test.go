@@ -233,9 +233,9 @@ func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 	r.wantMaking("1")
 }
 
-// After a crash the lane notes its calls and runs them one at a time. Two processes die while one
-// of the calls runs alone. The lane answers that call and keeps it as a dead letter. The other
-// calls continue.
+// After a crash the lane stores a note about the calls that it finds, and runs these calls one at a
+// time. Two processes die while one of the calls runs alone. The lane answers that call and keeps
+// it as a dead letter. The other calls continue.
 func TestCallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)

@@ -120,7 +120,7 @@ func TestReportToQuarantined(t *testing.T) {
 }
 
 // When the lane gives up a shard, it waits for the workers that execute tasks of the shard, but not
-// forever. After the last commit of the shard the lane writes nothing for it.
+// forever. After the last commit of the shard, the lane writes nothing for the shard.
 func TestDrainWithTasks(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)

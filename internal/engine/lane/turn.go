@@ -163,7 +163,8 @@ func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.finishInput(in)
 }
 
-// apply lets the worker release the run, if it has seen everything that was committed for it.
+// apply lets the worker release the run, if the worker has seen everything that was committed for
+// the run.
 func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {

@@ -77,7 +77,7 @@ func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 
 // room reports whether the window takes a timer that the lane has read for a line. It always takes
-// a timer that is due before others of the line, because the timer replaces one of them.
+// a timer that is due before other timers of the line, because it replaces one of these timers.
 func (w *window) room(n *line, place store.TimerMark) bool {
 	return w.timerCount() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
@@ -251,8 +251,8 @@ func (w *window) forget(t *store.Timer) {
 	w.lines[kindOf(t)].n--
 }
 
-// remove forgets a timer that was stopped. Its entry in the heap stays, and the window skips it
-// when its time comes.
+// remove forgets a timer that was stopped. The entry of the timer in the heap stays, and the window
+// skips this entry when its time comes.
 func (w *window) remove(a model.Address, run model.RunID, id string) {
 	k := timerKey{run, id}
 	w.change(k)

@@ -237,7 +237,8 @@ func TestInvalidTurnBeforeARefusal(t *testing.T) {
 	r.wantEvents(a, "step_completed x")
 }
 
-// A turn that contradicts the history blocks the run with the reason, and none of it is written.
+// A turn that contradicts the history blocks the run with the reason, and the lane writes no part
+// of the turn.
 func TestInvalidTurnBlocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits = core.Limits{Events: 3, Signals: 10, Timers: 10} })

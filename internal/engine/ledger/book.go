@@ -271,7 +271,7 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 
 // ApplyPage passes a stored page to the book: one that the engine has read, or has written after
 // Compose. A second call with the same page changes nothing. If the book cannot read the page, it
-// composes no page in its place until it gets one that it can read.
+// composes no page with this number until it gets a version that it can read.
 func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
 	p, err := decode(body)

@@ -97,7 +97,7 @@ func (a *Abroad) Unmake(ref model.ClaimRef) model.NodeID {
 	return maker
 }
 
-// MoveClaims notes that shards now belong to another node, or to this one (ours). It looks at the
+// MoveClaims notes that shards now belong to this node (ours) or to another node. It looks at the
 // claims of these shards that the worker executes, and returns the claims that have come to this
 // node.
 func (a *Abroad) MoveClaims(executes iter.Seq[model.ClaimRef], shard func(model.ClaimRef) bool, ours bool) (come []model.ClaimRef) {

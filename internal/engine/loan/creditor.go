@@ -34,9 +34,9 @@ type Creditor struct {
 	view  *store.View
 	loans map[model.NodeID]*loan
 	ended map[model.ClaimRef]ending
-	// seq numbers the polls of all owners. It only grows, because an owner drops a poll whose
-	// number is not above the last one that it received. So the next poll gets through even if this
-	// node has forgotten the owner in between.
+	// seq numbers the polls of all owners. seq only grows, because an owner drops a poll whose
+	// number is not above the number of the last poll that it received. So the next poll gets
+	// through even if this node has forgotten the owner in between.
 	seq uint64
 }
 

@@ -276,9 +276,9 @@ func (b *Board) propose(t *task, w *worker, s state) {
 }
 
 // Reserve takes a slot and permits for a task that is about to be committed, so that the claim can
-// be part of the same commit. It does so only if a suitable worker is free and no waiting task goes
-// first. Otherwise it returns false, and the caller calls Add once the task is committed. In that
-// case the gate may already have put the task into one of its lines.
+// be part of the same commit. Reserve succeeds only if a suitable worker is free and no waiting
+// task goes first. Otherwise it returns false, and the caller calls Add once the task is committed.
+// In that case the gate may already have put the task into one of its lines.
 func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	b.advance(now)
 	if it.Visible > now || it.spent() || b.tasks[keyOf(&it.Ref)] != nil {
@@ -339,8 +339,9 @@ type HeldClaim struct {
 
 // Hold says that a claim is committed. The deadlines of the claim start. The board need not know
 // the task, because the caller also reports claims that it finds after recovery. Such a claim has
-// no worker (WorkerID 0), and its worker may come back for it (Beat). Hold reports whether the
-// worker is here. If not, the claim has no worker, and the caller may give the claim back.
+// no worker at first (WorkerID 0). The worker that executes the claim may come back for it (Beat).
+// Hold reports whether the worker is here. If not, the claim has no worker, and the caller may give
+// the claim back.
 func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	b.advance(now)
 	t := b.tasks[keyOf(&it.Ref)]

@@ -132,8 +132,8 @@ func (byShare) place(l *leaf) *int32 { return &l.at }
 // enter lists a line in a class that covers it. The line has a task. A tenant or key without
 // waiting tasks starts as if it had just been served: it joins at the end of the round. So a stream
 // of new keys does not overtake the waiting keys. Because of that, the board need not remember keys
-// that were served and have no tasks left. When such a key comes back, it gets the same time that
-// it would have had if the board had remembered it.
+// that were served and have no tasks left. When such a key comes back, it gets the time that it
+// would have had if the board had remembered the key.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {

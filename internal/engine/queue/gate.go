@@ -29,8 +29,8 @@ type Admitter interface {
 	// after a call of Reopen.
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
 	// Hold takes the permits that the item needs even if none are free, because the claim is
-	// durable: another node, or an earlier life of this node, has made it. maker is the node that
-	// has made the claim and counts it. It is empty if this node counts the claim.
+	// durable: another node, or an earlier life of this node, has made the claim. maker is the node
+	// that has made the claim and counts it. It is empty if this node counts the claim.
 	Hold(now model.Time, it *Item, maker string)
 	// Give returns the permits of a claim. how is the outcome of the attempt. After that the board
 	// asks the gate about the group of the item again. If other groups may pass now, the caller of

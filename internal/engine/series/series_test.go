@@ -58,8 +58,9 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// The memory is bounded. The recorder drops the tenant that was counted least recently. For this
-// tenant it then says that it began to count only after the numbers that it dropped.
+// The memory is bounded. The recorder drops the tenant that was counted least recently. If a caller
+// reads the numbers of this tenant, Since says that the recorder began to count only after the
+// dropped numbers.
 func TestManyTenants(t *testing.T) {
 	t.Parallel()
 	r := series.New(noon)
