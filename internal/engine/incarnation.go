@@ -29,7 +29,7 @@ type incarnation struct {
 	epoch       int64
 	lanes       []*laneShell
 	board       *board
-	participant *flow.Participant // among the nodes that share limits
+	participant *flow.Participant // this node as one of the nodes that share limits
 	// These let workers execute tasks of other nodes, in both directions. They are nil if only one
 	// process can open the store.
 	borrower *lending.Borrower

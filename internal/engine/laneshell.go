@@ -32,7 +32,7 @@ type laneShell struct {
 	pages   pages
 	log     *slog.Logger
 	line    line    // ops of other nodes that have no room in the inbox
-	notices notices // of unreadable rows
+	notices notices // which unreadable rows were logged
 	aside   asideLog
 	// trouble is the error of the last commit, if the store took nothing. Callers that give up
 	// waiting get it.

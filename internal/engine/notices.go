@@ -52,7 +52,7 @@ const asideLines = 20
 // disk can leave any number of such rows. Only the lane uses it.
 type asideLog struct {
 	since   time.Time // when the minute began
-	lines   int       // in this minute
+	lines   int       // lines logged in this minute
 	skipped int       // rows without a line
 }
 

@@ -14,7 +14,7 @@ import (
 // Bounds of one transaction.
 const (
 	maxPuts     = 500
-	maxPutBytes = 4 << 20 // one request may exceed it
+	maxPutBytes = 4 << 20 // bytes of one transaction; the last request may exceed this limit
 )
 
 // puts are the requests that wait for a transaction of one store. A caller waits for each of them,

@@ -48,7 +48,7 @@ func (e *Engine) collectServed() []store.Served {
 	var all []store.Served
 	for _, s := range e.workers.all() {
 		if s.isAway() {
-			continue // the node of the worker announces it
+			continue // the node of the worker announces this worker
 		}
 		for _, name := range s.offer.Workflows {
 			all = append(all, store.Served{

@@ -49,7 +49,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 			s.stop(c.Ref, c.Canceled)
 		case c.Kind == lane.TaskSettled:
 			s.settleReport(c.Ref, c.Err)
-		case c.Claim != nil: // nil: handed over together with an earlier claim
+		case c.Claim != nil: // nil if the claim was handed over together with an earlier one
 			claims := claimsOf(calls[i:], c.Worker)
 			if !s.execute(claims) {
 				for j := range claims {

@@ -24,7 +24,7 @@ const longTogether = 20 * time.Millisecond
 type handover struct {
 	o    *model.Operations
 	code Type
-	name string          // of the entity or service, for errors
+	name string          // the name of the entity or service, for errors
 	ctx  context.Context //nolint:containedctx // it is the unit of work
 	stop func() bool     // reports whether to start no further call
 	time limits

@@ -21,7 +21,7 @@ type building struct {
 	frees    []*shard
 	facts    []Fact
 	trail    []written        // what the decisions have written, in order
-	marked   []*model.Address // of batch.Marks, in their order
+	marked   []*model.Address // the addresses of batch.Marks, in the same order
 	changed  map[*entry]int   // index of the row of an entity in the batch; nil when there is none
 	data     map[datumKey]int // index of the value of a task in the batch; nil when there is none
 	bytes    int

@@ -22,7 +22,7 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 		l.refuseAside(now, l.flight)
 	}
 
-	var run model.RunID // of the input, if it is alone in the batch
+	var run model.RunID // the run of the input, if the input is alone in the batch
 	if len(first) == 1 {
 		run = l.storedRun(first[0])
 	}
@@ -377,7 +377,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			switch in := in.(type) {
 			case *messageInput:
 				if in.once() && !in.sure(l, e) || in.early(e) || in.isDeadTaskOrder() {
-					in.deadTask, in.lone = nil, true // the lane reads it again
+					in.deadTask, in.lone = nil, true // the lane reads the dead task again
 					unsure = append(unsure, in)
 					continue
 				}

@@ -11,7 +11,7 @@ import (
 // that begins to watch while the batch is in flight misses nothing.
 type written struct {
 	address *model.Address
-	task    *model.TaskSpec // of a task without a workflow
+	task    *model.TaskSpec // the spec, if the address is a task without a workflow
 	run     model.RunID     // the run that received the input
 	removed []model.RunID
 	dead    *core.DeadTaskChange
@@ -88,7 +88,7 @@ type changer struct {
 	to      *[]model.Change
 	batch   *store.Batch
 	skipped map[model.RunID]bool
-	runs    map[model.RunID]bool // that start or have events; nil before the first call of changed
+	runs    map[model.RunID]bool // runs that start or have events; nil before the first call of changed
 }
 
 func (n *changer) skip(run model.RunID) {

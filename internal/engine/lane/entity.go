@@ -119,7 +119,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		a.Life, a.StateVersion = core.Life{TTL: t.TTL, Idle: t.IdleTTL}, t.StateVersion
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.viewTest(e)(m.Name)
-	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the call
+	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the lane to keep the call
 
 	// Decide how safe the call must be: whether it is stored, and which commit it waits for.
 	if e.address.Stateless() && !m.Brief && !remote {
@@ -201,7 +201,7 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 // That happens when the call in front existed only in memory and is gone. settleEntity also answers
 // calls that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
-	if !e.shard.draining && e.actor.entity.NeedsSettle() { // the next owner of the shard does it
+	if !e.shard.draining && e.actor.entity.NeedsSettle() { // if the lane gives up the shard, the next owner settles the entity
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }

@@ -24,7 +24,7 @@ type entry struct {
 	// version counts how often the lane dropped the state or read it for a worker. A read that
 	// started under an older version is out of date.
 	version int
-	actor   *actor // of an entity or a service; nil for all other addresses
+	actor   *actor // the state of an entity or a service; nil for all other addresses
 
 	backlog    backlog    // inputs that wait for the address
 	pending    pending    // what is not committed yet

@@ -96,7 +96,7 @@ func (l *Lane) MailWaits() {
 	// their bytes.
 	l.mail.beginRead(l.requests)
 	shards, passed := l.mail.fromTurn(shards)
-	leaving = append(leaving, passed...) // the lane reads only their requests
+	leaving = append(leaving, passed...) // of these shards the lane reads only requests
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
 }
 
@@ -188,8 +188,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 
 	answered, known := in.(*answerInput)
 	sent, isMessage := in.(*messageInput)
-	query := m.Kind == model.MessageQuery // its id is used once
-	again := known && !query              // it is remembered already
+	query := m.Kind == model.MessageQuery // the id of a query is used only once
+	again := known && !query              // the answer is remembered already
 
 	// The lane refuses a signal for a quarantined run. It checks whether the run is quarantined
 	// now: if an earlier quarantine has ended, the signal takes effect like any other.

@@ -56,12 +56,12 @@ type Load struct {
 	entry    *entry
 	message  *messageInput // the message that needs the read
 	report   claimReport   // the report that needs the read, of LoadFate
-	version  int           // of the entry when the read started
-	tenure   int           // of the lane when the read started
+	version  int           // version of the entry when the read started
+	tenure   int           // tenure of the lane when the read started
 	begun    int           // tenure of the lane when it asked for the first page of runnable runs
 	task     *handover
 	catchUp  bool // the lane reads timers of kinds that are behind the others, see window
-	served   int  // requests that the address had served when the lane looked for a reply
+	served   int  // entry.remembered when the lane looked for a reply
 	attempts int
 	at       model.Time // the read must not start before this time
 }
@@ -88,7 +88,7 @@ type LoadResult struct {
 
 // loads are the reads in flight and the reads that wait for their turn.
 type loads struct {
-	last    uint64 // id of the last one
+	last    uint64 // id of the last read
 	flying  map[uint64]*Load
 	waiting []*Load
 	delayed []*Load // failed reads, which the lane repeats later

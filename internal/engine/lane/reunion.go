@@ -144,7 +144,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 		e.claimed = true
 		return false
 	}
-	delete(r.early, e.address) // the end of the wait hands it over
+	delete(r.early, e.address) // endWait hands over the run or entity of the address
 	r.waiting[e.address] = run
 	return true
 }

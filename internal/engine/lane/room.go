@@ -10,7 +10,7 @@ const runBytes = 4 << 10
 // room is the memory for histories that workers hold. A run without room waits in a line. If no
 // other run takes room, a run always finds room, however large it is.
 type room struct {
-	limit int      // bytes
+	limit int      // bytes that all histories together may have
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // runs that wait for room, in order
 	// makeRoom has taken all runs from workers that it could take. It finds no further runs until a

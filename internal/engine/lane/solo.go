@@ -5,7 +5,7 @@ import "slices"
 // solo lets one entity of the lane at a time run a call alone. If the process dies while a call
 // runs alone, that call is probably the cause.
 type solo struct {
-	entry *entry   // may run a call alone
+	entry *entry   // the entity that may run a call alone
 	line  []*entry // entities that wait for their turn
 }
 

@@ -4,8 +4,8 @@ import "github.com/perdure/perdure/internal/model"
 
 // States is a snapshot of a lane for metrics.
 type States struct {
-	Bytes       int                     // of inputs that wait or are not committed
-	Quarantined int                     // addresses
+	Bytes       int                     // bytes of inputs that wait or are not committed
+	Quarantined int                     // quarantined addresses
 	Entities    map[string]EntityStates // by type
 	// RunsInLine and EntitiesInLine wait for a free slot of a worker.
 	RunsInLine, EntitiesInLine int

@@ -88,7 +88,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 		l.letGoQuietly(e)
 		l.strand(e, t.Blocked.Bounded())
-	case len(d.Events) > 0: // the worker gets them back
+	case len(d.Events) > 0: // the worker gets the events back
 	case b == nil:
 		l.answerTurn(in.worker, t.Run, t.Generation)
 	default:

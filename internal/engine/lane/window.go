@@ -27,7 +27,7 @@ type window struct {
 	order   []*line         // lines with due timers, in turn
 	due     int             // timers in lines that are due
 	behind  int             // lines that are behind
-	horizon store.TimerMark // of lines that are not behind, all timers up to here are known
+	horizon store.TimerMark // the window knows all timers up to here of all lines that are not behind
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
 	// timers that were started or stopped since the refill began: its result has an old state of
 	// them
@@ -36,7 +36,7 @@ type window struct {
 	// a position was moved back while a refill was in flight
 	stale bool
 	more  bool // the last page was full
-	fresh bool // nothing has been read yet
+	fresh bool // the lane has read no timers yet
 }
 
 // line holds the timers of one kind of workflow. The lane serves due timers of all lines in turn.

@@ -16,7 +16,7 @@ type neighbour struct {
 	node    model.NodeID
 	workers map[string]*BorrowedWorker
 	listed  map[model.ClaimRef]bool // the claims of its last poll
-	seq     uint64                  // of that poll
+	seq     uint64                  // number of that poll
 	heard   time.Time
 
 	stream  model.RunID

@@ -49,7 +49,7 @@ type group struct {
 	lines  int
 	closed bool
 	why    model.Reason
-	again  model.Time // when to ask the gate again; 0 if not by time
+	again  model.Time // when to ask the gate again; 0 if the gate gave no time
 	at     int32
 	cells  []*cell
 }
