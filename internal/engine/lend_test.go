@@ -249,7 +249,7 @@ func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { execute(t, b, 300, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}}) })
 		time.Sleep(5 * time.Second)
-		_, stopD := w.owner() // shards move
+		_, stopD := w.owner() // shards move to the new node
 		time.Sleep(20 * time.Second)
 		stopA() // and back
 		wg.Wait()
@@ -316,7 +316,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 				}
 				return &model.TaskReport{Output: c.Progress}
 			default:
-				return nil // hangs
+				return nil // the body hangs and makes no report
 			}
 		})
 

@@ -119,14 +119,14 @@ func TestInputsDuringIsolation(t *testing.T) {
 	r.turn(bad, steps("poison"))
 	r.signal(b, "1", "b1")
 	r.flush()
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	if !r.l.Full() {
 		t.Error("the lane takes inputs while it isolates")
 	}
 
 	r.signal(a, "2", "a2")
 	r.start(key("new"), "new")
-	r.turn(b, steps("x")) // the worker reports before it can know
+	r.turn(b, steps("x")) // the worker reports before it can know about the refusal
 	r.settle()
 
 	for _, token := range []any{"a1", "b1", "a2", "new"} {
@@ -205,7 +205,7 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r.startRun(bad)
 	r.refuse = poison("poison")
 	r.signal(bad, "poison", "client")
-	r.start(fresh, "start") // the new run has no row yet that could say so
+	r.start(fresh, "start") // the new run has no row yet that could have the reason
 	r.settle()
 	r.wantAnswer("client", "blocked")
 	r.wantAnswer("start", "blocked")
@@ -256,7 +256,7 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
 	r.turn(bad, steps("poison"))
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	r.block(a)
 	r.join(2)
 	r.flush()
@@ -264,7 +264,7 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	end := steps("s")
 	end.Close = done()
 	r.turn(a, end)
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.settle()
 	r.wantEvents(a, "step_completed s")
 	if row := r.current(a); row.Outcome.Status != model.Completed {
@@ -282,14 +282,14 @@ func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	r.join(2)
 	r.settle()
 	r.turn(bad, steps("poison"))
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	end := steps("s")
 	end.Close = done()
 	r.turn(a, end)
 	for _, w := range []lane.WorkerID{1, 2} {
 		r.leave(w)
 	}
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.settle()
 	r.join(3)
 	r.settle()
@@ -559,7 +559,7 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 		r.turn(a, turn)
 		r.turn(bad, steps("poison"))
 		r.flush()
-		r.commitNow() // refused
+		r.commitNow() // the store refuses the batch
 		r.leave(1)
 		r.join(2)
 		r.settle()
@@ -602,7 +602,7 @@ func TestDeathDuringIsolation(t *testing.T) {
 	r.turn(bad, steps("poison"))
 	r.flush()
 	r.signal(a, "t", "filling")
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.start(key("c"), "waiting")
 	r.l.Die(errInjected)
 	r.take()
@@ -630,7 +630,7 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.turn(a, commandTurn(stop("t5")))
 	r.turn(bad, steps("poison"))
 	r.flush()
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.leave(1)
 	r.settle()
 	r.pass(10 * time.Second)
@@ -694,7 +694,7 @@ func TestWorkerHearsWhatItMissed(t *testing.T) {
 	run := r.current(a).Start.Run
 	h := r.held[run]
 	r.signal(a, "s", "signal")
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})
 	r.turn(bad, steps("poison"))
 	r.settle()

@@ -76,7 +76,7 @@ type rig struct {
 	facts, landed map[string]int
 	messages      int
 	entityFacts   []string
-	ended         []lane.Outcome // of attempts
+	ended         []lane.Outcome // outcomes of attempts
 
 	// seen has the status of every run according to the reported changes. stands has the status
 	// according to the store; see changes_test.go. changes are all reported changes.

@@ -29,7 +29,7 @@ type asked struct{ key, input, request string }
 type village struct {
 	*rig
 	n      int
-	calls  map[any]*asked              // of clients, by token
+	calls  map[any]*asked              // calls of clients, by token
 	posted map[string]store.RequestKey // requests of other processes, by input
 	briefs []string                    // inputs of calls that run at most once
 	// commands that the holder of a run has issued, by generation

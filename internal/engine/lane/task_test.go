@@ -195,7 +195,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 		r.turn(key("bad"), steps("poison"))
 		r.send(model.Message{Kind: model.MessageCancel, To: taskAt("t")}, "cancel")
 		r.flush()
-		r.commitNow() // is refused
+		r.commitNow() // the store refuses the batch
 		r.readOne(progress)
 		r.flush()
 		r.settle()

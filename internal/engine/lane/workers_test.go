@@ -222,7 +222,7 @@ func TestInvalidTurnBeforeARefusal(t *testing.T) {
 	run := r.startRun(a)
 	r.startRun(b)
 	r.settle()
-	r.turn(b, steps("z")) // so that the batch has halves
+	r.turn(b, steps("z")) // so that the lane can apply the batch again in halves
 	r.turn(a, steps("x"))
 	gen := r.held[run].gen
 	r.turn(a, commandTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))

@@ -52,7 +52,7 @@ func (n *node) GoString() string {
 type dead struct {
 	place  limit.Place
 	claims []*gate.Task
-	marks  map[*node]*ledger.Mark // of the nodes that have found claims of the dead node
+	marks  map[*node]*ledger.Mark // marks of the nodes that have found claims of the dead node
 }
 
 // GoString is for the log of a property.

@@ -21,7 +21,7 @@ const (
 type world struct {
 	t     interface{ Fatalf(string, ...any) }
 	own   time.Duration
-	store model.Time // at own time 0
+	store model.Time // what the store's clock shows at own time 0
 	clock *storeclock.Clock
 
 	began, last model.Time
