@@ -30,20 +30,21 @@ type incarnation struct {
 	lanes       []*laneShell
 	board       *board
 	participant *flow.Participant // this node as one of the nodes that share limits
-	// These let workers execute tasks of other nodes, in both directions. They are nil if only one
-	// process can open the store.
+	// With the borrower, workers of other nodes execute tasks of this node. With the lender,
+	// workers of this node execute tasks of other nodes. Both are nil if only one process can open
+	// the store.
 	borrower *lending.Borrower
 	lender   *lending.Lender
 	peers    *peer.Post
-	// These let workers run code for other nodes, in both directions. They are nil if only one
-	// process can open the store.
+	// With crewOwner, workers of other nodes run code for this node. With crewHost, workers of this
+	// node run code for other nodes. Both are nil if only one process can open the store.
 	crewOwner *crew.OwnerSide
 	crewHost  *crew.HostSide
 	links     *peerlink.Net // connections to other nodes; nil if there are none
 	// shardMap says which node owned which shard at the last renewal.
 	shardMap atomic.Pointer[[]store.ShardOwner]
 	tenure   atomic.Int64 // counts how often shards were acquired
-	// toldShards are the shards of other nodes whose messages were sent over connections.
+	// toldShards are the shards to whose owners this node has sent messages over connections.
 	toldShards toldShards
 	alive      atomic.Pointer[[]string] // the members at the last renewal
 	company    atomic.Pointer[company]  // the live nodes, at the last renewal
@@ -99,10 +100,10 @@ func (inc *incarnation) laneOf(generation uint64) *laneShell {
 }
 
 // run serves until the lease is lost or ctx ends. If the lease is lost, run returns an error. If
-// ctx ends, it drains and gives up all shards in order.
+// ctx ends, it drains and gives up all shards in an orderly way.
 func (inc *incarnation) run(ctx context.Context) error {
 	// The lanes must outlive ctx, because a stopping node still commits while it gives up its
-	// shards. So they get a context of their own, which end or the members loop cancels.
+	// shards. So they get a context of their own, which the method end or the members loop cancels.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inc.stop = cancel
 	defer cancel(errStopping)

@@ -38,7 +38,7 @@ type laneShell struct {
 	// waiting get it.
 	trouble atomic.Pointer[error]
 	landed  bool // the loop has committed a batch itself, so there is more to do
-	// The era in which clients draw ids; nil before the lane has begun.
+	// era is the era in which clients draw ids. It is nil before the lane has begun.
 	era atomic.Pointer[string]
 	// unstored counts what was not stored when the lane ended. Other goroutines may read it when
 	// run has returned.
@@ -109,8 +109,9 @@ func (s *laneShell) run(ctx context.Context) {
 	s.refused.Leave()
 }
 
-// publishEra stores the era in which clients draw ids, for the servers that tell it to them. It
-// runs before the answers of this round leave, so that callers with an answer learn the era.
+// publishEra stores the name of the era in which clients draw ids. Servers tell this name to their
+// clients. It runs before the answers of this round leave, so that callers with an answer learn the
+// era.
 func (s *laneShell) publishEra() {
 	era := s.lane.Era()
 	if known := s.era.Load(); known == nil || *known != era {

@@ -20,8 +20,9 @@ type Sent struct {
 // manyAtOnce bounds how many messages of one call are in flight to other nodes at the same time.
 const manyAtOnce = 64
 
-// SendMany is Send for many messages. If this node owns the addresses of several messages, SendMany
-// puts these messages into the inboxes of the lanes together, so that they share commits.
+// SendMany does the same as Send, for many messages. If this node owns the addresses of several
+// messages, SendMany puts these messages into the inboxes of the lanes together, so that they share
+// commits.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
 	b := &bundle{sent: sent, done: make(chan struct{})}

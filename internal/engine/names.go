@@ -189,7 +189,8 @@ func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 	}
 }
 
-// entrance says whether a worker may get work. Its name must be in the store before that.
+// entrance says whether a worker may get work. The name of the worker must be in the store before
+// the worker gets work.
 type entrance struct {
 	// admitting is locked while the worker joins the lanes, so that a leave comes after the join.
 	admitting sync.Mutex
@@ -200,7 +201,7 @@ type entrance struct {
 // isAdmitted reports whether the worker may be given work. Callers may hold locks.
 func (a *entrance) isAdmitted() bool { return a.admitted.Load() && !a.withdrawn.Load() }
 
-// withdraw says that the worker leaves. If it is not admitted yet, it never will be.
+// withdraw notes that the worker leaves. A worker that is not admitted yet will never be admitted.
 func (a *entrance) withdraw() {
 	a.admitting.Lock()
 	defer a.admitting.Unlock()

@@ -56,7 +56,8 @@ type asideLog struct {
 	skipped int       // rows without a line
 }
 
-// next counts a row. It reports whether the row gets a line, and what the line says about others.
+// next counts a row. It reports whether the row gets a line in the log, and what that line says
+// about rows without a line.
 func (a *asideLog) next(now time.Time) (line bool, about []any) {
 	if now.Sub(a.since) >= time.Minute {
 		if a.skipped > 0 {

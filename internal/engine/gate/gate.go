@@ -18,8 +18,8 @@ type Task struct {
 	Ref   model.TaskRef
 	Spec  *model.TaskSpec
 	Input *model.Payload
-	// Plan caches what the gate has worked out about the task. A caller that keeps it between two
-	// calls saves the gate from working it out again.
+	// Plan caches what the gate has worked out about the task. A caller that keeps Plan between two
+	// calls saves the gate this work.
 	Plan *Plan
 }
 

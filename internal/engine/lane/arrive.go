@@ -12,9 +12,9 @@ func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) 
 	l.receive(now, newMessageInput(m, fresh, token))
 }
 
-// Run passes a start to the lane whose caller waits for the end of the execution. If the start
-// begins a run, the caller gets the Result of the run. Otherwise it gets the answer to the start.
-// Forget ends the wait.
+// Run passes a start to the lane. The caller of the start waits for the end of the execution. If
+// the start begins a run, the caller gets the Result of the run. Otherwise it gets the answer to
+// the start. Forget ends the wait.
 func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
 	in := newMessageInput(m, fresh, token)
 	in.origin.awaits = true

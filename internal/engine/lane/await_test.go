@@ -55,7 +55,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// While a start is not committed, Await cannot be sure.
+// While a start is not committed, Await returns sure == false.
 func TestAwaitBeforeTheStartIsDurable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -132,8 +132,8 @@ func TestRunMeetsARun(t *testing.T) {
 	}
 }
 
-// The store refuses a batch because of another address, and the lane applies it in parts. Each
-// caller gets one answer, and waiting callers still wait.
+// The store refuses a batch because of another address, and the lane applies the inputs of the
+// batch again in parts. Each caller gets one answer, and waiting callers still wait.
 func TestRunBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -204,7 +204,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		e.hold.giveBack(c, s.move())
 		l.runs[c.Run] = e
 		// Until the lane has read the run again, it does not know whether the run is paused. But
-		// the events that the worker missed show it.
+		// the events that the worker missed show whether the run is paused.
 		if e.hold.withheld || l.mustLeave(e) || hasKind(e.eviction.missed, model.EventPaused) {
 			e.hold.withheld = true
 		} else {

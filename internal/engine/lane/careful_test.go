@@ -250,8 +250,9 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, and the next worker takes the run and ends it. Then the poison of another run
-// undoes all of that. The lane applies the turns of the last worker again.
+// A run is blocked, and the next worker takes the run and ends it. Then the store refuses the batch
+// because of another run, which undoes all of that. The lane applies the turns of the last worker
+// again.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -272,8 +273,8 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	}
 }
 
-// The same, but the block is stored, and all workers have left when the lane undoes the turns of
-// the last worker. The next worker that joins gets the run.
+// A run is blocked, and this is stored. The next worker takes the run. All workers have left when
+// the lane undoes the turns of that worker. The next worker that joins gets the run.
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -547,7 +548,7 @@ func TestManyPoisons(t *testing.T) {
 	}
 }
 
-// The worker of a run leaves while its inputs are being applied again.
+// The worker of a run leaves while the lane applies the inputs of the run again.
 func TestWorkerLeavesDuringIsolation(t *testing.T) {
 	t.Parallel()
 	for _, closing := range []bool{false, true} {
@@ -593,7 +594,7 @@ func TestTimersOfARefusedBatch(t *testing.T) {
 	r.wantEvents(bad, "timer_fired old")
 }
 
-// The lane dies while it isolates: every waiter gets one answer.
+// The lane dies while it looks for the refused input. Every waiter gets one answer.
 func TestDeathDuringIsolation(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)

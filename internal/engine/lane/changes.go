@@ -182,8 +182,8 @@ func (n *changer) addClose(w *written) {
 	n.add(c)
 }
 
-// addEvents adds the changes that the events of a decision mean. If none of them is a change of the
-// run itself, and the run has not ended, addEvents reports that the history has grown.
+// addEvents adds the changes that follow from the events of a decision. If none of them is a change
+// of the run itself, and the run has not ended, addEvents reports that the history has grown.
 func (n *changer) addEvents(w *written, ended bool) {
 	if w.events[0] == w.events[1] {
 		return
@@ -217,7 +217,7 @@ var meaning = map[model.EventKind]model.ChangeKind{
 	model.EventPaused: model.ChangePaused, model.EventResumed: model.ChangeResumed, model.EventCancelRequest: model.ChangeCancelRequested,
 }
 
-// addProgress adds that a history has grown. Several such changes in a row become one.
+// addProgress adds the change that a history has grown. Several such changes in a row become one.
 func (n *changer) addProgress(c model.Change) {
 	if all := *n.to; len(all) > 0 {
 		if last := &all[len(all)-1]; last.Kind == model.ChangeProgressed && last.Run == c.Run {
@@ -273,8 +273,8 @@ func (n *changer) addDead(kind model.ChangeKind, ref model.TaskRef, spec *model.
 	})
 }
 
-// addMark adds that a run waits or is blocked. When a run stops waiting, an event says why, except
-// when an operator has released the run.
+// addMark adds the change that a run waits or is blocked. When a run stops waiting, an event says
+// why, except when an operator has released the run.
 func (n *changer) addMark(address *model.Address, m *store.MarkRow) {
 	w := written{address: address, run: m.Run}
 	c := w.change("")

@@ -93,7 +93,7 @@ func (r *rig) wantTold(want ...string) {
 	}
 }
 
-// The lane says what happens to a run, in order, once it is durable.
+// The lane reports the changes of a run in order, once they are durable.
 func TestChangesOfARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

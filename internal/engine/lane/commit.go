@@ -210,7 +210,7 @@ func (l *Lane) end(dead error, why string) {
 	l.dead = dead
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts, Changes: l.out.Changes}
 
-	// Inputs in batches, and evictions that would follow their commits.
+	// This part is for inputs in batches, and for evictions that would follow their commits.
 	fail := func(in input) {
 		l.unstored.add(in)
 		in.refuse(l, ErrNotOwner)
@@ -230,7 +230,7 @@ func (l *Lane) end(dead error, why string) {
 		}
 	}
 
-	// Inputs that wait, and runs that workers hold.
+	// This part is for inputs that wait, and for runs that workers hold.
 	for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 		if e.isEntity() {
 			l.abandon(e, ErrNotOwner) // also drops the results in its backlog
@@ -243,7 +243,7 @@ func (l *Lane) end(dead error, why string) {
 		l.askAgain(e)
 	}
 
-	// Inputs of refused batches, and callers that wait for the end of a run.
+	// This part is for inputs of refused batches, and for callers that wait for the end of a run.
 	if l.flight != nil {
 		l.nextChunk() // the first chunk is the batch in flight
 	}

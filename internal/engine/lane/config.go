@@ -57,8 +57,8 @@ type Config struct {
 	// MaxHeld bounds the bytes of histories that workers hold. Default 256 MiB, shared by the lanes
 	// of the node. A run without room waits.
 	MaxHeld int
-	// KeepIdle is a number of bytes. Default 2 KiB. A run whose state is larger leaves memory while
-	// no worker can continue it.
+	// KeepIdle is a size in bytes. Default 2 KiB. While no worker can continue a run, the state of
+	// the run stays in memory only if it is not larger than KeepIdle.
 	KeepIdle int
 
 	// MaxBacklog bounds the inputs that wait for one address. Default 10,000. The lane refuses

@@ -99,9 +99,9 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 }
 
 // viewTest returns a function that reports which calls of an entry are views, which change nothing.
-// A call is a view only if all builds of the connected workers say so, because any of them may get
-// the call. If a build runs the call as an operation, and the lane hands it over as a view, the
-// change would be lost.
+// A call is a view only if all builds of the connected workers say so, because any of these workers
+// may get the call. If a build runs the call as an operation, and the lane hands it over as a view,
+// the change would be lost.
 func (l *Lane) viewTest(e *entry) func(name string) bool {
 	offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type})
 	return func(name string) bool {
@@ -133,7 +133,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 			view.Brief = false // the next owner may run the view too
 			m = &view
 		}
-		// The call runs at most once, so it starts after the row that brought it is gone.
+		// The call runs at most once, so it starts after the inbox row that brought the call is
+		// deleted.
 		a.Held = m.Brief
 	}
 	if m.Kind == model.MessageCall && (in.origin.passed || remote && l.isWary(now, e.shard)) {
@@ -372,7 +373,7 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.dropResults(e, why)
 
 	kept, entity := a.kept, a.entity
-	// first, because informing a caller removes its call from the mailbox
+	// Clear these fields first, because informing a caller removes its call from the mailbox.
 	a.kept, a.entity = nil, nil
 	for _, it := range kept {
 		l.refuseCall(it, e.address, why, it.HasBegun())

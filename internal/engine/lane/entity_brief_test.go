@@ -51,7 +51,7 @@ func TestBriefCallIsNotMadeAgainWhenItsWorkerLeaves(t *testing.T) {
 	r.wantOutput("three", "three")
 }
 
-// A brief call does not run again if the store refuses something else of its service either.
+// A brief call does not run again even if the store refuses another row of the same service.
 func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

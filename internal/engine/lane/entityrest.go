@@ -2,8 +2,8 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// restUntil keeps an entity that no caller needs in memory for a while. Other entities leave to
-// make room for it.
+// restUntil keeps an entity in memory for a while, although no caller needs it now. Other entities
+// leave memory to make room.
 func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {

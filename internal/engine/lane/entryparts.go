@@ -177,8 +177,8 @@ func (v *eviction) finish() (wanted bool) {
 	return wanted
 }
 
-// miss keeps events for the worker, in case it keeps the run. Events never change, so the slice can
-// be shared.
+// miss keeps events for the worker, in case the worker keeps the run. Events never change, so the
+// slice can be shared.
 func (v *eviction) miss(run model.RunID, events []model.Event) {
 	switch {
 	case !v.pending || v.run != run:

@@ -57,7 +57,7 @@ func TestDrawnIDIsServedOnce(t *testing.T) {
 	}
 }
 
-// The lane looks up ids that are not of one of the last two eras.
+// The lane looks up ids that belong to neither of the last two eras.
 func TestOtherDrawnIDsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -64,8 +64,8 @@ func (l *Lane) handOverClaims(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// handOver gives a task to the worker whose claim is durable now. If there were earlier claims, the
-// lane first reads their last progress.
+// handOver gives a task to the worker whose claim is durable now. If the task had earlier claims,
+// the lane first reads the last progress of these claims.
 func (l *Lane) handOver(e *entry, f *effect) {
 	if e.x == nil || e.run() != f.run {
 		return

@@ -8,14 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// issueReads hands out as many reads as may be in flight.
+// issueReads adds waiting reads to the output, as many as may be in flight.
 func (l *Lane) issueReads() {
 	l.issueWaiting()
 	l.callUp()
 }
 
-// issueWaiting hands out waiting reads. The lane does not read a run for a worker while there is no
-// room for the run.
+// issueWaiting adds waiting reads to the output. The lane does not read a run for a worker while
+// there is no room for the run.
 func (l *Lane) issueWaiting() {
 	q := &l.loads
 	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {

@@ -59,7 +59,8 @@ func (l *Lane) passOn(now model.Time) {
 	b.outgoing = b.outgoing[:0]
 }
 
-// writeMessage gives a message a row. It gets its number when the batch is sealed.
+// writeMessage adds a row for a message to the batch. The message gets its number when the lane
+// seals the batch.
 func (l *Lane) writeMessage(b *building, t *outgoing) {
 	to := l.cfg.Layout.Shard(t.message.To)
 	t.from.underway[to]++

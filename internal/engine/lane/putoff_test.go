@@ -132,10 +132,10 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// The commit of a claim takes longer than the attempt may last or its worker may be silent, and the
-// board has not looked at its deadlines since. In the second case, the lane has undone the time-out
-// of a claim together with its batch. No worker may start the attempt, and the attempt times out
-// when the board looks at its deadlines.
+// There are two cases. In the first case, the commit of a claim takes longer than the attempt may
+// last or its worker may be silent, and the board has not looked at its deadlines since. In the
+// second case, the lane has undone the time-out of a claim together with its batch. No worker may
+// start the attempt, and the attempt times out when the board looks at its deadlines.
 func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.TaskSpec){

@@ -29,7 +29,7 @@ const (
 	LoadWritten  // what Task of Run has written so far, and its states
 	LoadEntity   // the entity Address with its mailbox
 	LoadMailbox  // the mailbox of the entity Address
-	// a page of the entities of Shards behind Behind whose mailbox is not empty
+	// a page of the entities of Shards after Behind whose mailbox is not empty
 	LoadMailboxes
 )
 
@@ -157,8 +157,8 @@ func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10)
 
 // isSurvivable reports whether the lane continues when it cannot decode the rows of a read:
 //
-//   - A run or an entity is quarantined. But if a batch in flight has rows of it, the lane repeats
-//     the read, because a quarantine would drop these rows.
+//   - A run or an entity is quarantined. But if a batch in flight has rows of the run or entity,
+//     the lane repeats the read, because a quarantine would drop these rows.
 //   - A caller that repeats a request learns that the answer is lost.
 //   - An attempt starts without the progress of the attempt before it.
 //   - A caller that asks for a dead task, or writes data of a task, learns that the dead task or

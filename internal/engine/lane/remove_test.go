@@ -158,7 +158,7 @@ func (r *rig) entity(a model.Address) *model.Entity {
 	return got.Entity
 }
 
-// unreadable makes reads of an entity's row fail until it is gone.
+// unreadable makes reads of an entity's row fail until the row is deleted.
 func (r *rig) unreadable(a model.Address) {
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind == lane.LoadEntity && ld.Address == a && r.entity(a) != nil {

@@ -29,16 +29,17 @@ import (
 type reunion struct {
 	ReunionTime
 	asking model.Time // until when the lane waits for the other nodes; zero when it does not
-	// What the last owner left and no worker has asked for yet. For an entity, the run is zero.
+	// waiting has the runs and entities that the last owner left and that no worker has asked for
+	// yet. For an entity, the run is zero.
 	waiting map[model.Address]model.RunID
-	// The workers that hold a run or an entity that the lane has not handed over since. Some of
-	// these entries stay after the reunion, until the worker leaves: see endReunion.
+	// holders has the workers that hold a run or an entity which the lane has not handed over
+	// since. Some of these entries stay after the reunion, until the worker leaves: see endReunion.
 	holders map[model.HeldRun]WorkerID
-	// Addresses whose runs and entities the lane hands over later, because it has not read yet
-	// whether the last owner left them.
+	// early has the addresses whose runs and entities the lane hands over later, because it has not
+	// read yet whether the last owner left them.
 	early map[model.Address]bool
-	// Open runs that have left memory, and that this lane itself had started or handed over. No
-	// worker of the last owner holds them.
+	// ours has the open runs that have left memory, and that this lane itself had started or handed
+	// over. No worker of the last owner holds them.
 	ours map[model.HeldRun]bool
 }
 
@@ -252,14 +253,14 @@ func (l *Lane) endWait(now model.Time, a model.Address) {
 	}
 }
 
-// JoinAway is Join for a worker of another node. Such a worker gets a run only if no worker of this
-// node can take the run.
+// JoinAway does the same as Join, for a worker of another node. Such a worker gets a run only if no
+// worker of this node can take the run.
 func (l *Lane) JoinAway(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.workers.away[id] = true
 	l.Join(now, id, o, s)
 }
 
-// JoinEntitiesAway is JoinEntities for a worker of another node.
+// JoinEntitiesAway does the same as JoinEntities, for a worker of another node.
 func (l *Lane) JoinEntitiesAway(now model.Time, id WorkerID, o model.EntityOffer, s Capacity) {
 	l.workers.away[id] = true
 	l.JoinEntities(now, id, o, s)

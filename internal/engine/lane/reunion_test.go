@@ -270,8 +270,9 @@ func TestReunionKeepsPausedRuns(t *testing.T) {
 	r.wantHolder(a, 2)
 }
 
-// Any worker gets a run whose worker does not come back, leaves again, or names another run. New
-// work, work of the server itself and runs that no worker held do not wait.
+// If the worker of a run does not come back, leaves again, or says that it holds another run, any
+// worker gets the run. New work, work of the server itself and runs that no worker held do not
+// wait.
 func TestReunionEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)

@@ -98,8 +98,8 @@ func (r *rig) deadCalls() (rows []store.InboxRow) {
 	return rows
 }
 
-// newSuspects crashes while workers have calls of two ledgers. The ledgers are on different shards
-// of the lane.
+// newSuspects lets the process crash while workers have calls of two ledgers. The ledgers are on
+// different shards of the lane.
 func newSuspects(t *testing.T) (r *rig, a, b model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -143,8 +143,8 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 	}
 }
 
-// A shard has more suspects than may run alone. The other suspects first run together. Only if that
-// owner dies too do they run alone.
+// A shard has more suspects than may run alone. The other suspects first run together. They run
+// alone only if the owner that ran them together dies too.
 func TestManySuspects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -210,7 +210,8 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 	r.wantFired(b, from, want...)
 }
 
-// The same, but the refill reads the store before the commit of the timers that shrink the window.
+// The window shrinks while a refill is in flight. The refill reads the store before the commit of
+// the timers that shrink the window.
 func TestRefillShrinksTheWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10; c.TimerHorizon = 100 * time.Second })

@@ -28,7 +28,7 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.finishInput(in)
 }
 
-// apply records the turn, and gives the next run to a worker if the turn ended this one.
+// apply records the turn. If the turn ended this run, apply gives the next run to a worker.
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {

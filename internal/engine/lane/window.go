@@ -29,8 +29,8 @@ type window struct {
 	behind  int             // lines that are behind
 	horizon store.TimerMark // the window knows all timers up to here of all lines that are not behind
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
-	// timers that were started or stopped since the refill began: its result has an old state of
-	// them
+	// timers that were started or stopped since the refill began: the result of the refill has an
+	// old state of these timers
 	changed map[timerKey]struct{}
 	crossed bool // the window has kept timers that were committed while a refill was in flight
 	// a position was moved back while a refill was in flight

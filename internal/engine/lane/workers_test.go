@@ -114,7 +114,7 @@ func TestWorkerWithdraws(t *testing.T) {
 	r.turn(busy, steps("x"))
 	r.release(parks, "s")
 	run := r.current(gives).Start.Run
-	// it does not know what the run waits for
+	// the worker does not know what the run waits for
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.take()
 	r.settle()
@@ -356,8 +356,8 @@ func TestGenerations(t *testing.T) {
 }
 
 // The code of a run has run ahead to its end. The worker keeps the run until the lane answers.
-// Whatever happens to the turn, the worker learns that it has lost the run, or gets the events in
-// between.
+// Whatever happens to the turn, the worker learns that it has lost the run, or gets the events that
+// came in between.
 func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	t.Parallel()
 	news := func(r *rig, a model.Address) {

@@ -97,7 +97,7 @@ func (b *Book) SetRules(rules *rule.Set) {
 	}
 }
 
-// SetAlone says whether this node is the only one.
+// SetAlone tells the book whether this node is the only node.
 func (b *Book) SetAlone(alone bool) {
 	if alone != b.alone {
 		b.alone = alone

@@ -167,8 +167,9 @@ func (a *Abroad) TakeBackReport(ref model.ClaimRef) bool {
 // DropReport drops a report.
 func (a *Abroad) DropReport(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// DropSentNews drops news that the owner has received. It keeps newer news: if the worker reported
-// a claim while a heartbeat of the claim was in flight, the report has not arrived.
+// DropSentNews drops news that the owner has received. It keeps newer news. For example, if the
+// worker reported a claim while a heartbeat of the claim was in flight, the report has not arrived
+// yet.
 func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
 		switch {

@@ -109,7 +109,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		return &calls[i].Knock
 	}
 
-	// Tasks without a worker: knock at the nodes that could take them.
+	// Some tasks have no worker: knock at the nodes that could take these tasks.
 	if len(d.others) > 0 {
 		for _, w := range board.UnservedWants() {
 			again = true
@@ -117,7 +117,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		}
 	}
 
-	// Claims that a live node may have: ask the node to poll.
+	// A live node may have some claims: ask the node to poll.
 	for ref, o := range d.unheard {
 		if !board.HasClaim(0, ref) {
 			delete(d.unheard, ref)
@@ -139,7 +139,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		}
 	}
 
-	// Nodes with entries to fetch, and nodes to forget.
+	// Knock at nodes with entries to fetch, and forget idle nodes.
 	for _, n := range d.neighbours() {
 		node := n.node
 		n.tidy(now)

@@ -155,7 +155,8 @@ func (c *Creditor) FinishPoll(now time.Time, p *OpenPoll, a *peer.PollReply) {
 }
 
 // CarryOut lets workers execute the entries of an owner. It returns how many claims each worker
-// got. Workers may call the Creditor, so the caller must not hold the lock that protects it.
+// got. Workers may call the Creditor, so the caller must not hold the lock that protects the
+// Creditor.
 func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	if len(entries) == 0 {
 		return nil

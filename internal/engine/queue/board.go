@@ -369,9 +369,10 @@ func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	return w != nil
 }
 
-// MarkReported says that a worker has delivered the outcome of its claim. Its slot becomes free and
-// its deadlines stop. Its permits stay taken until the report is committed, when the caller calls
-// Remove or Add. MarkReported returns whether the worker had the claim.
+// MarkReported says that a worker has delivered the outcome of its claim. The slot of the claim
+// becomes free and its deadlines stop. The permits of the claim stay taken until the report is
+// committed and the caller calls Remove or Add. MarkReported returns whether the worker had the
+// claim.
 func (b *Board) MarkReported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	b.advance(now)
 	t := b.findClaim(claim)

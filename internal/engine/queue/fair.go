@@ -341,7 +341,7 @@ func (b *Board) charge(c *class, it *Item) {
 	}
 }
 
-// Unordered lists of cells. Each cell knows its index in each of them.
+// The lists of cells below have no order. Each cell knows its index in each list.
 
 func siteIndex(cl *cell) *int32   { return &cl.siteAt }
 func groupIndex(cl *cell) *int32  { return &cl.groupAt }
