@@ -107,13 +107,13 @@ func (inc *incarnation) askOthers(ctx context.Context) bool {
 // awaitWorkers ends the reunion as soon as no remote worker that holds something of the last owners
 // can be on its way.
 //
-// A server names a worker before it hands anything over to it. The server removes the name when the
-// worker no longer holds anything, or when the worker has joined another server. That server names
-// the worker and knows what the worker holds. So if each name belongs to a live node, the live
-// nodes together know what remote workers hold. awaitWorkers first reads the names and then asks
-// the nodes. So it also asks a node that has taken over a name in between. If a node dies in
-// between, it does not answer. A while after the reunion, awaitWorkers drops the names of workers
-// that have stayed away all the time.
+// A server names a worker before it hands anything over to the worker. The server removes the name
+// when the worker no longer holds anything, or when the worker has joined another server. That
+// server names the worker and knows what the worker holds. So if each name belongs to a live node,
+// the live nodes together know what remote workers hold. awaitWorkers first reads the names and
+// then asks the nodes. So it also asks a node that has taken over a name in between. If a node dies
+// in between, it does not answer, and awaitWorkers looks again later. A while after the reunion,
+// awaitWorkers drops the names of workers that have stayed away all the time.
 func (inc *incarnation) awaitWorkers(ctx context.Context, tenure int64) {
 	defer inc.eng.others.homes.Leave()
 	var away []model.NodeID // the processes whose workers were missing at every look

@@ -28,9 +28,9 @@ func (w *taskWorkers) own() []*TaskSession {
 }
 
 // call passes calls of a lane to the workers. It combines the claims for the same worker into one
-// call, at the place of the first claim. This is possible because no call before or between the
-// calls with these claims is about the same claims. It returns the claims of workers that left
-// while the claims were being committed.
+// call, at the place of the first claim. This changes nothing, because no call in front of a claim
+// is about that claim. It returns the claims of workers that left while the claims were being
+// committed.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
@@ -497,9 +497,9 @@ func (s *TaskSession) leave(b *board) {
 	s.left = b
 }
 
-// hasLeft reports whether the worker has left a board. It does not come back to that board, even if
-// another node returns one of its slots later. Otherwise the board would wait for claims that the
-// worker does not have.
+// hasLeft reports whether the worker has left a board. A worker does not come back to a board that
+// it has left, even if another node returns one of its slots later. Otherwise the board would wait
+// for claims that the worker does not have.
 func (s *TaskSession) hasLeft(b *board) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -599,8 +599,8 @@ func (s *TaskSession) endWhenSettled() {
 	})
 }
 
-// Lose ends the session of a worker that has disappeared. Its running attempts have failed with it.
-// The session stays until its reports are settled.
+// Lose ends the session of a worker that has disappeared. The attempts that the worker was running
+// have failed. The session stays until its reports are settled.
 func (s *TaskSession) Lose() {
 	for _, ref := range s.end() {
 		// If there is no owner here now, the next owner finds that the worker is gone.

@@ -37,7 +37,8 @@ type handover struct {
 	results []model.OperationResult
 	sent    int           // messages of the calls so far
 	was     model.Payload // the encoded state at the start of the hand-over
-	// The encoded state after the last successful call; meaningless unless exists.
+	// plain is the encoded state after the last successful call. It means nothing if exists is
+	// false.
 	plain  model.Payload
 	exists bool
 	state  any // plain, decoded for the next call; nil if it must be decoded first
@@ -59,8 +60,8 @@ func (h *handover) run() {
 
 	began := time.Now()
 	for i := range h.o.Calls {
-		// One commit has at most about MaxMessages messages, and only the calls of about
-		// longTogether, which is a time. The engine hands the other calls over again.
+		// One commit has at most about MaxMessages messages, and the calls that run within about
+		// longTogether. The engine hands the other calls over again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded() || time.Since(began) >= longTogether) {
 			return
 		}

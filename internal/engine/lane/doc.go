@@ -37,6 +37,15 @@
 // commit.go takes the result of the commit, and effects.go runs the effects: only now do callers
 // and workers learn the decision. careful.go handles a batch that the store refuses.
 //
+// # Words
+//
+// The open batch is the batch that the lane fills. When the lane seals the batch, the batch gets
+// its number and goes to the store. Until the result is there, the batch is in flight. A commit has
+// landed if it took effect, even if its answer was lost. An input is poison if the store always
+// refuses its rows. A channel carries the messages from one shard to another. Its cursor is the
+// position of the last message that took effect. A chain is a run together with the later runs that
+// continue it.
+//
 // # The files
 //
 // From the top down: round.go (Flush and Wake) drives everything. Below it are the features, as

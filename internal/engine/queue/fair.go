@@ -341,7 +341,8 @@ func (b *Board) charge(c *class, it *Item) {
 	}
 }
 
-// The lists of cells below have no order. Each cell knows its index in each list.
+// The functions below handle lists of cells without an order. Each cell knows its index in each
+// list.
 
 func siteIndex(cl *cell) *int32   { return &cl.siteAt }
 func groupIndex(cl *cell) *int32  { return &cl.groupAt }

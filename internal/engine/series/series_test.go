@@ -138,8 +138,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// A late sample leaves no hole in the series. A sampler that has stopped leaves one. Two samples of
-// one point become one.
+// A late sample leaves no hole in the series. A sampler that has stopped leaves a hole. Two samples
+// of one point become one.
 func TestLateSamples(t *testing.T) {
 	t.Parallel()
 	s := series.NewSampler()
