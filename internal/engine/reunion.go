@@ -25,7 +25,7 @@ const (
 // company has the live nodes.
 type company struct {
 	others []model.NodeID
-	homes  []model.NodeID // the homes (process ids) and the node ids of all live nodes, see names.noteUnnamed
+	homes  []model.NodeID // the homes and the ids of all live nodes, see names.noteUnnamed
 }
 
 // noteCompany notes the live nodes of a view.

@@ -188,7 +188,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	}
 
 	c.owner = b
-	for _, e := range g.entries { // the order does not matter, because all of them lose their permit
+	for _, e := range g.entries { // the order does not matter, because all lose their permit
 		if e.breaker == c {
 			e.permit = breaker.Permit{} // another call may have the same number by now
 		}

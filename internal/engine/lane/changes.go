@@ -88,7 +88,7 @@ type changer struct {
 	to      *[]model.Change
 	batch   *store.Batch
 	skipped map[model.RunID]bool
-	runs    map[model.RunID]bool // runs that start or have events; nil before the first call of changed
+	runs    map[model.RunID]bool // runs that start or have events; nil before changed is called
 }
 
 func (n *changer) skip(run model.RunID) {

@@ -133,7 +133,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 			view.Brief = false // the next owner may run the view too
 			m = &view
 		}
-		// The call runs at most once, so it starts after the inbox row that brought the call is
+		// The call runs at most once, so it starts after the row that brought the call is
 		// deleted.
 		a.Held = m.Brief
 	}
@@ -202,7 +202,7 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 // That happens when the call in front existed only in memory and is gone. settleEntity also answers
 // calls that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
-	if !e.shard.draining && e.actor.entity.NeedsSettle() { // if the lane gives up the shard, the next owner settles the entity
+	if !e.shard.draining && e.actor.entity.NeedsSettle() { // else the next owner settles it
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }

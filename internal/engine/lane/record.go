@@ -33,7 +33,7 @@ func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	if b == l.open {
 		e.pending.served++
 	}
-	if from == nil || !from.passed { // a passed message is not kept: the input of its sender produces it again
+	if from == nil || !from.passed { // the input of the sender produces a passed message again
 		b.inputs = append(b.inputs, in)
 	}
 	return b

@@ -274,7 +274,7 @@ func TestTimerStormOfOneKind(t *testing.T) {
 	}
 
 	r.settle()
-	r.now = r.now.Add(3 * time.Second) // all timers are due, those of the storm before the other timer
+	r.now = r.now.Add(3 * time.Second) // all are due, the storm before the other timer
 	batches := 0
 	for len(r.events(calm)) == 0 {
 		r.flush()

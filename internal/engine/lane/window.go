@@ -27,7 +27,7 @@ type window struct {
 	order   []*line         // lines with due timers, in turn
 	due     int             // timers in lines that are due
 	behind  int             // lines that are behind
-	horizon store.TimerMark // the window knows all timers up to here of all lines that are not behind
+	horizon store.TimerMark // lines that are not behind: all timers up to here are known
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
 	// timers that were started or stopped since the refill began: the result of the refill has an
 	// old state of these timers
@@ -121,7 +121,7 @@ func (w *window) fallBehind(n *line, from store.TimerMark) {
 	}
 }
 
-// catchUp notes that the window knows the timers of a line as far as those of all other lines.
+// catchUp notes that the window knows the timers of a line as far as the timers of all other lines.
 func (w *window) catchUp(n *line) {
 	if n.behind {
 		n.behind, n.from = false, store.TimerMark{}

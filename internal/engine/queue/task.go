@@ -62,7 +62,7 @@ type task struct {
 	line   *line   // while it waits
 	worker *worker // the worker whose slot the task has; nil if there is no worker here
 	claim  int64
-	beat   model.Time // the last heartbeat; if the claim has no worker, the time since which it has none
+	beat   model.Time // the last heartbeat; or since when the claim has no worker
 	due    model.Time // the next deadline, see deadline.go
 
 	at         int32 // place in its line, or among the delayed tasks
