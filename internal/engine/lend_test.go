@@ -269,7 +269,7 @@ func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 }
 
 // Two nodes have equal workers, and one of the nodes owns all tasks. The nodes share the tasks as
-// long as more tasks wait at the owner than it has slots.
+// long as more tasks wait at the owner than the owner has slots.
 func TestTasksAreShared(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {

@@ -132,7 +132,7 @@ func TestErasHaveABound(t *testing.T) {
 	}
 }
 
-// Only ids that clients draw name an era.
+// An id contains the name of an era only if a client has drawn the id.
 func TestEraOfAnID(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{

@@ -130,9 +130,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 		return // the commit took longer than the attempt may take: the attempt is about to time out
 	}
 	if l.isLate(t.Since, t.Spec.ToClose) || l.isLate(t.Since, t.Spec.Silence) {
-		// The board has not noticed yet that the claim is overdue, or a time-out of the claim was
-		// rolled back and the board has the claim again. Another task may have the permit of the
-		// claim by now.
+		// The claim is overdue. Either the board has not noticed this yet, or the lane has rolled
+		// back a time-out of the claim and the board has the claim again. Another task may have the
+		// permit of the claim by now.
 		return
 	}
 	c := model.Claim{

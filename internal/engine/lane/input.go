@@ -214,8 +214,8 @@ func (in *messageInput) report() *model.ClaimRef {
 // isReported reports whether the store says that the claim of the report was reported before.
 func (in *messageInput) isReported() bool { return in.fate != nil && in.fate.Reported }
 
-// mailboxRead reports whether the input has the mailbox of the entity that it removes. A mailbox
-// that was read before the lane dropped the entry is out of date.
+// mailboxRead reports whether the lane has read the mailbox of the entity that this input removes.
+// A mailbox that was read before the lane dropped the entry is out of date.
 func (in *messageInput) mailboxRead(e *entry) bool { return in.erased.version == e.version+1 }
 
 // mustRemember reports whether the lane remembers the answer to a request of this process.

@@ -432,7 +432,7 @@ func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 
-// move notes up to where timers are known now.
+// move notes up to which position the window knows all timers after a page.
 func (w *window) move(p page) {
 	if !p.catchUp {
 		w.horizon = p.end
