@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// former knows which node owned each shard last, as far as the views have shown it. When a server
-// acquires a shard, it reserves runs and entities of the shard for the remote workers that held
-// them under the last owner. former finds out whether such a worker can be on its way to this
-// server. If not, the work need not wait. The zero value knows nothing. Only the members loop uses
-// it.
+// former remembers which node owned each shard last. It learns the owners from the views of the
+// cluster that the node reads with each renewal of its lease. When a server acquires a shard, it
+// reserves runs and entities of the shard for the remote workers that held them under the last
+// owner. former finds out whether such a worker can be on its way to this server. If not, the work
+// need not wait. The zero value knows nothing. Only the members loop uses it.
 type former struct {
 	owners  map[model.ShardID]model.NodeID
 	members map[model.NodeID]standing
@@ -23,7 +23,7 @@ type standing struct {
 	lives  bool // in the last view the node has its lease and is not stopping
 }
 
-// note learns from a view.
+// note records the owners and the members that a view shows.
 func (f *former) note(v *store.View) {
 	if f.owners == nil {
 		f.owners, f.members = map[model.ShardID]model.NodeID{}, map[model.NodeID]standing{}
@@ -59,11 +59,11 @@ func mayServe(m *store.Member) bool {
 }
 
 // hasHanded reports whether this node certainly need not wait for remote workers of the last owner
-// of a shard. That is certain in two cases. In the first case the last owner is no server: its
-// workers have ended with it, or they work for it through other nodes. In the second case the last
-// owner has freed the shard and is still alive: it has taken all work back from its workers. A
-// server that stops says so before it frees a shard, so hasHanded does not mistake it for a live
-// owner.
+// of a shard. That is certain in two cases. In the first case the last owner is no server. The
+// workers of such an owner have ended together with it, or they work for it through other nodes. In
+// the second case the last owner has freed the shard and is still alive. Such an owner has taken
+// all work back from its workers. A server that stops says so before it frees a shard, so hasHanded
+// does not mistake a stopping server for a live owner.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

@@ -33,9 +33,9 @@ func (s *slowStore) Commit(ctx context.Context, b *store.Batch) (store.Committed
 	return s.Store.Commit(ctx, b)
 }
 
-// TestCallersOfAFullEngineWaitOutside has a store that takes nothing for a while, and callers that
-// come and give up all the time. The test checks that the engine keeps a bounded number of bytes of
-// requests, and continues when the store does.
+// In TestCallersOfAFullEngineWaitOutside the store commits nothing for a while. Many callers send
+// large requests and give up. The test checks that the engine keeps a bounded number of bytes of
+// requests, and continues when the store commits again.
 func TestCallersOfAFullEngineWaitOutside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// newGuest draws a name for a guest. Owners use it to notify the guest of their answers.
+// newGuest draws a name for a guest. Owners use the name to notify the guest of their answers.
 func newGuest() model.NodeID { return model.NodeID(uuid.Must(uuid.NewV7())) }
 
 // visit is the life of a guest. A guest does not register, owns no shards, and sends its requests

@@ -20,8 +20,8 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the caller with the token waits for the end
-	// tenure is set for a message of another node. It is how often this node had acquired shards at
-	// a time when the other node certainly still used the connection.
+	// tenure is set for a message of another node. It is the number of times that this node had
+	// acquired shards, counted while the other node certainly still used the connection.
 	tenure  int64
 	arrived model.Time // when the op arrived
 	bytes   int        // of the message (set by the inbox), or of what the function do carries

@@ -44,8 +44,8 @@ func large(n int) op {
 	return op{message: &model.Message{Kind: model.MessageSignal, Input: model.Payload{Data: make([]byte, n)}}}
 }
 
-// TestInboxBytesAreBounded checks that messages wait while earlier messages have too many bytes,
-// until the lane has taken these. Nothing else waits.
+// TestInboxBytesAreBounded checks that a message waits while the earlier messages have too many
+// bytes. It waits until the lane has applied these messages. Reports and turns do not wait.
 func TestInboxBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,8 @@ func TestInboxBytesAreBounded(t *testing.T) {
 	})
 }
 
-// TestInboxOfManyLargeMessages checks that many messages that are put together go in portions.
+// TestInboxOfManyLargeMessages checks that putAll adds many large messages in portions, as the lane
+// makes room for them.
 func TestInboxOfManyLargeMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

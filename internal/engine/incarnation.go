@@ -29,21 +29,22 @@ type incarnation struct {
 	epoch       int64
 	lanes       []*laneShell
 	board       *board
-	participant *flow.Participant // among the nodes that share limits
-	// These let workers execute tasks of other nodes, in both directions. They are nil if only one
-	// process can open the store.
+	participant *flow.Participant // this node as one of the nodes that share limits
+	// With the borrower, workers of other nodes execute tasks of this node. With the lender,
+	// workers of this node execute tasks of other nodes. Both are nil if only one process can open
+	// the store.
 	borrower *lending.Borrower
 	lender   *lending.Lender
 	peers    *peer.Post
-	// These let workers run code for other nodes, in both directions. They are nil if only one
-	// process can open the store.
+	// With crewOwner, workers of other nodes run code for this node. With crewHost, workers of this
+	// node run code for other nodes. Both are nil if only one process can open the store.
 	crewOwner *crew.OwnerSide
 	crewHost  *crew.HostSide
 	links     *peerlink.Net // connections to other nodes; nil if there are none
 	// shardMap says which node owned which shard at the last renewal.
 	shardMap atomic.Pointer[[]store.ShardOwner]
 	tenure   atomic.Int64 // counts how often shards were acquired
-	// toldShards are the shards of other nodes whose messages were sent over connections.
+	// toldShards are the shards to whose owners this node has sent messages over connections.
 	toldShards toldShards
 	alive      atomic.Pointer[[]string] // the members at the last renewal
 	company    atomic.Pointer[company]  // the live nodes, at the last renewal
@@ -99,10 +100,10 @@ func (inc *incarnation) laneOf(generation uint64) *laneShell {
 }
 
 // run serves until the lease is lost or ctx ends. If the lease is lost, run returns an error. If
-// ctx ends, it drains and gives up all shards in order.
+// ctx ends, it drains and gives up all shards in an orderly way.
 func (inc *incarnation) run(ctx context.Context) error {
 	// The lanes must outlive ctx, because a stopping node still commits while it gives up its
-	// shards. So they get a context of their own, which end or the members loop cancels.
+	// shards. So they get a context of their own, which the method end or the members loop cancels.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inc.stop = cancel
 	defer cancel(errStopping)
@@ -196,15 +197,15 @@ func (inc *incarnation) unregister(ctx context.Context) {
 // says that the store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
-// drainLimit is how long a stopping node tries to give up its shards in order, while it has its
-// lease.
+// drainLimit is how long a stopping node with a valid lease tries to give up its shards in an
+// orderly way.
 const drainLimit = 30 * time.Second
 
 // runMembership is the loop of the membership: it renews the lease, fences dead nodes, and moves
 // shards.
 func (inc *incarnation) runMembership(ctx, inner context.Context) {
-	// One goroutine owns the membership. Results of calls come back through post, so it needs no
-	// lock.
+	// One goroutine owns the membership, and results of calls come back to that goroutine through
+	// post. So the membership needs no lock.
 	m := inc.member
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -470,8 +471,8 @@ func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	return foreign, orphaned
 }
 
-// acquisition is the answer to an acquire. awaits says that some remote workers of lost servers
-// have not come back yet.
+// acquisition is the answer of the store to a call that acquires shards. awaits says that some
+// remote workers of lost servers have not come back yet.
 type acquisition struct {
 	shards []store.AcquiredShard
 	awaits bool
@@ -490,10 +491,11 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// lanes treat the calls of the shard as suspects.
 	for i := range got {
 		foreign, orphaned := inc.takeForeign(got[i].Shard)
-		// on a server, calls run in other processes, so they cannot kill it
+		// on a server, calls run in other processes, so they cannot kill the server
 		got[i].Crashed = orphaned && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = foreign && inc.mayBeHeld()
-		// Workers of an earlier owner may be on their way even if the last owner lives.
+		// Even if the last owner lives, remote workers of an earlier owner may be on their way to
+		// this server. awaits says so.
 		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && !a.awaits && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
 	}
 	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })
@@ -518,8 +520,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		}
 	}
 
-	// The shards are in the inboxes of the lanes before requests for them can arrive, and an inbox
-	// keeps its order.
+	// Put the shards into the inboxes of the lanes before requests for them can arrive. An inbox
+	// keeps its order, so each lane gets a shard before it gets requests for the shard.
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}

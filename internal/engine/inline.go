@@ -31,7 +31,8 @@ type passage struct {
 
 // attempts holds the attempts that the boards of this process have admitted and whose bodies have
 // not ended. They outlive an incarnation: a body continues for a while after the node has lost its
-// lease, and keeps its permits until it has ended. A board locks its own mutex before this one.
+// lease, and keeps its permits until it has ended. A board locks its own mutex before the mutex of
+// attempts.
 type attempts struct {
 	mu      sync.Mutex
 	running map[model.TaskRef]passage
@@ -64,16 +65,16 @@ func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Pay
 // EndPass ends an attempt that was passed to Pass. If the attempt failed with a retryAfter, its
 // breaker refuses all calls for that time.
 func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
-	// This comes first, so that a new board either does not count the attempt, or learns below that
-	// it has ended.
+	// Remove the attempt first. A new board then either does not count the attempt, or learns below
+	// that the attempt has ended.
 	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.endPassage(ref, spec, how, retryAfter)
 	}
 }
 
-// HeldBackBy returns what holds an attempt back, or false if nothing does. It may start attempts,
-// so the conditions of Pass apply to it too.
+// HeldBackBy returns what holds an attempt back, or false if nothing does. HeldBackBy may start
+// attempts and call their begin functions, as Pass does.
 func (s *Session) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	inc := s.eng.current()
 	if inc == nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// loopers is the number of goroutines of a lane that run its loop and its errands to the store. A
-// lane has one errand at a time, so one of them is always free for the loop.
+// loopers is the number of goroutines of a lane that run its loop and its errands to the store. An
+// errand is a call to the store. A lane has one errand at a time, so one of the goroutines is
+// always free for the loop.
 const loopers = 2
 
 // serve runs the loop or an errand, whichever needs a goroutine, until the loop has ended.
@@ -44,7 +45,7 @@ type laneLoop struct {
 	passed       bool // another goroutine does the errand of the output
 }
 
-// run runs the loop until it ends, or until this goroutine leaves it for an errand.
+// run runs the loop until the loop ends, or until this goroutine leaves the loop for an errand.
 func (l *laneLoop) run(ctx context.Context) {
 	for {
 		if !l.passed {
@@ -62,8 +63,8 @@ func (l *laneLoop) run(ctx context.Context) {
 	}
 }
 
-// If the loop has to wake at least many workers and callers, another goroutine would start an
-// errand too late.
+// If the loop has to wake at least this many workers and callers, its own goroutine does the
+// errand: another goroutine would start the errand too late.
 const many = 8
 
 // pass lets one goroutine do an errand while another one continues the loop. It returns true if
@@ -71,10 +72,11 @@ const many = 8
 //
 // A commit to a database server is a short write and a long wait, and the server is idle until it
 // gets the write. If the loop has many workers and callers to wake, this goroutine does the errand
-// immediately. If it woke another goroutine for the errand, that goroutine would run after all of
-// them, 0.1 ms later with 64 clients. If there are few to wake, the loop continues here, so that
-// workers and callers do not wait for the write. The loop also continues here if the store is in
-// this process, because such a store uses the processor during a commit.
+// immediately. If it woke another goroutine for the errand, that goroutine would run after all
+// these workers and callers, which is 0.1 ms later with 64 clients. If there are few to wake, the
+// loop continues here, so that workers and callers do not wait for the write. The loop also
+// continues here if the store is in this process, because such a store uses the processor during a
+// commit.
 func (l *laneLoop) pass(ctx context.Context, errand func(context.Context)) bool {
 	out := &l.out
 	if !l.remote || len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers) < many {

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// laneShell runs one lane. It has a loop that passes inputs to the state machine and carries out
-// its outputs, errands to the store, and readers.
+// laneShell runs one lane. It has three parts: a loop that passes inputs to the state machine and
+// carries out its outputs, errands (the calls to the store that the lane asks for), and readers.
 type laneShell struct {
 	eng     *Engine
 	inc     *incarnation
@@ -32,13 +32,13 @@ type laneShell struct {
 	pages   pages
 	log     *slog.Logger
 	line    line    // ops of other nodes that have no room in the inbox
-	notices notices // of unreadable rows
+	notices notices // which unreadable rows were logged
 	aside   asideLog
 	// trouble is the error of the last commit, if the store took nothing. Callers that give up
 	// waiting get it.
 	trouble atomic.Pointer[error]
 	landed  bool // the loop has committed a batch itself, so there is more to do
-	// The era in which clients draw ids; nil before the lane has begun.
+	// era is the era in which clients draw ids. It is nil before the lane has begun.
 	era atomic.Pointer[string]
 	// unstored counts what was not stored when the lane ended. Other goroutines may read it when
 	// run has returned.
@@ -109,8 +109,9 @@ func (s *laneShell) run(ctx context.Context) {
 	s.refused.Leave()
 }
 
-// publishEra stores the era in which clients draw ids, for the servers that tell it to them. It
-// runs before the answers of this round leave, so that callers with an answer learn the era.
+// publishEra stores the name of the era in which clients draw ids. Servers tell this name to their
+// clients. It runs before the answers of this round leave, so that callers with an answer learn the
+// era.
 func (s *laneShell) publishEra() {
 	era := s.lane.Era()
 	if known := s.era.Load(); known == nil || *known != era {
@@ -153,9 +154,9 @@ func (s *laneShell) apply(now model.Time, o *op) {
 }
 
 // isFresh reports whether the request id of a message was never used before. If the node has
-// acquired shards since another node's message arrived, another owner may have had a copy of it in
-// between. The lane may also have forgotten that the connection of the message was lost. In both
-// cases isFresh returns false.
+// acquired shards since another node's message arrived, another owner may have served a copy of the
+// message in between. The lane may also have forgotten that the connection of the message was lost.
+// In both cases isFresh returns false.
 func (s *laneShell) isFresh(o *op) bool {
 	return o.fresh && (o.message.Linked.IsZero() || o.tenure == s.inc.tenure.Load() && o.arrived >= s.lane.LinksForgotten())
 }
@@ -276,8 +277,9 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	return res, err
 }
 
-// calmAfter is how long an episode of refusals lasts after the last refused commit: while the lane
-// looks for the refused row, other commits succeed.
+// calmAfter is how long an episode of refusals lasts after the last refused commit. A successful
+// commit does not end the episode, because other commits succeed while the lane looks for the
+// refused row.
 const calmAfter = time.Minute
 
 // logCommit logs the outcome of a commit, as part of an episode.
@@ -357,8 +359,8 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	var err error
 	for i := range starts {
 		rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{})
-		// An unreadable execution also exists. So the lane refuses the start, and the rest of the
-		// batch continues.
+		// An execution that cannot be read exists all the same. So the lane refuses the start, and
+		// the rest of the batch continues.
 		if fault.Is(err, fault.Corrupt) {
 			unread := store.Unread(starts[i].Shard, starts[i].Start.Address, err)
 			rows[i], err = &unread, nil

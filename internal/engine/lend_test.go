@@ -106,7 +106,7 @@ func (w *world) node() (e *engine.Engine, stop func()) {
 	return w.nodeOn(w.st)
 }
 
-// nodeOn is node with a store of its own.
+// nodeOn does the same as node, but the engine runs on the given store.
 func (w *world) nodeOn(st store.Store) (e *engine.Engine, stop func()) {
 	w.t.Helper()
 	e = engine.New(engine.Config{Store: st, Hints: w.hints, Log: slog.New(slog.DiscardHandler)})
@@ -249,7 +249,7 @@ func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { execute(t, b, 300, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}}) })
 		time.Sleep(5 * time.Second)
-		_, stopD := w.owner() // shards move
+		_, stopD := w.owner() // shards move to the new node
 		time.Sleep(20 * time.Second)
 		stopA() // and back
 		wg.Wait()
@@ -269,7 +269,7 @@ func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 }
 
 // Two nodes have equal workers, and one of the nodes owns all tasks. The nodes share the tasks as
-// long as more tasks wait at the owner than it has slots.
+// long as more tasks wait at the owner than the owner has slots.
 func TestTasksAreShared(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -316,7 +316,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 				}
 				return &model.TaskReport{Output: c.Progress}
 			default:
-				return nil // hangs
+				return nil // the body hangs and makes no report
 			}
 		})
 
@@ -438,8 +438,8 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 		}
 		settle()
 
-		// The other nodes no longer receive anything from this node: neither its answers nor its
-		// lease.
+		// The other nodes no longer receive anything from this node: neither answers nor renewals
+		// of its lease.
 		p.st.change(func(s *lossy) { s.lose = 1 })
 		if _, err := p.owner.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
@@ -485,7 +485,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 // been claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()
-	// The next owner wants the other tasks, so that the node polls anyway.
+	// With three tasks, the next owner has other tasks for the node, so the node polls anyway.
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()

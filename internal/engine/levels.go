@@ -120,7 +120,7 @@ type countingGate struct {
 	queue.Admitter
 
 	meter   *telemetry.Meter
-	refused *refusals // nil without series
+	refused *refusals // nil if the node keeps no series
 }
 
 // Take counts refusals.

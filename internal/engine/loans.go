@@ -33,8 +33,8 @@ func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
 	return nil
 }
 
-// debts is loans for the borrower. It also accepts reports for a shard that this node is giving up,
-// because the node waits for these reports.
+// debts is the variant of loans for the borrower. It also accepts reports for a shard that this
+// node is giving up, because the node waits for these reports.
 type debts struct{ loans }
 
 func (n debts) Lane(claim model.ClaimRef) loan.ClaimLane {

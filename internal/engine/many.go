@@ -20,8 +20,9 @@ type Sent struct {
 // manyAtOnce bounds how many messages of one call are in flight to other nodes at the same time.
 const manyAtOnce = 64
 
-// SendMany is Send for many messages. It queues all messages whose addresses this node owns
-// together, so that they share commits.
+// SendMany does the same as Send, for many messages. If this node owns the addresses of several
+// messages, SendMany puts these messages into the inboxes of the lanes together, so that they share
+// commits.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
 	b := &bundle{sent: sent, done: make(chan struct{})}
@@ -44,7 +45,8 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
 	}
 
-	// One for this function, so that done is not closed before all messages are queued.
+	// This function counts as one more message, so that done is not closed before all messages are
+	// queued.
 	b.left.Add(1)
 	for s, ops := range ops {
 		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {

@@ -30,7 +30,7 @@ type names struct {
 	written bell // rung when names were written
 }
 
-// naming is a name to add or to remove, or a home to drop.
+// naming is a name to add or to remove, or a process (its home) all of whose names to remove.
 type naming struct {
 	add    store.WorkerName
 	then   func() // called when the name is durable; may be nil
@@ -55,9 +55,9 @@ func (n *names) add(name string, then func()) {
 	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
 }
 
-// remove removes a name of this process or of another one. If the name still waits to be written,
-// it is not written at all, because its worker was never admitted. So workers that come and go
-// while the store cannot be used leave nothing in the queue.
+// remove removes a name that this process or another process has stored. If the name still waits to
+// be written, it is not written at all, because its worker was never admitted. So workers that come
+// and go while the store cannot be used leave nothing in the queue.
 func (n *names) remove(name string) {
 	n.mu.Lock()
 	before := len(n.queue)
@@ -189,9 +189,10 @@ func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 	}
 }
 
-// entrance says whether a worker may get work. Its name must be in the store before that.
+// entrance says whether a worker may get work. The name of the worker must be in the store before
+// the worker gets work.
 type entrance struct {
-	// Held while the worker joins the lanes, so that a leave comes after the join.
+	// admitting is locked while the worker joins the lanes, so that a leave comes after the join.
 	admitting sync.Mutex
 	admitted  atomic.Bool
 	withdrawn atomic.Bool
@@ -200,7 +201,7 @@ type entrance struct {
 // isAdmitted reports whether the worker may be given work. Callers may hold locks.
 func (a *entrance) isAdmitted() bool { return a.admitted.Load() && !a.withdrawn.Load() }
 
-// withdraw says that the worker leaves. If it is not admitted yet, it never will be.
+// withdraw notes that the worker leaves. A worker that is not admitted yet will never be admitted.
 func (a *entrance) withdraw() {
 	a.admitting.Lock()
 	defer a.admitting.Unlock()
@@ -228,8 +229,8 @@ func (e *Engine) admit(a *entrance, r model.RemoteMember, join func(*incarnation
 
 	e.names.add(r.Name, func() {
 		enter()
-		// Now the lanes know what the worker holds, and this node tells it to other nodes that ask.
-		// So no node needs to wait for the worker under its earlier name.
+		// Now the lanes know what the worker holds, and this node can answer other nodes that ask
+		// what the worker holds. So no node needs to wait for the worker under its earlier name.
 		if r.After != "" && a.isAdmitted() {
 			e.names.remove(r.After)
 		}

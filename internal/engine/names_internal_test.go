@@ -11,7 +11,7 @@ import (
 // many they are. If a name may have been written, the engine removes it.
 func TestNamesOfWorkersThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	// Writes nothing, because no engine runs.
+	// This names value writes nothing, because its engine does not run.
 	n := New(Config{Store: memory.New(memory.Options{})}).names
 	admitted := 0
 	n.add("stays", func() { admitted++ })

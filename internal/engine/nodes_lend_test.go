@@ -67,8 +67,8 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 	r.close()
 }
 
-// The same without deaths. Runs move while their tasks run, to nodes that borrow, lend, or do both.
-// Nodes that have made claims end in order. Every task is executed once.
+// In this test no node dies. Runs move while their tasks run, to nodes that borrow, lend, or do
+// both. Nodes that have made claims stop in an orderly way. Every task is executed once.
 func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 	t.Parallel()
 	for _, long := range []time.Duration{2 * time.Second, 9 * time.Second, 14 * time.Second} {

@@ -398,7 +398,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
 
-		// Ask in each process, and in one process that is not a node.
+		// Ask for the limits in each process, and in one process that is not a node.
 		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} {
 			s, err := f.StateWithUses(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
@@ -672,7 +672,8 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			}
 		}
 
-		// Each node has a slot, and may start one more task before it knows.
+		// Each node has a slot, and may start one more task before it knows that the breaker is
+		// open.
 		if n := c.countBegun(); n > 4+2 {
 			t.Errorf("%d calls, and four failures open it", n)
 		}
@@ -702,7 +703,8 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 
-		// A retry-after that one node receives applies to all nodes. So does what an operator does.
+		// A retry-after that one node receives applies to all nodes. Orders of an operator also
+		// apply to all nodes.
 		if err := nodes[1].Flow().Pause(ctx, id, model.Time(time.Now().Add(time.Hour).UnixMicro()), "migration"); err != nil {
 			t.Fatal(err)
 		}

@@ -52,11 +52,12 @@ const asideLines = 20
 // disk can leave any number of such rows. Only the lane uses it.
 type asideLog struct {
 	since   time.Time // when the minute began
-	lines   int       // in this minute
+	lines   int       // lines logged in this minute
 	skipped int       // rows without a line
 }
 
-// next counts a row. It reports whether the row gets a line, and what the line says about others.
+// next counts a row. It reports whether the row gets a line in the log, and what that line says
+// about rows without a line.
 func (a *asideLog) next(now time.Time) (line bool, about []any) {
 	if now.Sub(a.since) >= time.Minute {
 		if a.skipped > 0 {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A lane that sets many rows aside logs some of them each minute, and how many it has left out.
+// If a lane sets many rows aside, it logs some of the rows each minute. It also logs how many rows
+// it has left out.
 func TestLinesOfRowsSetAsideAreBounded(t *testing.T) {
 	t.Parallel()
 	var a asideLog

@@ -75,8 +75,8 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 	return purged, nil
 }
 
-// OnItsWay is how long the run of a requeued dead task may be in flight to its shard. If it does
-// not exist after that, it was deleted.
+// OnItsWay is how long the run of a requeued dead task may be in flight to its shard. If the run
+// does not exist after that time, it was deleted.
 const OnItsWay = time.Minute
 
 // Purgeable reports whether a dead task may be removed. If the dead task was requeued, run is the

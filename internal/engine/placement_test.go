@@ -39,7 +39,8 @@ func (r *ring) setDrained(m *member, drained bool) {
 	m.Rebalance()
 }
 
-// flow submits tasks at two nodes in turn until stop is closed, and reports how many.
+// flow submits tasks at two nodes in turn until stop is closed, and reports how many tasks it has
+// submitted.
 func (r *ring) flow(nodes []*member, stop <-chan struct{}) <-chan int {
 	sent := make(chan int, 1)
 	go func() {
@@ -59,8 +60,8 @@ func (r *ring) flow(nodes []*member, stop <-chan struct{}) <-chan int {
 	return sent
 }
 
-// awaitNode waits until the function is returns true for what the store says about the node, for at
-// most 30 seconds.
+// awaitNode waits for at most 30 seconds, until the given function accepts what the store says
+// about the node.
 func (r *ring) awaitNode(m *member, what string, is func(owned int, row store.Member) bool) {
 	r.t.Helper()
 	owned, row := r.owned(m)

@@ -9,12 +9,12 @@ import (
 )
 
 // Requests of a process that go through the store share transactions. While one transaction is in
-// flight, the next requests gather for the next one.
+// flight, further requests gather for the next transaction.
 
 // Bounds of one transaction.
 const (
 	maxPuts     = 500
-	maxPutBytes = 4 << 20 // one request may exceed it
+	maxPutBytes = 4 << 20 // bytes of one transaction; the last request may exceed this limit
 )
 
 // puts are the requests that wait for a transaction of one store. A caller waits for each of them,
@@ -59,7 +59,7 @@ func (p *puts) leave(one *putting) {
 }
 
 // putRow stores a request together with others that wait. If ctx ends first, the store may still
-// take it.
+// take the request.
 func (k *clerk) putRow(ctx context.Context, row *store.InboxRow) error {
 	p := &putting{row, make(chan error, 1)}
 	to := &k.puts[k.eng.division.partOf(row.Shard)]

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// stuckPuts is a store that takes no request before it is let go.
+// stuckPuts is a store that takes no request until the test lets it continue.
 type stuckPuts struct {
 	store.Store
 	begun, let chan struct{}

@@ -32,8 +32,9 @@ func (s *laneShell) runLoader(ctx context.Context, source *episode.Source) {
 	}
 }
 
-// readTogether reads runs page by page. It reads a run that does not fit into a page in a read of
-// its own, and calls long before it reads further pages of such a run.
+// readTogether reads runs page by page. If a run does not fit into a page, readTogether makes a
+// separate read for this run. It calls the function long before it reads further pages of such a
+// run.
 func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, runs []lane.Load, long func()) {
 	for len(runs) > 0 && ctx.Err() == nil {
 		if len(runs) == 1 {
@@ -59,8 +60,8 @@ func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, ru
 	}
 }
 
-// readOne makes one read. It calls long, unless that is nil, before it reads further pages of a
-// run.
+// readOne makes one read. It calls the function long, if there is one, before it reads further
+// pages of a run.
 func (s *laneShell) readOne(ctx context.Context, source *episode.Source, ld lane.Load, long func()) {
 	if ctx.Err() != nil {
 		return
@@ -282,7 +283,7 @@ type RunPage struct {
 	Long []lane.Load
 }
 
-// ReadRuns reads the first of several runs that a lane asks for, as many as fit into a page.
+// ReadRuns reads runs that a lane asks for: the first ones in the list, as many as fit into a page.
 func ReadRuns(ctx context.Context, st store.Store, loads []lane.Load) (p RunPage) {
 	if len(loads) == 1 {
 		return RunPage{Long: loads}

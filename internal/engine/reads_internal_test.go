@@ -167,7 +167,7 @@ func TestRunsAreReadTogether(t *testing.T) {
 	}
 }
 
-// lengthy is a store whose runs all have more events than a page takes of each.
+// lengthy is a store in which every run has more events than one run may have in a shared page.
 type lengthy struct {
 	endless
 	together int

@@ -197,8 +197,8 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 	})
 }
 
-// If the address of a run is busy, the removal of the run waits for it. If an input arrives during
-// the removal of a run, the input waits for the removal.
+// If the address of a run is busy, the removal of the run waits until the address is idle. If an
+// input arrives during the removal of a run, the input waits for the removal.
 func TestRetentionBesideLiveWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// askFor is how long a node that has acquired shards waits at most until the other nodes have
-	// said which runs and entities of the last owner their workers hold. Usually all of them answer
-	// immediately.
+	// askFor is the longest time that a node with newly acquired shards waits for the other nodes
+	// to say which runs and entities of the last owner their workers hold. Usually all of them
+	// answer immediately.
 	askFor = 2 * time.Second
 	// lookEvery is how often a server checks whether the workers of the last owners have come back,
 	// while it waits for them. It also checks when one of these workers has joined this server.
@@ -25,7 +25,7 @@ const (
 // company has the live nodes.
 type company struct {
 	others []model.NodeID
-	homes  []model.NodeID // the homes of all live nodes, and their ids, see names.noteUnnamed
+	homes  []model.NodeID // the homes and the ids of all live nodes, see names.noteUnnamed
 }
 
 // noteCompany notes the live nodes of a view.
@@ -107,13 +107,13 @@ func (inc *incarnation) askOthers(ctx context.Context) bool {
 // awaitWorkers ends the reunion as soon as no remote worker that holds something of the last owners
 // can be on its way.
 //
-// A server names a worker before it hands anything over to it. The server removes the name when the
-// worker no longer holds anything, or when the worker has joined another server, which names it and
-// knows what it holds. So if each name belongs to a live node, the live nodes together know what
-// remote workers hold. awaitWorkers first reads the names and then asks the nodes. So it also asks
-// a node that has taken over a name in between. If a node dies in between, it does not answer. A
-// while after the reunion, awaitWorkers drops the names of workers that have stayed away all the
-// time.
+// A server names a worker before it hands anything over to the worker. The server removes the name
+// when the worker no longer holds anything, or when the worker has joined another server. That
+// server names the worker and knows what the worker holds. So if each name belongs to a live node,
+// the live nodes together know what remote workers hold. awaitWorkers first reads the names and
+// then asks the nodes. So it also asks a node that has taken over a name in between. If a node dies
+// in between, it does not answer, and awaitWorkers looks again later. A while after the reunion,
+// awaitWorkers drops the names of workers that have stayed away all the time.
 func (inc *incarnation) awaitWorkers(ctx context.Context, tenure int64) {
 	defer inc.eng.others.homes.Leave()
 	var away []model.NodeID // the processes whose workers were missing at every look

@@ -30,8 +30,8 @@ func (w wire) NameWorkers(ctx context.Context, n store.WorkerNames) error {
 	return w.Store.NameWorkers(ctx, n)
 }
 
-// far is a remote worker. When its server dies, it keeps its bodies and tells the next server so.
-// Each body is the only step of an execution.
+// far is a remote worker. When its server dies, the worker continues its bodies, and tells the next
+// server which runs it holds. Each body is the only step of an execution.
 type far struct {
 	t     *testing.T
 	name  string
@@ -337,9 +337,9 @@ func TestReunionWithAWorkerThatStaysAway(t *testing.T) {
 	})
 }
 
-// The worker of a server that died comes back to one of two other servers, before or after they own
-// its shards. Its bodies continue. This includes the bodies of runs that the other server owns now,
-// although that server has a worker with the same code.
+// The worker of a server that died comes back to one of two other servers, before or after these
+// own the shards of the dead server. Its bodies continue. This includes the bodies of runs that the
+// other server owns now, although that server has a worker with the same code.
 func TestReunionWithAWorkerAtAnotherServer(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -424,8 +424,8 @@ func TestReunionOfAShardThatMovesOn(t *testing.T) {
 	})
 }
 
-// When a server stops in order, the store keeps only the names of those workers that still hold
-// something. The next server waits only for these workers.
+// When a server stops in an orderly way, the store keeps only the names of those workers that still
+// hold something. The next server waits only for these workers.
 func TestReunionAfterAnOrderlyStop(t *testing.T) {
 	t.Parallel()
 	for _, holds := range []bool{true, false} {

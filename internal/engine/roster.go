@@ -14,8 +14,8 @@ type roster[ID ~int, S any] struct {
 	next ID
 	byID map[ID]*S
 
-	// changes counts changes of the sessions: workers join, leave, stop or start to take work. It
-	// grows after the change is visible.
+	// changes counts changes of the sessions: workers join, leave, stop taking work or start taking
+	// it again. It grows after the change is visible.
 	changes atomic.Uint64
 }
 

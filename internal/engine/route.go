@@ -36,7 +36,7 @@ func (c *call) finish(a *lane.Answer) {
 	})
 }
 
-// finishWith is finish with an answer that was found in the store.
+// finishWith does the same as finish, with an answer that was found in the store.
 func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 	c.once.Do(func() {
 		c.answer, c.reply = *a, reply
@@ -53,7 +53,8 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 	return e.send(ctx, m, fresh, attempt{})
 }
 
-// send is Send for a message that has its request id. tried is what became of an earlier attempt.
+// send does the same as Send, for a message that already has its request id. tried says what became
+// of an earlier attempt.
 func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried attempt) (model.Answer, error) {
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		inc := e.current()
@@ -86,10 +87,10 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 }
 
 // mayBeStale reports whether an answer may be out of date. Such an answer says that an execution
-// exists, or refuses the message. The lane gave it from memory without a commit, and another node
-// may own the shard by now. The message can be sent again, because it had no effect. A message
-// whose effect was committed must not be sent again: the lane removes the remembered answer of a
-// caller that it has answered, so the message would take effect twice.
+// exists, or refuses the message. The lane gave such an answer from memory without a commit, and
+// another node may own the shard by now. The message can be sent again, because it had no effect. A
+// message whose effect was committed must not be sent again: the lane removes the remembered answer
+// of a caller that it has answered, so the message would take effect twice.
 func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 	known := a.Answer.Existing || a.Answer.Failure != nil
 	return known && !a.Committed && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())
@@ -111,7 +112,7 @@ func (e *Engine) Reach(ctx context.Context) error {
 	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.isServing()) {
 		return fault.New(fault.Unavailable, "the node does not serve its shards")
 	}
-	// Any read shows whether the store answers. This one finds nothing.
+	// Any read shows whether the store answers. This read finds nothing.
 	if _, err := e.cfg.Store.LoadReplies(ctx, []store.RequestKey{{}}); err != nil {
 		return fault.New(fault.Unavailable, "the store does not answer: %w", err)
 	}
@@ -179,7 +180,7 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	return e.Await(ctx, m.To, model.RunID{})
 }
 
-// executeElsewhere is Execute for an execution that another node owns.
+// executeElsewhere does the same as Execute, for an execution that another node owns.
 func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh bool) (lane.Result, error) {
 	a, tried, err := e.sendDirectly(ctx, askRun, m, fresh, attempt{})
 	switch {
@@ -243,8 +244,8 @@ func isAwaited(m *model.Message) bool {
 	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
 }
 
-// sendLocal sends a message to its owner if that is this node. It waits for the answer or, for a
-// start with awaits, for the end of the execution.
+// sendLocal passes a message to the lane of its address, if this node owns that address. It waits
+// for the answer or, for a start with awaits, for the end of the execution.
 func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
 	if inc == nil {

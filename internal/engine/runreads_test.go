@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 )
 
-// While one reader is at work, the next one starts only when enough runs wait, or when the first
-// says that it takes long.
+// While one reader is at work, the next reader starts only when enough runs wait, or when the first
+// reader says that it takes long.
 func TestRunsThatWaitAreReadTogether(t *testing.T) {
 	t.Parallel()
 	r := newRunReads()

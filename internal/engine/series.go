@@ -27,7 +27,7 @@ func (e *Engine) countSeries(facts []lane.Fact) {
 	}
 }
 
-// endings are the kinds of the ends of runs.
+// endings has the kind under which the end of a run is counted, by the status of the run.
 var endings = map[model.Status]series.Kind{
 	model.Completed: series.Completed, model.Failed: series.Failed, model.Canceled: series.Canceled, model.Continued: series.Continued, model.Terminated: series.Terminated,
 }

@@ -16,7 +16,7 @@ import (
 type servedList struct {
 	mu      sync.Mutex
 	known   bool
-	changes uint64 // how many changes of the workers the list contains at least
+	changes uint64 // the list contains at least this many changes of the workers
 	list    []store.Served
 }
 
@@ -48,7 +48,7 @@ func (e *Engine) collectServed() []store.Served {
 	var all []store.Served
 	for _, s := range e.workers.all() {
 		if s.isAway() {
-			continue // the node of the worker announces it
+			continue // the node of the worker announces this worker
 		}
 		for _, name := range s.offer.Workflows {
 			all = append(all, store.Served{

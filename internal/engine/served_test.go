@@ -29,7 +29,8 @@ func TestRemoteWorkersAreAnnouncedByClass(t *testing.T) {
 }
 
 // The engine keeps the list of what its workers can run between changes. The list changes with
-// every worker that joins or leaves, and with every task worker that stops or starts to take tasks.
+// every worker that joins or leaves, and with every task worker that stops taking tasks or starts
+// again.
 func TestServedFollowsTheWorkers(t *testing.T) {
 	t.Parallel()
 	e := &Engine{}

@@ -8,10 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// PrepareStop tells the engine that its process is about to stop it, and that its workers leave
-// first. If the store takes nothing, the engine makes a few more attempts. After that Run returns
-// an error that says what is not stored. Without PrepareStop, workers would wait for a store that
-// may never take their reports.
+// PrepareStop tells the engine that the process is about to stop the engine, and that the workers
+// leave first. If the store takes nothing, the engine makes a few more attempts. After that Run
+// returns an error that says what is not stored. Without PrepareStop, workers would wait for a
+// store that may never take their reports.
 func (e *Engine) PrepareStop() {
 	e.stopOnce.Do(func() { close(e.stopping) })
 	if inc := e.current(); inc != nil {

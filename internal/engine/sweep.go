@@ -18,12 +18,12 @@ const (
 	// of a release.
 	retainReports = 90 * 24 * time.Hour
 
-	sweepShare = 9 // after a sweep the node pauses this many times as long
+	sweepShare = 9 // after a sweep the node pauses for this many times the duration of the sweep
 )
 
 // sweep removes expired rows, in bounded steps with pauses, until nothing is left or the
-// incarnation ends. Because of the pauses it takes at most a tenth of the time. The commits that
-// wrote these rows cost more.
+// incarnation ends. Because of the pauses it takes at most a tenth of the time. To remove these
+// rows costs less than the commits that wrote them.
 func (inc *incarnation) sweep(ctx context.Context) {
 	defer inc.sweeping.Store(false)
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Tidy() })

@@ -249,8 +249,8 @@ func (w *slowCode) Query(model.RunID, uint64, model.Query)               {}
 func (*slowCode) Recall(model.Address, model.RunID, uint64, model.Query) {}
 func (*slowCode) Taken(model.RunID, uint64)                              {}
 
-// When the node loses its lease, it sends an accepted update again with the same id. The caller
-// gets the answer and does not notice the loss.
+// When the node loses its lease, it sends an accepted update again, under the same request id. The
+// caller gets the answer and does not notice the loss.
 func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,8 +28,8 @@ func (w *taskWorkers) own() []*TaskSession {
 }
 
 // call passes calls of a lane to the workers. It combines the claims for the same worker into one
-// call, at the place of the first claim. This is possible because no call before or between them is
-// about these claims. It returns the claims of workers that left while the claims were being
+// call, at the place of the first claim. This changes nothing, because no call in front of a claim
+// is about that claim. It returns the claims of workers that left while the claims were being
 // committed.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
@@ -49,7 +49,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 			s.stop(c.Ref, c.Canceled)
 		case c.Kind == lane.TaskSettled:
 			s.settleReport(c.Ref, c.Err)
-		case c.Claim != nil: // nil: handed over together with an earlier claim
+		case c.Claim != nil: // nil if the claim was handed over together with an earlier one
 			claims := claimsOf(calls[i:], c.Worker)
 			if !s.execute(claims) {
 				for j := range claims {
@@ -116,7 +116,7 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 }
 
 // attachHeld handles a worker that has outlived the owner of its claims. It connects the worker
-// with the claims that it holds, and with claims that never reached it.
+// with the claims that the worker holds, and with claims that never reached the worker.
 func (inc *incarnation) attachHeld(s *TaskSession) {
 	for _, ref := range s.offer.Held {
 		if l := inc.lane(inc.shardOf(ref.Address)); l != nil {
@@ -163,7 +163,8 @@ func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node mod
 }
 
 // giveBack returns claims of workers that left while the claims were being committed. It reports
-// them as a worker would, so it works even if the shard moves at the same time.
+// these claims as a worker would, so the claims are returned even if the shard moves at the same
+// time.
 func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
@@ -211,8 +212,8 @@ func (s *TaskSession) has(claim model.ClaimRef) bool {
 	return executes || report != nil
 }
 
-// at reports whether the worker executes the claim, and returns its report if it has reported the
-// claim and the report is not settled.
+// at reports whether the worker executes the claim. If the worker has reported the claim and the
+// report is not settled, at returns the report.
 func (s *TaskSession) at(claim model.ClaimRef) (executes bool, report *model.TaskReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,7 +306,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
 	}
 
-	// The claim moves from held to reported in one step, so that has never misses it.
+	// The claim moves from held to reported in one step, so that the method has never misses the
+	// claim.
 	r.By = s.speaker()
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
@@ -401,8 +403,8 @@ func (s *TaskSession) mail(r *model.TaskReport) {
 	})
 }
 
-// ReportMessage converts a report into a message. Its request id is the claim, so it takes effect
-// once.
+// ReportMessage converts a report into a message. The request id of the message names the claim, so
+// the report takes effect once.
 func ReportMessage(r *model.TaskReport) *model.Message {
 	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
 }
@@ -495,9 +497,9 @@ func (s *TaskSession) leave(b *board) {
 	s.left = b
 }
 
-// hasLeft reports whether the worker has left a board. It does not come back to that board, even if
-// another node returns one of its slots later. Otherwise the board would wait for claims that the
-// worker does not have.
+// hasLeft reports whether the worker has left a board. A worker does not come back to a board that
+// it has left, even if another node returns one of its slots later. Otherwise the board would wait
+// for claims that the worker does not have.
 func (s *TaskSession) hasLeft(b *board) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -597,8 +599,8 @@ func (s *TaskSession) endWhenSettled() {
 	})
 }
 
-// Lose ends the session of a worker that has disappeared. Its running attempts have failed with it.
-// The session stays until its reports are settled.
+// Lose ends the session of a worker that has disappeared. The attempts that the worker was running
+// have failed. The session stays until its reports are settled.
 func (s *TaskSession) Lose() {
 	for _, ref := range s.end() {
 		// If there is no owner here now, the next owner finds that the worker is gone.

@@ -41,10 +41,11 @@ const (
 )
 
 // readEarly reads the store's clock before the node uses it. The clock adopts the first reading at
-// its upper bound. So it may be ahead by the time that the reading took, until later readings have
-// slowly corrected that. The registration itself would be a bad first reading. It takes long on a
-// busy store, and timers of runs that another node has started would fire too early by that time. A
-// store with only one node needs no early reading, because all times come from one clock.
+// its upper bound. So the clock may be ahead by the time that the reading took, until later
+// readings have slowly corrected it. The registration itself would be a bad first reading. The
+// registration takes long on a busy store, and timers of runs that another node has started would
+// fire too early by that time. A store with only one node needs no early reading, because all times
+// come from one clock.
 func (e *Engine) readEarly(ctx context.Context) (v storeclock.Verdict) {
 	if e.clock.isSet() || !e.cfg.Store.Info().Shared {
 		return v

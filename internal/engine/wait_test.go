@@ -24,8 +24,8 @@ func (s *sluggish) Acquire(ctx context.Context, node model.NodeID, epoch int64, 
 	return s.Store.Acquire(ctx, node, epoch, shards)
 }
 
-// On a store that only one node can serve, a caller asks before the node has its shards. It gets
-// its answer at the moment when the node has them, without polling.
+// On a store that only one node can serve, a caller asks before the node has its shards. The caller
+// gets its answer at the moment when the node has the shards, and does not have to poll.
 func TestCallsWaitForShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

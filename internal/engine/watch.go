@@ -69,7 +69,7 @@ func (inc *incarnation) noteMove() {
 }
 
 // noteMembers tells watchers which code live processes have started or stopped offering. The view
-// that comes with a renewal has this for all nodes, including this one.
+// that comes with a renewal shows the code of all nodes, including this node.
 func (inc *incarnation) noteMembers(v *store.View) {
 	was := inc.seen
 	inc.seen = slices.DeleteFunc(slices.Clone(v.Members), func(m store.Member) bool { return m.Expires < v.Now })
@@ -117,7 +117,7 @@ func compareOffers(was, now []store.Member, at model.Time) (changes []model.Chan
 	return changes
 }
 
-// findOffer finds the same offer of a node in a view. It returns nil if there is none. Remote
+// findOffer looks in a view for the offer s of a node. It returns nil if there is none. Remote
 // workers with the same offer share one entry, which may have the name of any of them.
 func findOffer(view []store.Member, node model.NodeID, s *store.Served) *store.Served {
 	for i := range view {

@@ -11,7 +11,8 @@ import (
 )
 
 // compareOffers compares a view of the members with the view before: workers join, change and
-// leave. A class of remote workers stays the same when it gets the name of another of its workers.
+// leave. A class of remote workers counts as unchanged if only the name of its entry changes to
+// that of another worker of the class.
 func TestCompareOffers(t *testing.T) {
 	t.Parallel()
 	member := func(id byte, serves ...store.Served) store.Member {

@@ -40,7 +40,7 @@ func (w *workers) call(c *lane.Call) {
 	switch c.Kind {
 	case lane.CallActivate:
 		s.hold(c.Run, c.Generation)
-		if s.hands != nil { // nil: a worker of another node
+		if s.hands != nil { // nil for a worker of another node
 			s.hands.Regain(c.Run)
 		}
 		s.worker.Activate(c.Activation)
@@ -71,7 +71,7 @@ type Session struct {
 	worker Worker
 	offer  model.Offer
 	node   model.NodeID        // the node of the worker; zero for a worker of this process
-	hands  *crew.WorkflowHands // its work for other nodes
+	hands  *crew.WorkflowHands // the work of the worker for other nodes
 	lent
 	entrance
 

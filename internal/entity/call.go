@@ -19,8 +19,8 @@ type Type struct {
 
 // Handler is the code of an operation, a view or an RPC.
 type Handler struct {
-	// View says that the code only reads the state. The worker gives it a copy of the state, and
-	// drops its changes of the copy.
+	// View says that the code only reads the state. The worker gives the code a copy of the state,
+	// and drops the changes that the code makes to the copy.
 	View bool
 	// Limit is how long a call may take; zero for no limit. After that time the context of the call
 	// ends. If the code does not return within lateBy after that, the worker abandons the call.
@@ -69,8 +69,8 @@ type Call struct {
 // call has reached its limit.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Stream starts a stream of items for the caller, and does not wait for it. The code of the stream
-// runs in parallel with all calls.
+// Stream starts a stream of items for the caller, and does not wait for the stream. The code of the
+// stream runs in parallel with all calls.
 func (c *Call) Stream(id string, code StreamFunc) error {
 	if c.streams == nil || c.streams.outlet == nil {
 		return fault.New(fault.Unavailable, "%s of %s: this process has no way to send the items of a stream", c.Name, c.Entity)

@@ -24,20 +24,21 @@ const longTogether = 20 * time.Millisecond
 type handover struct {
 	o    *model.Operations
 	code Type
-	name string          // of the entity or service, for errors
+	name string          // the name of the entity or service, for errors
 	ctx  context.Context //nolint:containedctx // it is the unit of work
 	stop func() bool     // reports whether to start no further call
 	time limits
 
 	streams *streams
 	// freed says that the hand-over has given up its slot although its code still runs. gone says
-	// that the code has returned after the worker abandoned it. See Worker.leave.
+	// that the code has returned after the worker abandoned the call. See Worker.leave.
 	freed, gone bool
 
 	results []model.OperationResult
 	sent    int           // messages of the calls so far
 	was     model.Payload // the encoded state at the start of the hand-over
-	// The encoded state after the last successful call; meaningless unless exists.
+	// plain is the encoded state after the last successful call. It means nothing if exists is
+	// false.
 	plain  model.Payload
 	exists bool
 	state  any // plain, decoded for the next call; nil if it must be decoded first
@@ -59,8 +60,8 @@ func (h *handover) run() {
 
 	began := time.Now()
 	for i := range h.o.Calls {
-		// One commit has at most about MaxMessages messages, and the calls of about longTogether.
-		// The engine hands the other calls over again.
+		// One commit has at most about MaxMessages messages, and the calls that run within about
+		// longTogether. The engine hands the other calls over again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded() || time.Since(began) >= longTogether) {
 			return
 		}
@@ -183,7 +184,7 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 		}
 	}
 
-	// Read the error here, where a panic is caught: its methods are user code.
+	// Read the error here, where a panic is caught, because the methods of the error are user code.
 	if err != nil {
 		_, not := errors.AsType[unmade](err)
 		made = !not

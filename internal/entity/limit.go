@@ -23,7 +23,7 @@ var (
 // limits watches the time of the calls of a hand-over, which run one after the other. It has one
 // timer and one context for all of them. After a call has exceeded its limit or was interrupted,
 // the hand-over starts no further call. If the code of the call does not return, abandon takes over
-// the hand-over, and the goroutine of the code must not touch it again.
+// the hand-over, and the goroutine of the code must not touch the hand-over again.
 type limits struct {
 	// abandon is called, on its own goroutine, if the code of a call does not return.
 	abandon func(c *Call, limit time.Duration)

@@ -95,9 +95,9 @@ func (s *streaming) read(id string) (items []string, f *model.Failure, err error
 	}
 }
 
-// If a worker cannot reach the owner for a while, it sends its items later. It sends both the items
-// that it had at first and the items that the code added while the worker tried to report that the
-// code still runs.
+// If a worker cannot reach the owner for a while, it sends its items later. It sends all items: the
+// items that it had at first, and the items that the code added while the worker tried to report
+// that the code still runs.
 func TestStreamWaitsForTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]time.Duration{"at the beginning": 0, "while the code is silent": 5 * time.Second} {

@@ -44,7 +44,8 @@ type Worker struct {
 	session api.EntitySession
 	line    []*model.Operations // hand-overs that wait for a slot
 	busy    int                 // slots that are in use
-	// Hand-overs that lost their slot and whose code has not returned, see leave.
+	// runaway counts the hand-overs that lost their slot and whose code has not returned, see
+	// leave.
 	runaway  int
 	draining bool
 	idle     chan struct{} // closed when no slot is in use; nil unless the worker drains

@@ -13,8 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// For a limit with very many keys, the answer names the keys with most waiting tasks. It counts the
-// others, and loses none when several nodes answer.
+// For a limit with very many keys, the answer names the keys with the most waiting tasks. It adds
+// up the numbers of all other keys. When the answers of several nodes are merged, no holder and no
+// waiting task is lost.
 func TestUsesOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, nodes = 3 * maxKeys, 3

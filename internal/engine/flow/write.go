@@ -14,9 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Collect takes what a gate reports and schedules its write: states of breakers, and messages to
-// shared limits and breakers. The board calls Collect with its lock held, after each change of the
-// gate. Collect never waits. It reports whether breakers have changed.
+// Collect takes from a gate the states of breakers that have changed, and the messages to shared
+// limits and breakers. It schedules the writes that store them. The board calls Collect with its
+// lock held, after each change of the gate. Collect never waits. It reports whether breakers have
+// changed.
 func (f *Flow) Collect(k *BoardGate) (breakers bool) {
 	rows, err := k.Dirty()
 	if err != nil {

@@ -93,8 +93,8 @@ func (g *Gate) sharedBreaker(now model.Time, id rule.BreakerID) *breaker.Breaker
 }
 
 // publish passes on what has happened at a circuit. For a view, it queues the reports to the shared
-// breaker. If this node owns the breaker and it has changed, publish marks its row as dirty and
-// wakes the refused groups.
+// breaker. If this node owns the breaker and the breaker has changed, publish marks the row of the
+// breaker as dirty and wakes the refused groups.
 func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
 		m, ok := c.view.Tell()

@@ -18,8 +18,8 @@ type Task struct {
 	Ref   model.TaskRef
 	Spec  *model.TaskSpec
 	Input *model.Payload
-	// Plan caches what the gate has worked out about the task. A caller that keeps it between two
-	// calls saves the gate from working it out again.
+	// Plan caches what the gate has worked out about the task. A caller that keeps Plan between two
+	// calls saves the gate this work.
 	Plan *Plan
 }
 
@@ -107,7 +107,8 @@ func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 }
 
 // Take lets a task through its limits and its breaker, or returns what refuses it and when to ask
-// again. An admitted task keeps its limits until Give. Calling Take again for it changes nothing.
+// again. An admitted task keeps its limits until Give. Calling Take again for an admitted task
+// changes nothing.
 func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again model.Time) {
 	e := g.entries[it.Ref]
 	if e != nil && e.holds {
@@ -247,7 +248,7 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	return group
 }
 
-// Group returns the name of the item's group. The gate admits or refuses all items of a group
+// Group returns the name of the task's group. The gate admits or refuses all tasks of a group
 // alike.
 func (g *Gate) Group(it *Task) string { return g.planOf(it).group }
 
@@ -261,8 +262,8 @@ func (g *Gate) TakeWoken() []string {
 
 // Pass says that the dispatcher could not try a woken group: no worker is free for its tasks, they
 // are paused, or they now wait under another name. The gate wakes the next group in the line
-// instead. It does not wake this group again until it has refused a task of the group, because the
-// dispatcher tries the group as soon as it can.
+// instead. The gate does not wake this group again before it has refused a task of the group,
+// because the dispatcher tries the group as soon as possible anyway.
 func (g *Gate) Pass(name string) {
 	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {
 		q.ready = true
@@ -283,7 +284,8 @@ func (g *Gate) enter(ref model.TaskRef) *admission {
 	return e
 }
 
-// maxPlans bounds the number of shared plans. Beyond it the gate starts a new table.
+// maxPlans bounds the number of shared plans. When there are that many, the gate empties the table
+// of plans.
 const maxPlans = 1 << 14
 
 // planOf returns the plan of a task under the current rules.

@@ -184,7 +184,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 	}
 }
 
-// G4: the numbers of a limit change while tasks hold it and wait for it.
+// G4: the numbers of a limit change while some tasks hold the limit and others wait for it.
 func TestRulesChange(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1)}))
@@ -223,7 +223,8 @@ func TestRulesChange(t *testing.T) {
 }
 
 // An open breaker holds back the tasks that name it and no others. It lets one probe through.
-// Whenever the state of the breaker changes, the gate asks to store it.
+// Whenever the state of the breaker changes, Dirty returns the new state, so that the node stores
+// it.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
@@ -279,8 +280,9 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A retry-after of the callee holds all tasks back, and so does an adopted state. The next change
-// wakes the tasks that were held back.
+// When a callee asks for a pause (RetryAfter), the breaker holds all its tasks back. A stored state
+// that the gate adopts can hold tasks back as well. The next change of the breaker wakes these
+// tasks.
 func TestStoredState(t *testing.T) {
 	t.Parallel()
 	g := open(t, nil)
@@ -417,8 +419,8 @@ func BenchmarkRefused(b *testing.B) {
 }
 
 // Two nodes have reached the same generation of a breaker, each with its own probe. When one node
-// adopts the state of the other, the breaker must not take the outcome of its own call for the
-// outcome of the other node's probe. Otherwise there would be two probes (E35).
+// adopts the state of the other, its breaker must not mistake the outcome of a call of its own node
+// for the outcome of the other node's probe. Otherwise there would be two probes (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})
@@ -456,9 +458,10 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	}
 }
 
-// G3: a task waits because a shared breaker was asked for a probe. The answer wakes the task even
-// if it grants no probe, and says until when to wait. The task needs that time because the node
-// with the probe may be dead, and no message announces the end of its lease.
+// G3: the gate has asked a shared breaker for a probe, and a task waits for the answer. The answer
+// wakes the task even if the breaker grants no probe. The task then gets a time at which to ask
+// again. It needs that time because the node with the probe may be dead, and no message announces
+// the end of that node's lease.
 func TestNoProbeIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 1, Probes: 1, Reset: time.Second, Lease: time.Minute}
@@ -482,8 +485,8 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 		}
 	}
 
-	// The breaker as this node knows it. The node does not know yet that another node has the
-	// probe.
+	// This is the breaker as this node knows it: the node does not know yet that another node has
+	// the probe.
 	open := breaker.New(config, t0)
 	open.Trip(t0, "")
 	adopt(open, t0)

@@ -89,7 +89,7 @@ func (g *Gate) Loads() []LimitLoad {
 }
 
 // BreakerPermit returns the permit that a task has from its breaker. It is zero if the task has no
-// breaker, or if the task was admitted before this node owned it.
+// breaker, or if the task was admitted before this node owned the task.
 func (g *Gate) BreakerPermit(ref model.TaskRef) breaker.Permit {
 	if e := g.entries[ref]; e != nil {
 		return e.permit

@@ -85,7 +85,8 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 }
 
 // Disown ends the ownership of the chosen limits. It returns the owners whose state must not be
-// lost: owners of limits that are in use, or whose tokens have not all returned.
+// lost: owners of limits that are in use, or whose tokens (the starts that a period allows) have
+// not all accrued again.
 func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.Resource]*limit.Owner {
 	owners := map[rule.Resource]*limit.Owner{}
 	for _, r := range g.sortedResources() {
@@ -127,7 +128,7 @@ type Row struct {
 }
 
 // Dirty returns the breakers whose state or probes have changed and must be stored. It returns each
-// change once. It matters only if this node owns the breakers, which means that no other node uses
+// change once. Only a node that owns its breakers needs Dirty, which means that no other node uses
 // the store. Limits need no rows in that case: after a restart the dispatcher finds their holders
 // again (Hold).
 func (g *Gate) Dirty() (list []Row, err error) {
@@ -157,7 +158,7 @@ func (g *Gate) Asks() []Ask {
 }
 
 // Adopt replaces the state of a breaker by a stored row. A nil row resets the breaker. If this node
-// owns the breaker, it ignores the outcomes of calls that are in flight.
+// owns the breaker, the breaker then ignores the outcomes of calls that are in flight.
 func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	b := breaker.New(g.rules.BreakerConfig(id), now)
 	if row != nil {
@@ -187,7 +188,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	}
 
 	c.owner = b
-	for _, e := range g.entries { // the order does not matter, because all get the same
+	for _, e := range g.entries { // the order does not matter, because all lose their permit
 		if e.breaker == c {
 			e.permit = breaker.Permit{} // another call may have the same number by now
 		}
@@ -197,16 +198,16 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	return nil
 }
 
-// ConfirmAsks says that the stored row now includes the first n Asks of a breaker. Adopt provides
-// that row.
+// The caller calls ConfirmAsks when the stored row of a breaker includes the first n Asks. Then it
+// passes that row to Adopt.
 func (g *Gate) ConfirmAsks(id rule.BreakerID, n int) {
 	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
 		delete(g.unsent, id)
 	}
 }
 
-// Answer delivers the reply to an Ask. The breaker is in the state that was last adopted, and this
-// node may send the given probe unless it is zero.
+// Answer delivers the reply to an Ask. The caller has passed the state of the breaker to Adopt
+// before. If probe is not zero, this node may let one task through as that probe.
 func (g *Gate) Answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
 	g.updateView(now, id, probe, true)
 }

@@ -78,7 +78,8 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 	}
 }
 
-// deliver hands the messages of a local owner to this place. A local owner has no other place.
+// deliver hands the messages of a local owner to this place. An owner on this node has messages for
+// this place only.
 func (g *Gate) deliver(r *resource, sends []limit.Send) {
 	for _, s := range sends {
 		if s.To == g.home && r.local.Receive(s.ToPlace) {

@@ -26,7 +26,7 @@ type actor struct {
 type job struct {
 	gen     uint64
 	worker  WorkerID
-	seat    seat // until the worker reports, or loses the calls
+	seat    seat // the slot of the worker, until the worker reports or loses the calls
 	entry   *entry
 	items   []*core.Item
 	version int64 // of the row that the calls run on
@@ -68,7 +68,8 @@ func (a *actor) isStored() bool {
 		return false
 	}
 	for _, it := range a.entity.Mail() {
-		// A lane that reads a brief call from the store must assume that the call may have run.
+		// A brief call runs at most once. A lane that reads a brief call from the store must assume
+		// that the call has run already.
 		if it.Seq == 0 || it.HasBegun() || it.Message.Brief {
 			return false
 		}

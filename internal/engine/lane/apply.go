@@ -72,8 +72,8 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	}
 	x, d := l.decide(now, e, in)
 
-	// Only a decision that starts or removes a run knows the current run. A start that was refused
-	// before the address was read does not.
+	// After a decision that starts or removes a run, x is the current run of the address. If core
+	// refused a start before the lane has read the address, x says nothing about the current run.
 	if d.Start != nil || len(d.Deletes) > 0 {
 		l.setRun(e, x)
 	}
@@ -146,8 +146,8 @@ func (in *answerInput) apply(l *Lane, _ model.Time, e *entry) {
 	l.record(e, in, &d)
 }
 
-// newRunFor draws a run id only for messages that can need one: ids are part of the trace of a
-// simulation.
+// newRunFor returns the id for the run that a message may start. It draws an id only for messages
+// that can start a run, because a simulation records each id that the lane draws.
 func (l *Lane) newRunFor(m *model.Message) model.RunID {
 	switch {
 	case !m.Fresh.IsZero():

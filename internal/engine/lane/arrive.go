@@ -4,17 +4,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Deliver hands in a message of a client. The answer of the lane carries the token. fresh says that
-// the request id has never been used before, so the lane does not look it up. After the answer
-// ErrNotOwner the caller may repeat the message with the same request id: either the first message
-// had no effect, or the repetition returns its answer.
+// Deliver passes a message of a client to the lane. The answer of the lane carries the token. fresh
+// says that the request id has never been used before, so the lane does not look it up. After the
+// answer ErrNotOwner the caller may repeat the message with the same request id: either the first
+// message had no effect, or the repetition returns its answer.
 func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
 	l.receive(now, newMessageInput(m, fresh, token))
 }
 
-// Run hands in a start whose caller waits for the end of the execution. If the start begins a run,
-// the caller gets the Result of the run. Otherwise it gets the answer to the start. Forget ends the
-// wait.
+// Run passes a start to the lane. The caller of the start waits for the end of the execution. If
+// the start begins a run, the caller gets the Result of the run. Otherwise it gets the answer to
+// the start. Forget ends the wait.
 func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
 	in := newMessageInput(m, fresh, token)
 	in.origin.awaits = true
@@ -58,14 +58,14 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 	l.take(now, e, in)
 }
 
-// Turn hands in what a worker reports about a run that it holds.
+// Turn tells the lane what a worker reports about a run that it holds.
 func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
 		l.take(now, e, &turnInput{inputBase{address: e.address, run: t.Run}, t, w})
 	}
 }
 
-// Release hands in that a worker wants to give up a parked run. The lane reads only Run,
+// Release tells the lane that a worker wants to give up a parked run. The lane reads only Run,
 // Generation, Seen and Waits of the turn. If a worker does not know what the run waits for, it
 // gives no Waits, and the lane hands the run to another worker.
 func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {

@@ -201,7 +201,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 	}
 }
 
-// Requests of other processes that cannot be read are set aside where they are.
+// The lane sets unreadable requests of other processes aside. Their rows stay in the inbox.
 func TestDamagedRequestsAreSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -295,7 +295,8 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	r.wantState(a, "1;3;")
 }
 
-// The lane accepts a page that skips unreadable rows. It reads a page that is not complete again.
+// The lane accepts a page that skips unreadable rows. If a page is not complete, the lane reads the
+// page again.
 func TestPagesWithoutRowsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []lane.LoadKind{lane.LoadRunnable, lane.LoadTimers, lane.LoadMailboxes, lane.LoadMail} {

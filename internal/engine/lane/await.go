@@ -71,8 +71,8 @@ func (l *Lane) expect(e *entry, from *source) {
 		l.await(e, from.token, false)
 		return
 	}
-	// A node that gets no notice asks again by itself, so the lane need not send one while it gives
-	// up the shard.
+	// A node that gets no notice asks again by itself, so the lane need not send a notice while it
+	// gives up the shard.
 	if node := from.message.Node; !node.IsZero() && !e.shard.draining {
 		l.waiters.addNode(l.now, e.address, waiter{node: node, reply: from.message.RequestID})
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A waiter for an execution gets the end of the chain; a waiter for a run gets the end of that run.
+// A caller that waits for an execution gets the end of the last run of its chain. A caller that
+// waits for one run gets the end of that run.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -54,7 +55,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// While a start is not committed, Await cannot be sure.
+// While a start is not committed, Await returns sure == false.
 func TestAwaitBeforeTheStartIsDurable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -97,7 +98,7 @@ func TestRun(t *testing.T) {
 	r.wantSilence("run")
 	second := r.current(a).Start.Run
 
-	// The end of the chain is in flight when another caller starts the next one.
+	// The end of the chain is in flight when another caller starts the next chain.
 	r.turn(a, model.Turn{Close: done()})
 	r.flush()
 	r.runs(a, model.ReuseAlways, "next")
@@ -131,8 +132,8 @@ func TestRunMeetsARun(t *testing.T) {
 	}
 }
 
-// The store refuses a batch because of another address, and the lane applies it in parts. Each
-// caller gets one answer, and waiting callers still wait.
+// The store refuses a batch because of another address, and the lane applies the inputs of the
+// batch again in parts. Each caller gets one answer, and waiting callers still wait.
 func TestRunBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

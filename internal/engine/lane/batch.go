@@ -21,7 +21,7 @@ type building struct {
 	frees    []*shard
 	facts    []Fact
 	trail    []written        // what the decisions have written, in order
-	marked   []*model.Address // of batch.Marks, in their order
+	marked   []*model.Address // the addresses of batch.Marks, in the same order
 	changed  map[*entry]int   // index of the row of an entity in the batch; nil when there is none
 	data     map[datumKey]int // index of the value of a task in the batch; nil when there is none
 	bytes    int
@@ -225,8 +225,8 @@ func (b *building) reserve(sh *shard, row *model.Entity) {
 }
 
 const (
-	// reserveAhead is how far ahead of the clock the lane reserves tokens. While it grants locks,
-	// it writes one row per shard and minute.
+	// reserveAhead is how far ahead of the clock the lane reserves tokens. While the lane grants
+	// locks, it writes one row per shard and minute.
 	reserveAhead = time.Minute
 	// reserveMore is how many tokens the lane reserves when the tokens are ahead of the clock. In
 	// that case each token is the last one plus one.

@@ -19,8 +19,8 @@ type bench struct {
 	left    bool // the worker is not here
 	dropped bool // the node of the worker has said that it does not have the claim
 
-	released    []model.ClaimRef // whose permits the lane has freed
-	quarantined []model.Address  // whose claims cannot end
+	released    []model.ClaimRef // claims whose permits the lane has freed
+	quarantined []model.Address  // addresses whose claims cannot end
 }
 
 func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {

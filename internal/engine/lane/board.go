@@ -18,8 +18,8 @@ type Board interface {
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool
 	// Hold says that a worker has claimed a task. worker is the name of the worker in the history;
-	// id is 0 if it is not a worker of this node. The five parameters are the row of the claim as
-	// the board keeps it.
+	// id is 0 if the worker does not belong to this node. The five parameters are the row of the
+	// claim as the board keeps it.
 	Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
 	// Remove says that a task is neither waiting nor claimed.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)

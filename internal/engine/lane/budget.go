@@ -2,10 +2,10 @@ package lane
 
 // budget counts the bytes that the lane holds in memory.
 type budget struct {
-	used  int // of inputs that wait or are not committed
-	kept  int // of reports for quarantined runs, which are not in used
-	calls int // of calls that wait in memory only, for all entities
-	batch int // allowed per batch: less than configured while the store is slow
+	used  int // bytes of inputs that wait or are not committed
+	kept  int // bytes of reports for quarantined runs, which used does not include
+	calls int // bytes of calls of all entities that wait only in memory
+	batch int // bytes allowed per batch: less than configured while the store is slow
 }
 
 // hold counts an input. If the input has changed, a second call replaces the count of the first.

@@ -214,7 +214,8 @@ func TestInputThatIsNotDoneInTime(t *testing.T) {
 	}
 }
 
-// After a split, batches stay small until the path has shown that it takes more.
+// After a split, batches stay small until the store has taken a batch of about the allowed size in
+// time.
 func TestBatchesGrowAgainAfterASlowPath(t *testing.T) {
 	t.Parallel()
 	const large, many = 100 << 10, 100
@@ -243,7 +244,7 @@ func TestBatchesGrowAgainAfterASlowPath(t *testing.T) {
 }
 
 // A store that cannot be reached is no reason to split: a smaller batch would not arrive either,
-// and everything would be read again.
+// and the lane would have to read everything again.
 func TestOutageDoesNotSplit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -268,8 +269,8 @@ func TestOutageDoesNotSplit(t *testing.T) {
 	}
 }
 
-// A batch that was late before lands, and the lane gets no answer. The lane reads its fence first,
-// so it does not apply the batch again.
+// The first attempt to commit a batch was late. The next attempt lands, but its answer is lost. The
+// lane reads its fence before it splits the batch, so it does not apply the batch again.
 func TestLateBatchThatLanded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -8,8 +8,9 @@ import (
 )
 
 // handleRefusal handles a batch that the store will never accept (L3). The lane drops the
-// provisional state of everything in it and in the open batch. Then it applies the inputs again in
-// the same order, in halves, until the input that the store refuses is alone in its batch.
+// provisional state of all addresses in this batch and in the open batch. Then it applies the
+// inputs again in the same order, in halves, until the input that the store refuses is alone in its
+// batch.
 func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.recovery.reset()
 	first, freed, passed := l.flight.inputs, len(l.flight.frees) > 0, len(l.flight.batch.Passed) > 0
@@ -21,7 +22,7 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 		l.refuseAside(now, l.flight)
 	}
 
-	var run model.RunID // of the input, if it is alone in the batch
+	var run model.RunID // the run of the input, if the input is alone in the batch
 	if len(first) == 1 {
 		run = l.storedRun(first[0])
 	}
@@ -134,7 +135,8 @@ func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
 	}
-	// Not nil even without chunks, because applyChunks also acts when the last chunk is done.
+	// chunks must not be nil, even if it is empty: applyChunks also acts when the last chunk is
+	// done.
 	l.recovery.chunks = append(append([]chunk{}, chunks...), l.recovery.chunks...)
 }
 
@@ -174,8 +176,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	// positions.
 	l.arrive(b)
 	for i := range b.batch.Requests {
-		// The count of remembered answers does not go back. Otherwise it would reach the same value
-		// again with another answer, and an old lookup would seem valid.
+		// The count of remembered answers does not go back. Otherwise the count would reach the
+		// same value again with another answer, and an old lookup would seem valid.
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
 	for _, p := range b.pairs {
@@ -202,7 +204,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		e.hold.giveBack(c, s.move())
 		l.runs[c.Run] = e
 		// Until the lane has read the run again, it does not know whether the run is paused. But
-		// the events that the worker missed show it.
+		// the events that the worker missed show whether the run is paused.
 		if e.hold.withheld || l.mustLeave(e) || hasKind(e.eviction.missed, model.EventPaused) {
 			e.hold.withheld = true
 		} else {
@@ -255,8 +257,8 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 		l.finishInput(in) // the store does not even accept the reason, so only memory has it
 		return nil
 	case *removalInput:
-		// A removal loses nothing when it is dropped, so no address is quarantined. The lane finds
-		// the runs again later.
+		// The input removes old runs. The lane drops it and quarantines no address: nothing is
+		// lost, because the lane finds the old runs again later.
 		l.retention.more = false
 		l.finishInput(in)
 		return nil
@@ -275,9 +277,9 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 		m.barred = true
 	}
 
-	// The lane applies the input once more. Because of the quarantine, this answers the input with
-	// an error or, for a message, writes a row that puts it off. A second input, the note, stores
-	// the reason.
+	// The lane applies the input once more. Because of the quarantine, the lane now answers the
+	// input with an error, or writes a row that puts the input off if it is a message. A second
+	// input, the note, stores the reason.
 	chunks := []chunk{{in}}
 	if !run.IsZero() && !e.isEntity() { // for a timer of an entity, run is not the id of a run
 		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}
@@ -287,7 +289,7 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	return chunks
 }
 
-// applyChunks applies the next chunk once the lane has read everything that it touches.
+// applyChunks applies the next chunk once the lane has read everything that the chunk touches.
 func (l *Lane) applyChunks(now model.Time) {
 	r := &l.recovery
 	for r.careful() && l.flight == nil && !r.busy() {
@@ -315,8 +317,8 @@ func (l *Lane) applyChunks(now model.Time) {
 			return
 		}
 		r.chunks = nil
-		// The lane reads the messages again that came after the refused batches and that it
-		// dropped.
+		// The lane has dropped the messages that came after the refused batches. It reads them
+		// again.
 		l.MailWaits()
 
 		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
@@ -359,7 +361,7 @@ func (l *Lane) readForChunk(in input) bool {
 // backlog of their address instead:
 //   - A request whose id is also the id of another input: that input may have been applied in the
 //     meantime.
-//   - A request that is too early.
+//   - A request that must wait until the start of its run is committed (see early).
 //   - A request about a dead task. The lane must read the dead task again.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*messageInput
@@ -375,7 +377,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			switch in := in.(type) {
 			case *messageInput:
 				if in.once() && !in.sure(l, e) || in.early(e) || in.isDeadTaskOrder() {
-					in.deadTask, in.lone = nil, true // the lane reads it again
+					in.deadTask, in.lone = nil, true // the lane reads the dead task again
 					unsure = append(unsure, in)
 					continue
 				}

@@ -119,14 +119,14 @@ func TestInputsDuringIsolation(t *testing.T) {
 	r.turn(bad, steps("poison"))
 	r.signal(b, "1", "b1")
 	r.flush()
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	if !r.l.Full() {
 		t.Error("the lane takes inputs while it isolates")
 	}
 
 	r.signal(a, "2", "a2")
 	r.start(key("new"), "new")
-	r.turn(b, steps("x")) // the worker reports before it can know
+	r.turn(b, steps("x")) // the worker reports before it can know about the refusal
 	r.settle()
 
 	for _, token := range []any{"a1", "b1", "a2", "new"} {
@@ -205,7 +205,7 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r.startRun(bad)
 	r.refuse = poison("poison")
 	r.signal(bad, "poison", "client")
-	r.start(fresh, "start") // the new run has no row yet that could say so
+	r.start(fresh, "start") // the new run has no row yet that could have the reason
 	r.settle()
 	r.wantAnswer("client", "blocked")
 	r.wantAnswer("start", "blocked")
@@ -250,13 +250,14 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, and the next worker takes the run and ends it. Then the poison of another run
-// undoes all of that. The lane applies the turns of the last worker again.
+// A run is blocked, and the next worker takes the run and ends it. Then the store refuses the batch
+// because of another run, which undoes all of that. The lane applies the turns of the last worker
+// again.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
 	r.turn(bad, steps("poison"))
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	r.block(a)
 	r.join(2)
 	r.flush()
@@ -264,7 +265,7 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	end := steps("s")
 	end.Close = done()
 	r.turn(a, end)
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.settle()
 	r.wantEvents(a, "step_completed s")
 	if row := r.current(a); row.Outcome.Status != model.Completed {
@@ -272,8 +273,8 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	}
 }
 
-// The same, but the block is stored, and all workers have left when the lane undoes the turns of
-// the last worker. The next worker that joins gets the run.
+// A run is blocked, and this is stored. The next worker takes the run. All workers have left when
+// the lane undoes the turns of that worker. The next worker that joins gets the run.
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -282,14 +283,14 @@ func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	r.join(2)
 	r.settle()
 	r.turn(bad, steps("poison"))
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	end := steps("s")
 	end.Close = done()
 	r.turn(a, end)
 	for _, w := range []lane.WorkerID{1, 2} {
 		r.leave(w)
 	}
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.settle()
 	r.join(3)
 	r.settle()
@@ -424,7 +425,8 @@ func TestPoisonMessage(t *testing.T) {
 	r.wantEvents(bad, "signal_received poison", "signal_received four")
 }
 
-// When the store refuses a start, its caller gets the reason, and others can start.
+// When the store refuses a start, the caller of the start gets the reason. Other callers can start
+// a run at the same address.
 func TestPoisonStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -546,7 +548,7 @@ func TestManyPoisons(t *testing.T) {
 	}
 }
 
-// The worker of a run leaves while its inputs are being applied again.
+// The worker of a run leaves while the lane applies the inputs of the run again.
 func TestWorkerLeavesDuringIsolation(t *testing.T) {
 	t.Parallel()
 	for _, closing := range []bool{false, true} {
@@ -558,7 +560,7 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 		r.turn(a, turn)
 		r.turn(bad, steps("poison"))
 		r.flush()
-		r.commitNow() // refused
+		r.commitNow() // the store refuses the batch
 		r.leave(1)
 		r.join(2)
 		r.settle()
@@ -592,7 +594,7 @@ func TestTimersOfARefusedBatch(t *testing.T) {
 	r.wantEvents(bad, "timer_fired old")
 }
 
-// The lane dies while it isolates: every waiter gets one answer.
+// The lane dies while it looks for the refused input. Every waiter gets one answer.
 func TestDeathDuringIsolation(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -601,7 +603,7 @@ func TestDeathDuringIsolation(t *testing.T) {
 	r.turn(bad, steps("poison"))
 	r.flush()
 	r.signal(a, "t", "filling")
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.start(key("c"), "waiting")
 	r.l.Die(errInjected)
 	r.take()
@@ -629,7 +631,7 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.turn(a, commandTurn(stop("t5")))
 	r.turn(bad, steps("poison"))
 	r.flush()
-	r.commitNow() // refused
+	r.commitNow() // the store refuses the batch
 	r.leave(1)
 	r.settle()
 	r.pass(10 * time.Second)
@@ -685,15 +687,15 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 }
 
-// A batch in which a run leaves its worker is refused because of another address: the worker has
-// the run again, and gets the events that it missed.
+// A run leaves its worker in a batch that the store refuses because of another address. The worker
+// then has the run again, and gets the events that it missed.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
 	run := r.current(a).Start.Run
 	h := r.held[run]
 	r.signal(a, "s", "signal")
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})
 	r.turn(bad, steps("poison"))
 	r.settle()

@@ -11,7 +11,7 @@ import (
 // that begins to watch while the batch is in flight misses nothing.
 type written struct {
 	address *model.Address
-	task    *model.TaskSpec // of a task without a workflow
+	task    *model.TaskSpec // the spec, if the address is a task without a workflow
 	run     model.RunID     // the run that received the input
 	removed []model.RunID
 	dead    *core.DeadTaskChange
@@ -21,7 +21,8 @@ type written struct {
 	events, deaths [2]int32
 }
 
-// place returns how many rows the batch has, before a decision is written.
+// place returns how many rows the batch has. The lane calls it before it writes a decision into the
+// batch.
 func (b *building) place() written {
 	return written{
 		start: int32(len(b.batch.Starts)), close: int32(len(b.batch.Closes)),
@@ -58,7 +59,7 @@ func (b *building) mark(e *entry, row store.MarkRow) {
 // reportChanges adds the changes of a batch that is durable to the output.
 func (l *Lane) reportChanges(b *building, res store.Committed) {
 	n := changer{to: &l.out.Changes, batch: &b.batch}
-	// These runs existed before, so the store has not written their starts.
+	// At these addresses a run existed before, so the store has not written the new starts.
 	for _, x := range res.Existing {
 		n.skip(b.batch.Starts[x.Index].Start.Run)
 	}
@@ -87,7 +88,7 @@ type changer struct {
 	to      *[]model.Change
 	batch   *store.Batch
 	skipped map[model.RunID]bool
-	runs    map[model.RunID]bool // that start or have events; nil before the first question
+	runs    map[model.RunID]bool // runs that start or have events; nil before changed is called
 }
 
 func (n *changer) skip(run model.RunID) {
@@ -181,8 +182,8 @@ func (n *changer) addClose(w *written) {
 	n.add(c)
 }
 
-// addEvents adds the changes that the events of a decision mean. If none of them is a change of the
-// run itself, and the run has not ended, addEvents reports that the history has grown.
+// addEvents adds the changes that follow from the events of a decision. If none of them is a change
+// of the run itself, and the run has not ended, addEvents reports that the history has grown.
 func (n *changer) addEvents(w *written, ended bool) {
 	if w.events[0] == w.events[1] {
 		return
@@ -216,7 +217,7 @@ var meaning = map[model.EventKind]model.ChangeKind{
 	model.EventPaused: model.ChangePaused, model.EventResumed: model.ChangeResumed, model.EventCancelRequest: model.ChangeCancelRequested,
 }
 
-// addProgress adds that a history has grown. Several such changes in a row become one.
+// addProgress adds the change that a history has grown. Several such changes in a row become one.
 func (n *changer) addProgress(c model.Change) {
 	if all := *n.to; len(all) > 0 {
 		if last := &all[len(all)-1]; last.Kind == model.ChangeProgressed && last.Run == c.Run {
@@ -272,8 +273,8 @@ func (n *changer) addDead(kind model.ChangeKind, ref model.TaskRef, spec *model.
 	})
 }
 
-// addMark adds that a run waits or is blocked. When a run stops waiting, an event says why, except
-// when an operator has released the run.
+// addMark adds the change that a run waits or is blocked. When a run stops waiting, an event says
+// why, except when an operator has released the run.
 func (n *changer) addMark(address *model.Address, m *store.MarkRow) {
 	w := written{address: address, run: m.Run}
 	c := w.change("")

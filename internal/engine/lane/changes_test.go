@@ -93,7 +93,7 @@ func (r *rig) wantTold(want ...string) {
 	}
 }
 
-// The lane says what happens to a run, in order, once it is durable.
+// The lane reports the changes of a run in order, once they are durable.
 func TestChangesOfARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -133,8 +133,8 @@ func TestChangesOfARun(t *testing.T) {
 	r.wantChanges()
 }
 
-// A caller may begin to watch while a batch is in flight: it gets the changes of that batch,
-// because a list that it reads now does not show them.
+// A caller that begins to watch while a batch is in flight gets the changes of that batch. A list
+// of executions that the caller reads at this moment does not show these changes yet.
 func TestWatchBeginsDuringACommit(t *testing.T) {
 	t.Parallel()
 	on := false

@@ -10,10 +10,10 @@ import (
 
 func (in *claimInput) proposal() bool { return true }
 
-// Claim hands in the board's proposal that a worker gets a task.
+// Claim tells the lane that the board proposes to give a task to a worker.
 func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
-	// When the lane gives up a shard, the board forgets the tasks of the shard as soon as the shard
-	// is gone.
+	// The lane makes no claims in a shard that it gives up. The board forgets the tasks of the
+	// shard when the shard is gone.
 	if e := l.taskEntry(&ref); e != nil && !e.shard.draining {
 		l.take(now, e, &claimInput{newTaskInput(&ref), id, name})
 	}
@@ -86,7 +86,7 @@ func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	l.maybeDrop(e)
 }
 
-// Report hands in how a claim ended. The lane tells the worker when the end of the claim is
+// Report tells the lane how a claim ended. The lane tells the worker when the end of the claim is
 // durable.
 func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
 	e := l.taskEntry(&r.Ref.TaskRef)
@@ -101,7 +101,8 @@ func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() 
 
 func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
 
-// ready also reads the fate of the claim if the run no longer remembers the claim.
+// If the run no longer remembers the claim, ready also reads the fate of the claim, which says how
+// the claim ended.
 func (in *reportInput) ready(l *Lane, e *entry) bool {
 	if e.quarantine.why != nil {
 		return true
@@ -186,8 +187,8 @@ func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 
 func (in *expiryInput) proposal() bool { return true }
 
-// Expire hands in that a deadline of a task has passed, as the board sees it. held says whether the
-// task was claimed as far as the board knew. what names the deadline.
+// Expire tells the lane that a deadline of a task has passed, as the board sees it. held says
+// whether the task was claimed as far as the board knew. what names the deadline.
 func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &expiryInput{newTaskInput(&ref.TaskRef), held, ref.Claim, what})
@@ -288,15 +289,16 @@ func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	}
 }
 
-// Attach hands in that a worker that has just joined executes a claim. If the worker no longer has
-// the claim, the lane tells the worker to stop. by is the name of a remote worker; see
+// Attach tells the lane that a worker that has just joined executes a claim. If the worker no
+// longer has the claim, the lane tells the worker to stop. by is the name of a remote worker; see
 // model.SpeaksFor.
 func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by, has: true})
 }
 
-// HandOverAgain hands in that a worker that has just joined does not know a claim that it has
-// according to the history. The last owner died before the worker got the claim.
+// HandOverAgain tells the lane that a worker has just joined and does not know a claim which,
+// according to the history, is with this worker. The last owner died before the worker got the
+// claim.
 func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by})
 }
@@ -330,9 +332,9 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	l.skip(e, in)
 }
 
-// Detach hands in that the worker of a claim has left, still executes the claim, and may come back.
-// The lane does not wait for the claim to end. If the worker does not come back in time, the claim
-// is lost.
+// Detach tells the lane that the worker of a claim has left, still executes the claim, and may come
+// back. The lane does not wait for the claim to end. If the worker does not come back in time, the
+// claim is lost.
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	e := l.taskEntry(&ref.TaskRef)
 	if e == nil {
@@ -360,9 +362,9 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	l.record(e, in, &core.Decision{})
 }
 
-// Progress hands in a value that says how far the worker of a claim is. The lane stores the last
-// such value of each task next to the history, and the next attempt begins with it. by is as in
-// Attach.
+// Progress passes a value to the lane that says how far the worker of a claim is. The lane stores
+// the last such value of each task next to the history, and the next attempt begins with this
+// value. by is as in Attach.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, by, p})

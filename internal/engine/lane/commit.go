@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// FinishCommit hands in the result of a commit.
+// FinishCommit tells the lane the result of a commit.
 func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 	l.now = now
 	if l.dead != nil || l.flight == nil {
@@ -67,8 +67,9 @@ func (l *Lane) recover(now model.Time) {
 	}
 }
 
-// FinishRefence hands in the result of moving the fence. From now on an unknown commit can have no
-// effect. landed is the number of the last batch that had an effect before the fence moved (L4).
+// FinishRefence tells the lane the result of moving the fence. From now on an unknown commit can
+// have no effect. landed is the number of the last batch that had an effect before the fence moved
+// (L4).
 func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	if l.dead != nil || l.recovery.stage != stageRefencing {
 		return
@@ -79,9 +80,9 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		l.die(err)
 	case err != nil:
-		// The lane asks again, whether or not the fence has moved. A move only raises our own
-		// epoch. If the first request has moved the fence although its answer was lost, the lane
-		// has fenced itself, and the node starts over.
+		// The lane repeats the request, because it does not know whether the fence has moved. If
+		// the first request has moved the fence and only its answer was lost, the lane has fenced
+		// itself with its own new epoch. The repeated request then fails, and the node starts over.
 		r.attempts++
 		l.retryLater(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
@@ -113,7 +114,7 @@ func (l *Lane) verify(now model.Time) {
 	l.recovery.stage = stageVerifying
 }
 
-// FinishVerify hands in the current runs of the addresses in Verify, in the same order.
+// FinishVerify tells the lane the current runs of the addresses in Verify, in the same order.
 func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) {
 	if l.dead != nil || l.recovery.stage != stageVerifying {
 		return
@@ -209,7 +210,7 @@ func (l *Lane) end(dead error, why string) {
 	l.dead = dead
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts, Changes: l.out.Changes}
 
-	// Inputs in batches, and evictions that would follow their commits.
+	// This part is for inputs in batches, and for evictions that would follow their commits.
 	fail := func(in input) {
 		l.unstored.add(in)
 		in.refuse(l, ErrNotOwner)
@@ -229,7 +230,7 @@ func (l *Lane) end(dead error, why string) {
 		}
 	}
 
-	// Inputs that wait, and runs that workers hold.
+	// This part is for inputs that wait, and for runs that workers hold.
 	for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 		if e.isEntity() {
 			l.abandon(e, ErrNotOwner) // also drops the results in its backlog
@@ -242,7 +243,7 @@ func (l *Lane) end(dead error, why string) {
 		l.askAgain(e)
 	}
 
-	// Inputs of refused batches, and callers that wait for the end of a run.
+	// This part is for inputs of refused batches, and for callers that wait for the end of a run.
 	if l.flight != nil {
 		l.nextChunk() // the first chunk is the batch in flight
 	}

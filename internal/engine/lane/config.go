@@ -35,8 +35,9 @@ type Config struct {
 	// Reunion is how long the lane reserves the runs of acquired shards for the workers that held
 	// them under the last owner. With 0, any worker gets them immediately. See reunion.
 	Reunion time.Duration
-	// AskFor is how long the lane reserves these runs at most while it waits until the other nodes
-	// have said what their workers hold. See Lane.EndReunion. It is 0 if there are no other nodes.
+	// AskFor is the longest time for which the lane reserves these runs while it waits for the
+	// other nodes to say what their workers hold. See Lane.EndReunion. It is 0 if there are no
+	// other nodes.
 	AskFor time.Duration
 
 	// MaxBatchRows bounds the rows of a batch. Default 2,000.
@@ -48,16 +49,16 @@ type Config struct {
 	// the lane is Full.
 	MaxBytes int
 	// MaxKeptBytes bounds the bytes of reports that wait for quarantined runs. Default 128 MiB. The
-	// reports of one run may take half of it.
+	// reports of one run may take half of this limit.
 	MaxKeptBytes int
 	// MaxMail bounds the bytes of messages of other shards that wait in memory. Default 16 MiB.
-	// They may exceed the bound by one message. A page of mail has at most a quarter of it.
+	// They may exceed the bound by one message. A page of mail has at most a quarter of this limit.
 	MaxMail int
 	// MaxHeld bounds the bytes of histories that workers hold. Default 256 MiB, shared by the lanes
 	// of the node. A run without room waits.
 	MaxHeld int
-	// KeepIdle is a number of bytes. Default 2 KiB. A run whose state is larger leaves memory while
-	// no worker can continue it.
+	// KeepIdle is a size in bytes. Default 2 KiB. While no worker can continue a run, the state of
+	// the run stays in memory only if it is not larger than KeepIdle.
 	KeepIdle int
 
 	// MaxBacklog bounds the inputs that wait for one address. Default 10,000. The lane refuses

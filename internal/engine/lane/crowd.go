@@ -15,8 +15,8 @@ import (
 // answered has been applied, and may wait as long as its caller likes. For calls of entities see
 // whyStalled.
 //
-// A few callers that wait during an outage of the store are not refused, however long it lasts. The
-// lane refuses requests only if the line grows and the inputs in it do not move.
+// The lane does not refuse a few callers that wait during an outage of the store, however long the
+// outage lasts. The lane refuses requests only if the line grows and the inputs in it do not move.
 func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	n := len(e.backlog.inputs)
 	if n == 0 || in.isForced() { // an operator can always remove an address

@@ -30,8 +30,8 @@ func (r *rig) line(a model.Address, n int) {
 	}
 }
 
-// The lane reads an execution for seconds. The line of requests behind the read stops growing. In
-// the end the lane serves the first requests.
+// The read of an execution takes seconds. The lane refuses further requests behind that read, so
+// the line of requests stops growing. In the end the lane serves the first requests.
 func TestLineIsRefusedByAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -21,7 +21,8 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.HandOut(now, id)
 }
 
-// offer adds what a worker can run, and hands over the runs and calls that waited for it.
+// offer adds what a worker can run, and hands over the runs and calls that waited for such a
+// worker.
 func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
@@ -269,7 +270,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	}
 }
 
-// tell sends events to the worker, unless it got them with the activation.
+// tell sends events to the worker, unless the worker got them with the activation.
 func (l *Lane) tell(e *entry, events []model.Event) {
 	if events = e.hold.tell(events); len(events) > 0 {
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Events: events})

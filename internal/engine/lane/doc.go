@@ -1,5 +1,5 @@
-// Package lane is the heart of the engine as a state machine without I/O: one committer and the
-// shards that it serves.
+// Package lane implements a lane: one committer together with the shards that it serves. The lane
+// is the heart of the engine, written as a state machine without I/O.
 //
 // The caller (a goroutine in production, an event heap in the simulator) hands in one input after
 // the other, each with the current time. Then it calls Flush and takes the Output: a batch to
@@ -36,6 +36,15 @@
 // other addresses of the lane, pass.go delivers them in the same batch. seal.go sends the batch.
 // commit.go takes the result of the commit, and effects.go runs the effects: only now do callers
 // and workers learn the decision. careful.go handles a batch that the store refuses.
+//
+// # Words
+//
+// The open batch is the batch that the lane fills. When the lane seals the batch, the batch gets
+// its number and goes to the store. Until the result is there, the batch is in flight. A commit has
+// landed if it took effect, even if its answer was lost. An input is poison if the store always
+// refuses its rows. A channel carries the messages from one shard to another. Its cursor is the
+// position of the last message that took effect. A chain is a run together with the later runs that
+// continue it.
 //
 // # The files
 //

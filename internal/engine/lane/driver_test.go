@@ -76,7 +76,7 @@ type rig struct {
 	facts, landed map[string]int
 	messages      int
 	entityFacts   []string
-	ended         []lane.Outcome // of attempts
+	ended         []lane.Outcome // outcomes of attempts
 
 	// seen has the status of every run according to the reported changes. stands has the status
 	// according to the store; see changes_test.go. changes are all reported changes.
@@ -144,7 +144,7 @@ func (r *rig) restart() {
 	r.nextLife()
 }
 
-// crashFenced is a restart of a node that others have to fence.
+// crashFenced lets another node fence this node, as after a crash, and starts the next incarnation.
 func (r *rig) crashFenced() {
 	r.t.Helper()
 	r.fence()
@@ -379,7 +379,7 @@ func (r *rig) landUnheard() {
 	}
 }
 
-// fence lets another node raise the fence of this one.
+// fence lets another node raise the fence of this node.
 func (r *rig) fence() {
 	r.t.Helper()
 	if ok, err := r.st.FenceNode(r.t.Context(), r.cfg.Ref.Node, r.lease, true); !ok || err != nil {

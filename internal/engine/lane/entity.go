@@ -99,9 +99,9 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 }
 
 // viewTest returns a function that reports which calls of an entry are views, which change nothing.
-// A call is a view only if all builds of the connected workers say so, because any of them may get
-// the call. If a build runs the call as an operation, and the lane hands it over as a view, the
-// change would be lost.
+// A call is a view only if all builds of the connected workers say so, because any of these workers
+// may get the call. If a build runs the call as an operation, and the lane hands it over as a view,
+// the change would be lost.
 func (l *Lane) viewTest(e *entry) func(name string) bool {
 	offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type})
 	return func(name string) bool {
@@ -119,7 +119,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		a.Life, a.StateVersion = core.Life{TTL: t.TTL, Idle: t.IdleTTL}, t.StateVersion
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.viewTest(e)(m.Name)
-	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the call
+	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the lane to keep the call
 
 	// Decide how safe the call must be: whether it is stored, and which commit it waits for.
 	if e.address.Stateless() && !m.Brief && !remote {
@@ -133,7 +133,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 			view.Brief = false // the next owner may run the view too
 			m = &view
 		}
-		// The call runs at most once, so it starts after the row that brought it is gone.
+		// The call runs at most once, so it starts after the row that brought the call is
+		// deleted.
 		a.Held = m.Brief
 	}
 	if m.Kind == model.MessageCall && (in.origin.passed || remote && l.isWary(now, e.shard)) {
@@ -201,7 +202,7 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 // That happens when the call in front existed only in memory and is gone. settleEntity also answers
 // calls that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
-	if !e.shard.draining && e.actor.entity.NeedsSettle() { // the next owner of the shard does it
+	if !e.shard.draining && e.actor.entity.NeedsSettle() { // else the next owner settles it
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }
@@ -372,7 +373,7 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.dropResults(e, why)
 
 	kept, entity := a.kept, a.entity
-	// first, because informing a caller removes its call from the mailbox
+	// Clear these fields first, because informing a caller removes its call from the mailbox.
 	a.kept, a.entity = nil, nil
 	for _, it := range kept {
 		l.refuseCall(it, e.address, why, it.HasBegun())

@@ -160,8 +160,8 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	}
 }
 
-// When the lane gives up a shard, it refuses the inputs that wait for an entity of the shard and
-// drops all notes about them. It also does so while a lock waits for its turn.
+// When the lane gives up a shard, it refuses the inputs that wait for an entity of the shard, and
+// forgets everything about these inputs. It does this even while a lock waits for its turn.
 func TestEntityMovesWhileALockWaits(t *testing.T) {
 	t.Parallel()
 	for _, repeated := range []string{"another", "first"} {

@@ -51,7 +51,7 @@ func TestBriefCallIsNotMadeAgainWhenItsWorkerLeaves(t *testing.T) {
 	r.wantOutput("three", "three")
 }
 
-// A brief call does not run again if the store refuses something else of its service either.
+// A brief call does not run again even if the store refuses another row of the same service.
 func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -92,7 +92,7 @@ func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	r.operation(a, "echo", "1", "one", brief)
 	r.settle()
 	r.operation(a, "echo", "2", "two", func(m *model.Message) { m.RequestID = "is looked up" })
-	r.serve(1) // the result waits behind it
+	r.serve(1) // the result waits behind the second call
 	r.l.Die(errInjected)
 	r.take()
 	if got := r.answers["one"].Err; !errors.Is(got, lane.ErrInterrupted) {

@@ -39,7 +39,8 @@ func TestTimerRemovesExpiredState(t *testing.T) {
 		t.Errorf("the timers %v are left, %v", timers, err)
 	}
 
-	// An operation that deletes the state stops the timer, and the next state has one of its own.
+	// An operation that deletes the state stops the timer, and the next state gets a timer of its
+	// own.
 	r.joinMortals(2)
 	for i, name := range []string{"add", "delete", "add"} {
 		r.operation(a, name, "2", 10+i)

@@ -39,7 +39,7 @@ func TestServiceCallIsStoredFirst(t *testing.T) {
 	}
 }
 
-// The next owner runs a stored call without an answer.
+// The next owner runs a stored call that has no answer yet.
 func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	t.Parallel()
 	a := echo("a")

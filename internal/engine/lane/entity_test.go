@@ -213,7 +213,7 @@ func TestEntityRequestRepeated(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// Calls of an entity without code wait, and say why.
+// If no worker has the code of an entity, the calls of the entity wait, and the lane says why.
 func TestEntityWithoutWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -307,9 +307,9 @@ func TestEntityViews(t *testing.T) {
 	r.wantOutput("durable", "1;2;")
 }
 
-// A landed commit can be read in the store before the lane learns of it. A view that a caller
-// requests at this time runs on the new state, not on the old one. So no caller sees the entity go
-// back (L10).
+// After a commit has landed, other callers can read its rows in the store before the lane learns
+// about the commit. A view that a caller requests at this time runs on the new state, not on the
+// old one. So no caller sees the entity go back (L10).
 func TestEntityViewsDoNotGoBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

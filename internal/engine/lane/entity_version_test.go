@@ -34,7 +34,7 @@ func (r *rig) serveVersion(version int) (by lane.WorkerID) {
 }
 
 // During a rolling deploy, calls go to workers that know the version of the state. If there is no
-// such worker, the calls wait and say so. They run as soon as such a worker joins.
+// such worker, the calls wait, and the lane says why. They run as soon as such a worker joins.
 func TestCallsWaitForStateVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -79,7 +79,8 @@ func TestCallsWaitForStateVersion(t *testing.T) {
 	}
 }
 
-// An edit or a deletion ends the wait if the worker knows the version of the state after it.
+// Calls wait for a worker that knows the version of the state. An edit or a deletion of the state
+// ends the wait if a worker knows the version of the new state.
 func TestEditKeepsStateVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -102,8 +103,8 @@ func TestEditKeepsStateVersion(t *testing.T) {
 	}
 }
 
-// The lane passes an interrupt on to the workers that have calls of the entity. It names a call
-// only if the operator has named one.
+// The lane passes an interrupt on to the workers that have calls of the entity. The interrupt names
+// a call only if the operator has named one.
 func TestInterruptGoesToWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

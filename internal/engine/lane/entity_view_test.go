@@ -69,7 +69,7 @@ func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 		r.joinBuild(2)
 		r.work()
 		r.operations = append(r.operations, view)
-		r.work() // too late
+		r.work() // the result of the view comes too late
 		r.wantOutput("view", "1;3;")
 		r.wantState(a, "1;3;")
 	})

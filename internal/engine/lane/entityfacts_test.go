@@ -55,7 +55,7 @@ func (r *rig) unlock(run string) {
 }
 
 // The lane reports each call once, when its effect is durable: by operation and outcome, with the
-// time that the call waited and the time that a worker had it.
+// time that the call waited and the time that a worker took for the call.
 func TestFactsOfCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

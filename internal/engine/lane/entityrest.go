@@ -2,14 +2,14 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// restUntil keeps an entity that no caller needs in memory for a while. Other entities leave to
-// make room for it.
+// restUntil keeps an entity in memory for a while, although no caller needs it now. Other entities
+// leave memory to make room.
 func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {
 		if !l.unrest(now, l.resting.first()) {
-			// The oldest entity has to stay, and is now last in the line. The next entity that
-			// comes to rest tries the entity that is first in the line by then.
+			// The oldest entity has to stay, and is now last in the line. When another entity comes
+			// to rest, the lane tries to drop the entity that is first in the line by then.
 			return
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FinishCalls hands in the results of calls that a worker has run. The lane drops results that it
-// no longer waits for.
+// FinishCalls tells the lane the results of calls that a worker has run. The lane drops results
+// that it no longer waits for.
 func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	j := l.jobs[r.Generation]
 	if j == nil {
@@ -90,7 +90,8 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	} else {
 		b := l.record(e, in, &d)
 
-		// Callers without a request id get the answer after the commit, if there is one.
+		// Callers without a request id get their answer after the commit, or now if there is
+		// nothing to commit.
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
 				// The sender got the answer that the call is stored, so the call becomes a dead

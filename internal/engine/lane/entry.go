@@ -24,7 +24,7 @@ type entry struct {
 	// version counts how often the lane dropped the state or read it for a worker. A read that
 	// started under an older version is out of date.
 	version int
-	actor   *actor // of an entity or a service; nil for all other addresses
+	actor   *actor // the state of an entity or a service; nil for all other addresses
 
 	backlog    backlog    // inputs that wait for the address
 	pending    pending    // what is not committed yet
@@ -121,7 +121,7 @@ func (r *ring) take() []*entry {
 }
 
 // taskData is the stored data of a task while a claim writes it. The lane reads it when the claim
-// writes for the first time. A task that writes nothing has none.
+// writes for the first time. A task that writes nothing has no taskData.
 type taskData struct {
 	core.Written
 	err error // why the lane cannot read the data; if it is set, the lane refuses further writes
@@ -153,7 +153,8 @@ type shard struct {
 	foreign    bool // another process owned it last
 	handed     bool // see store.AcquiredShard
 
-	// The store refused a batch that frees it: the next such batch does nothing else.
+	// The store refused a batch that frees the shard. The next batch that frees the shard does
+	// nothing else.
 	alone    bool
 	refusals int        // of such batches
 	again    model.Time // when the lane sends the next such batch

@@ -60,7 +60,7 @@ type reading struct {
 
 	tail   []model.Event  // events committed since the read started
 	events *[]model.Event // the history that was read, while it waits for batches in flight
-	seat   seat           // for the worker that the run, or the entity, is read for
+	seat   seat           // the slot of the worker for which the lane reads the run or the entity
 }
 
 // beginHistory notes that the history is read for a worker from now on.
@@ -177,8 +177,8 @@ func (v *eviction) finish() (wanted bool) {
 	return wanted
 }
 
-// miss keeps events for the worker, in case it keeps the run. Events never change, so the slice can
-// be shared.
+// miss keeps events for the worker, in case the worker keeps the run. Events never change, so the
+// slice can be shared.
 func (v *eviction) miss(run model.RunID, events []model.Event) {
 	switch {
 	case !v.pending || v.run != run:

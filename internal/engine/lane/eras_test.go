@@ -57,7 +57,7 @@ func TestDrawnIDIsServedOnce(t *testing.T) {
 	}
 }
 
-// The lane looks up ids that are not of one of the last two eras.
+// The lane looks up ids that belong to neither of the last two eras.
 func TestOtherDrawnIDsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -132,7 +132,7 @@ func TestErasHaveABound(t *testing.T) {
 	}
 }
 
-// Only ids that clients draw name an era.
+// An id contains the name of an era only if a client has drawn the id.
 func TestEraOfAnID(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{

@@ -16,7 +16,7 @@ import (
 // The answer to a report was lost, and the worker repeats the report. It gets the same answer
 // again, directly or through another node. This also holds when the run has ended and left memory,
 // when another run has the key, and when so many later claims followed that the run has forgotten
-// this one. The lane still refuses reports of claims that it took away, or that never existed. In
+// this claim. The lane still refuses reports of claims that it took away, or that never existed. In
 // all these cases the lane writes nothing (E17, E18).
 func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// When further nodes come, the lane forgets nodes that have waited for a long time, because it
-// cannot know whether their callers still wait.
+// When further nodes start to wait, the lane forgets nodes that have waited for a long time. It
+// cannot know whether the callers of these nodes still wait.
 func TestWaitingNodesAreForgotten(t *testing.T) {
 	t.Parallel()
 	const n = 1200

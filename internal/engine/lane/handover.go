@@ -64,8 +64,8 @@ func (l *Lane) handOverClaims(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// handOver gives a task to the worker whose claim is durable now. If there were earlier claims, the
-// lane first reads their last progress.
+// handOver gives a task to the worker whose claim is durable now. If the task had earlier claims,
+// the lane first reads the last progress of these claims.
 func (l *Lane) handOver(e *entry, f *effect) {
 	if e.x == nil || e.run() != f.run {
 		return
@@ -130,9 +130,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 		return // the commit took longer than the attempt may take: the attempt is about to time out
 	}
 	if l.isLate(t.Since, t.Spec.ToClose) || l.isLate(t.Since, t.Spec.Silence) {
-		// The board has not noticed yet that the claim is overdue, or a time-out of the claim was
-		// rolled back and the board has the claim again. Another task may have the permit of the
-		// claim by now.
+		// The claim is overdue. Either the board has not noticed this yet, or the lane has rolled
+		// back a time-out of the claim and the board has the claim again. Another task may have the
+		// permit of the claim by now.
 		return
 	}
 	c := model.Claim{

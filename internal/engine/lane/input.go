@@ -8,8 +8,9 @@ import (
 )
 
 // input is something that the lane applies to one address. Each kind of input is a struct of its
-// own that embeds inputBase and overrides what is special about it. The lane keeps an input until
-// its batch is committed. If the store refuses the batch, the lane applies the inputs again.
+// own that embeds inputBase and overrides the methods for which the kind needs its own behaviour.
+// The lane keeps an input until its batch is committed. If the store refuses the batch, the lane
+// applies the inputs again.
 type input interface {
 	// base returns the part that all inputs have.
 	base() *inputBase
@@ -71,8 +72,8 @@ type source struct {
 // because the sender drops its copy once the message has arrived here.
 func (s *source) isRelied() bool { return s.remote() || s.passed }
 
-// remote reports whether the message came from another shard or another process. Consuming it is
-// a write.
+// remote reports whether the message came from another shard or another process. To consume such a
+// message, the lane has to write.
 func (s *source) remote() bool { return s.pair != nil || !s.inbox.IsZero() }
 
 // isRepeated reports whether the message has been applied before. After a refused batch, the lane
@@ -116,8 +117,8 @@ func (in *messageInput) source() *source { return &in.origin }
 
 func (in *messageInput) size() int { return inputBytes + in.origin.message.Size() }
 
-// task returns the task that a report is about, or the only task of its execution, which the
-// message may cancel or terminate.
+// task returns the task that a report is about. If the execution is a task without a workflow, task
+// returns this only task, because the message may cancel or terminate it.
 func (in *messageInput) task() string {
 	m := in.origin.message
 	switch {
@@ -169,9 +170,9 @@ func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
 
-// isOrder reports whether the input is an order, or a request as in isRequest, and a caller in
-// another process waits for its answer. The lane refuses such an input while its address is
-// quarantined, as it does for callers in its own process.
+// isOrder reports whether two things are true: the input is an order of an operator or a request
+// (see isRequest), and a caller in another process waits for the answer. The lane refuses such an
+// input while its address is quarantined, as it does for callers in its own process.
 func (in *messageInput) isOrder() bool {
 	m := in.origin.message
 	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep
@@ -190,12 +191,13 @@ func (in *messageInput) isRequest() bool {
 }
 
 // isDeadTaskOrder reports whether the input is about a dead task. Only such inputs change dead
-// tasks. The lane applies them one by one. Each of them waits for the commit of the one before, so
-// that the lane always reads the current state.
+// tasks. The lane applies them one by one. Each input waits for the commit of the input before it,
+// so that the lane always reads the current state of the dead task.
 func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
-// needsDeadTask reports whether the lane needs the dead task to decide. An undo that goes to
-// another address than that of the dead task does not need it, because it only ends a run there.
+// needsDeadTask reports whether the lane needs the dead task to decide. The undo of a requeue may
+// go to another address than that of the dead task. It only ends a run at that address, so it does
+// not need the dead task.
 func (in *messageInput) needsDeadTask() bool {
 	m := in.origin.message
 	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
@@ -212,8 +214,8 @@ func (in *messageInput) report() *model.ClaimRef {
 // isReported reports whether the store says that the claim of the report was reported before.
 func (in *messageInput) isReported() bool { return in.fate != nil && in.fate.Reported }
 
-// mailboxRead reports whether the input has the mailbox of the entity that it removes. A mailbox
-// that was read before the lane dropped the entry is out of date.
+// mailboxRead reports whether the lane has read the mailbox of the entity that this input removes.
+// A mailbox that was read before the lane dropped the entry is out of date.
 func (in *messageInput) mailboxRead(e *entry) bool { return in.erased.version == e.version+1 }
 
 // mustRemember reports whether the lane remembers the answer to a request of this process.
@@ -337,9 +339,9 @@ type claimReport interface {
 	setFate(*core.Fate)
 }
 
-// isTemporary reports whether a refusal is not final: there was no room, or the code of the run
-// continues, and the same request may succeed later. The lane does not remember such a refusal
-// under the request id.
+// isTemporary reports whether a refusal is not final, so that the same request may succeed later.
+// This is so if there was no room, or if the code of the run was busy. The lane does not remember
+// such a refusal under the request id.
 func isTemporary(f *model.Failure) bool {
 	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
 }

@@ -45,7 +45,7 @@ func TestLabelsOfABatch(t *testing.T) {
 	r.wantLabels(a, "m=1", "o=1")
 
 	r.start(b, "b")
-	r.flush() // in flight
+	r.flush() // the batch is in flight
 	r.turn(a, commandTurn(labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "l", "2"), labelCommand("4", "o", "")))
 	r.turn(a, commandTurn(labelCommand("5", "m", ""), labelCommand("6", "n", "1")))
 	r.flush()

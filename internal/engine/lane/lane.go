@@ -20,7 +20,7 @@ type Lane struct {
 	draining    int // shards that are being given up
 	tenure      int // counts how often shards were acquired
 	entries     map[model.Address]*entry
-	runs        map[model.RunID]*entry // held by workers
+	runs        map[model.RunID]*entry // runs that workers hold
 	backlog     ring                   // entries with waiting inputs that may be served
 	quarantined quarantined
 	budget      budget
@@ -33,7 +33,7 @@ type Lane struct {
 	spare     *building // memory of an earlier batch
 	recovery  recovery
 	apart     int    // how many of the next proposals of the board get a batch each, see isApart
-	delays    delays // of messages for quarantined addresses
+	delays    delays // how long messages for quarantined addresses are put off
 	hurried   bool   // the node stops, see Hurry
 	farewells int    // failed attempts since then
 	unstored  Unstored

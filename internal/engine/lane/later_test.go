@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The lane refuses a request of another process because it has no room. The process may send the
+// The lane has no room, so it refuses a request of another process. The process may send the
 // request again with the same id, because the lane does not remember the refusal.
 func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	t.Parallel()

@@ -8,14 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// issueReads hands out as many reads as may be in flight.
+// issueReads adds waiting reads to the output, as many as may be in flight.
 func (l *Lane) issueReads() {
 	l.issueWaiting()
 	l.callUp()
 }
 
-// issueWaiting hands out waiting reads. The lane does not read a run for a worker while there is no
-// room for the run.
+// issueWaiting adds waiting reads to the output. The lane does not read a run for a worker while
+// there is no room for the run.
 func (l *Lane) issueWaiting() {
 	q := &l.loads
 	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {
@@ -37,7 +37,7 @@ func (l *Lane) issueWaiting() {
 	}
 }
 
-// FinishLoad hands in the result of a read.
+// FinishLoad tells the lane the result of a read.
 func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	l.now = now
 	ld := l.loads.flying[id]
@@ -173,7 +173,8 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	l.loadDue(e)
 
 	in := ld.message
-	// Two reads may look for the same answer. The result of the older read proves less.
+	// Two reads may look for the same answer. So note how many requests the address had served when
+	// this read began.
 	in.lookup.checked, in.lookup.served = true, ld.served
 
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen

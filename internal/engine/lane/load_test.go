@@ -325,9 +325,9 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	}
 }
 
-// A run may be read twice at the same time: because it is runnable, and for an input. In between,
-// the lane has read the run, or the next run, for the next worker. The result of the slower read
-// does not replace the result of that read.
+// Two reads of a run may be in flight at the same time: one because the run is runnable, and one
+// for an input. Before the slower read returns, the lane reads the run, or the next run of the
+// address, for another worker. The result of the slower read does not replace this newer result.
 func TestReadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, continued := range []bool{false, true} {

@@ -18,8 +18,8 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 	return p
 }
 
-// Messages hands in messages for shards of this lane. The lane ignores messages that it knows, that
-// leave a gap, or that it has no room for. It can read them from the store later.
+// Messages passes messages for shards of this lane to the lane. The lane ignores messages that it
+// knows, that leave a gap, or that it has no room for. It can read them from the store later.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.HasShard(row.To) || l.dead != nil {
@@ -77,7 +77,7 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits says that the store has mail (messages of other shards, and requests of other
+// MailWaits tells the lane that the store has mail (messages of other shards, and requests of other
 // processes) for shards of this lane. The lane reads the mail when it has room.
 func (l *Lane) MailWaits() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {
@@ -96,7 +96,7 @@ func (l *Lane) MailWaits() {
 	// their bytes.
 	l.mail.beginRead(l.requests)
 	shards, passed := l.mail.fromTurn(shards)
-	leaving = append(leaving, passed...) // the lane reads only their requests
+	leaving = append(leaving, passed...) // of these shards the lane reads only requests
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
 }
 
@@ -166,8 +166,9 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		// The read of this row has also looked for a remembered answer.
 		in.lookup.checked, in.lookup.served = true, e.remembered
 	}
-	// Otherwise the lane looks up the remembered answer, which may belong to another request with
-	// the same id.
+	// If the store remembers an answer under the id, the lane looks the answer up, because it may
+	// belong to another request with the same id. A query needs no lookup (see once): the lane only
+	// consumes its row.
 	if row.Seen && !in.once() {
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
@@ -187,8 +188,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 
 	answered, known := in.(*answerInput)
 	sent, isMessage := in.(*messageInput)
-	query := m.Kind == model.MessageQuery // its id is used once
-	again := known && !query              // it is remembered already
+	query := m.Kind == model.MessageQuery // the id of a query is used only once
+	again := known && !query              // the answer is remembered already
 
 	// The lane refuses a signal for a quarantined run. It checks whether the run is quarantined
 	// now: if an earlier quarantine has ended, the signal takes effect like any other.

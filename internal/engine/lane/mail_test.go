@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// foreignQueries is another node that owns a shard and sends messages to ours.
+// foreignQueries is another node. It owns a shard and sends messages to the shards of our node.
 type foreignQueries struct {
 	r     *rig
 	ref   store.LaneRef
@@ -80,7 +80,7 @@ func (r *rig) cursor(to, from model.ShardID) int64 {
 			return m.Seq - 1
 		}
 	}
-	return -1 // nothing is behind it
+	return -1 // no message of this channel is left in the store
 }
 
 // Messages take effect in the order of their channel, each once, even if hints are lost, doubled or
@@ -187,7 +187,8 @@ func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	r.wantEvents(quick, "signal_received 2", "signal_received 1")
 }
 
-// More mail than one page: all of it arrives, without the same page being read over and over.
+// There is more mail than one page can have. The lane takes all of it, and does not read the same
+// page over and over.
 func TestMoreMailThanAPage(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

@@ -256,8 +256,8 @@ func (a *aside) full(b *building, bytes int) bool {
 	return n >= mailPage || b.bytes >= bytes || a.alone && n > 0
 }
 
-// report adds the rows that a batch has moved to the output. The lane keeps trying a row of a newer
-// build, and reports it once.
+// report adds to the output which rows a batch has moved out of the way. The lane keeps trying a
+// row of a newer build, and reports it once.
 func (a *aside) report(out *Output, moved []Aside) {
 	for _, m := range moved {
 		if _, told := a.told[m.id]; told {

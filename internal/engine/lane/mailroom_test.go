@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-const messageBytes = 5_000 // of a message in these tests
+const messageBytes = 5_000 // the size of a message in these tests
 
 // largeSignals are signals of messageBytes each.
 func largeSignals(a model.Address, from, to int) []model.Message {

@@ -90,10 +90,10 @@ func (l *Lane) slim(e *entry) {
 const perAddress = 4
 
 // noRoomFor refuses a call that would wait only in memory if there is no room for it. There is no
-// room if the waiting calls of its entity take a quarter of the lane's room for calls, or the calls
-// of all entities take all of it. So a key without a worker takes no room from other keys. If no
-// other call waits, a call always finds room, however large it is. noRoomFor never refuses a call
-// of a section, because other callers wait until the section ends.
+// room if the waiting calls of its entity take a quarter of the lane's room for calls, or if the
+// calls of all entities together take all of that room. So a key without a worker takes no room
+// from other keys. If no other call waits, a call always finds room, however large it is. noRoomFor
+// never refuses a call of a section, because other callers wait until the section ends.
 func (l *Lane) noRoomFor(e *entry, m *model.Message, stored bool) error {
 	if stored || m.Kind != model.MessageCall || m.Section != "" {
 		return nil

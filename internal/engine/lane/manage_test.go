@@ -8,10 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// An operator cannot skip or drop a signal while the worker may be about to take it: while it runs
-// a step, and while it has events that it has not answered. The signal stays. Once the code waits,
-// or no worker has the run, the same request succeeds. A request that only lists signals always
-// succeeds.
+// An operator cannot skip or drop a signal while the worker of the run may be about to take the
+// signal. That is while the worker runs a step, and while it has events that it has not answered.
+// The signal stays. Once the code waits, or no worker has the run, the same request succeeds. A
+// request that only lists signals always succeeds.
 func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 	t.Parallel()
 	for _, do := range []string{model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed} {

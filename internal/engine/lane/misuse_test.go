@@ -200,7 +200,8 @@ func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 	}
 }
 
-// A call of an entity owns its request id while it waits, while it runs, and after it has run.
+// A request id belongs to one call of an entity while the call waits, while it runs, and after it
+// has run.
 func TestMisusedRequestIDOfACall(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")
@@ -254,7 +255,8 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	same.Keep = true
 	other := request(a, "t", "req-1")
 	other.Keep = true
-	// Before the answer to the first is stored; after that, the store would not take this row.
+	// The test puts this row before the answer to the first request is stored. After that, the
+	// store would not take the row.
 	r.putRow(other)
 	again := r.putRow(same)
 	r.send(request(a, "s", "req-1"), "first")

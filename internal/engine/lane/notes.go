@@ -68,7 +68,7 @@ func (n *noter) addTask(f Fact, s *model.TaskSpec) {
 	n.add(f)
 }
 
-// addMessage adds that the lane has decided about a message.
+// addMessage adds the fact that the lane has decided about a message.
 func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
 	if d.Start != nil {
@@ -79,7 +79,7 @@ func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	n.add(f)
 }
 
-// addStart adds that a run began, or that a task was submitted.
+// addStart adds the fact that a run began, or that a task was submitted.
 func (n *noter) addStart(s *model.Start) {
 	if s.Task == nil {
 		n.add(Fact{Kind: FactStarted})
@@ -91,7 +91,8 @@ func (n *noter) addStart(s *model.Start) {
 	}
 }
 
-// addClose adds that a run ended. The end of a task without a workflow is the end of its attempt.
+// addClose adds the fact that a run ended. The end of a task without a workflow is the end of its
+// attempt.
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	x := n.before.x
 	if x == nil || x.Start.Run != d.Closed {
@@ -117,7 +118,7 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	}
 }
 
-// addEvent adds the fact that an event of the history means.
+// addEvent adds the fact that follows from an event of the history.
 func (n *noter) addEvent(e *model.Event) {
 	mine := n.before.has && n.before.task.ID == e.ID
 

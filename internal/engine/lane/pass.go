@@ -8,7 +8,8 @@ import (
 // A message whose receiver belongs to this lane takes effect in the batch that sends it. It needs
 // no row, no cursor and no commit of its own. The lane passes a message on only if its receiver is
 // in memory and can take it now, and if no earlier message between the two shards is still on its
-// way. Any other message is written, and its receiver gets it after the commit.
+// way. The lane writes any other message into the batch, and the receiver gets the message after
+// the commit.
 //
 // A passed message is not durable before its batch is. So nothing that the message allows may start
 // before that commit. A call waits for the batch that sends it (core.Arrival). Calls that may run
@@ -32,7 +33,8 @@ func (b *building) send(from *shard, m *model.Message) {
 // them, in order. It writes each message that it cannot deliver now.
 func (l *Lane) passOn(now model.Time) {
 	if l.passing {
-		// Another input has caused this one, and the outer call of passOn delivers its messages.
+		// The lane applies this input because of another input. The outer call of passOn delivers
+		// the messages of both.
 		return
 	}
 	l.passing = true
@@ -57,7 +59,8 @@ func (l *Lane) passOn(now model.Time) {
 	b.outgoing = b.outgoing[:0]
 }
 
-// writeMessage gives a message a row. It gets its number when the batch is sealed.
+// writeMessage adds a row for a message to the batch. The message gets its number when the lane
+// seals the batch.
 func (l *Lane) writeMessage(b *building, t *outgoing) {
 	to := l.cfg.Layout.Shard(t.message.To)
 	t.from.underway[to]++
@@ -93,8 +96,8 @@ func (l *Lane) receiver(t *outgoing) (*entry, *messageInput) {
 	return e, &passed.messageInput
 }
 
-// isClear reports whether no message from one shard to another is on its way, because a later
-// message must not overtake it.
+// isClear reports whether no message from one shard to another is on its way. A later message must
+// not overtake such a message.
 func (l *Lane) isClear(from, to *shard) bool {
 	return !to.draining && from.underway[to.id] == 0 && l.pair(to.id, from.id).applied == from.sent[to.id]
 }

@@ -72,8 +72,8 @@ func TestCommitsInsideALane(t *testing.T) {
 	want("a call of an entity that calls another", 3, pass)
 	r.wantState(ledger("b"), "0;3;4';")
 
-	// A section with two locks, two calls, and the release of the locks. Together with the start of
-	// the run, these are seven commits.
+	// This section takes two locks, makes two calls, and releases the locks. Together with the
+	// start of the run, it takes seven commits.
 	want("two locks", 1, lockOf("s", "a", "b"))
 	want("a call in a section", 2, callOf("c5", "s", "5", ledger("a")))
 	want("a call in a section", 2, callOf("c6", "s", "6", ledger("b")))

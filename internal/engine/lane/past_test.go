@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// reset hands in a message that replaces the current run of an address by a run that begins with
-// the first events of the old one.
+// reset sends the lane a message that replaces the current run of an address by a run that begins
+// with the first events of the old run.
 func (r *rig) reset(a model.Address, keep int, token any) {
 	r.t.Helper()
 	run := r.current(a).Start.Run
@@ -115,8 +115,8 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	r.checkTaken(a, old, 1)
 }
 
-// A blocked run waits for a worker with newer code. After a reset the run no longer waits, and the
-// lane hands it over once.
+// A blocked run waits for a worker with newer code. After a reset, the new run does not wait for
+// such a worker. When another worker joins later, the lane does not hand the new run over again.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

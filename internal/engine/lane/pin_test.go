@@ -22,7 +22,8 @@ func pinTo(version string) model.Turn {
 }
 
 // A pinned run goes only to workers of its version. This holds among several workers, after a
-// restart, and when such a worker comes later. While there is no such worker, the run says so.
+// restart, and when such a worker comes later. While there is no such worker, the lane gives this
+// as the reason why the run waits.
 func TestPin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

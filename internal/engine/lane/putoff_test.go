@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Many messages wait for a quarantined address. The lane puts them off for different times. If it
-// tried all of them again after one quarantine, and that took longer than a quarantine, the lane
-// would have time for nothing else.
+// Many messages wait for a quarantined address. The lane puts them off for different times. Suppose
+// that the lane tried all messages again after one quarantine, and that this took longer than a
+// quarantine. Then the lane would have time for nothing else.
 func TestManyMessagesArePutOffForLonger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxPutOff, c.QuarantineFor = 2, time.Minute })
@@ -79,8 +79,8 @@ func TestClaimsBesidePoison(t *testing.T) {
 	}
 }
 
-// The same with a store that does not take two claims in time. The lane splits the batch, and must
-// not put both claims into the next batch.
+// The store does not take two claims in time. The lane splits the batch, and must not put both
+// claims into the next batch.
 func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -132,10 +132,10 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// The commit of a claim takes longer than the attempt may last or its worker may be silent, and the
-// board has not looked at its deadlines since. The same happens to a claim whose time-out the lane
-// has undone with its batch. No worker may start the attempt, and the attempt times out when the
-// board looks at its deadlines.
+// There are two cases. In the first case, the commit of a claim takes longer than the attempt may
+// last or its worker may be silent, and the board has not looked at its deadlines since. In the
+// second case, the lane has undone the time-out of a claim together with its batch. No worker may
+// start the attempt, and the attempt times out when the board looks at its deadlines.
 func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.TaskSpec){

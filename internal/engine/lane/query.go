@@ -129,8 +129,8 @@ type QueryAnswer struct {
 	Failure    *model.Failure
 }
 
-// AnswerQuery hands in the code's answer to a query. The lane drops an answer that no caller waits
-// for.
+// AnswerQuery tells the lane the code's answer to a query. The lane drops an answer that no caller
+// waits for.
 func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
 	q := l.questions.open[got.ID]
 	if q == nil || l.dead != nil || !q.isAnsweredBy(w, got.Run, got.Generation) {

@@ -14,7 +14,7 @@ const maxForeign = mailPage / 2
 // questions are the queries that the code of runs has not answered.
 type questions struct {
 	open    map[uint64]*query
-	last    uint64 // id of the last one
+	last    uint64 // id of the last query
 	foreign foreignQueries
 }
 
@@ -35,7 +35,7 @@ type query struct {
 	message *model.Message
 	token   any         // of a caller of this process
 	inbox   model.RunID // the row of another process, which stays until the answer is stored
-	bytes   int         // that foreign includes for the query
+	bytes   int         // bytes that foreign includes for the query
 
 	recaller WorkerID    // replays the history of a run that has ended; 0 for a run that is open
 	recalls  model.RunID // that run

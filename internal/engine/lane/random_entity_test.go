@@ -25,11 +25,11 @@ var (
 // asked is a call of a client.
 type asked struct{ key, input, request string }
 
-// village are entities whose callers, workers and owners come and go.
+// village is a set of entities whose callers, workers and owners come and go.
 type village struct {
 	*rig
 	n      int
-	calls  map[any]*asked              // of clients, by token
+	calls  map[any]*asked              // calls of clients, by token
 	posted map[string]store.RequestKey // requests of other processes, by input
 	briefs []string                    // inputs of calls that run at most once
 	// commands that the holder of a run has issued, by generation
@@ -396,7 +396,7 @@ func (v *village) trouble() func(*rapid.T) {
 	return oneOf(actions)
 }
 
-// acquireAgain acquires the shards again that the lane has given up.
+// acquireAgain acquires again all shards that the lane has given up.
 func (v *village) acquireAgain() {
 	freed := v.freed
 	v.freed = nil

@@ -32,7 +32,7 @@ type talk struct {
 	*life
 	updates map[string]model.Address // by request id, which is also the token
 	queries map[string]model.Address
-	posted  map[string]store.RequestKey // by other processes
+	posted  map[string]store.RequestKey // requests of other processes
 	gone    map[string]bool
 	// how many events a waiting worker has reported as seen, by generation
 	seen map[uint64]int

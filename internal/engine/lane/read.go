@@ -17,8 +17,8 @@ const (
 	// the run (Run, or the current one of Address); an open run with all events and timers
 	LoadRun      LoadKind = iota + 1
 	LoadReply             // the remembered answer to RequestID of Address
-	LoadRunnable          // a page of runnable runs of Shards behind After
-	LoadTimers            // a page of timers of Shards behind Mark, due until Until
+	LoadRunnable          // a page of runnable runs of Shards after After
+	LoadTimers            // a page of timers of Shards after Mark, due until Until
 	LoadMail              // messages for Shards, and inbox rows for Shards and Leaving
 	LoadProgress          // the last progress of earlier attempts of Task of Run
 	// runs of Shards past their retention time, see store.LoadExpired: Limit, After, Before and
@@ -29,7 +29,7 @@ const (
 	LoadWritten  // what Task of Run has written so far, and its states
 	LoadEntity   // the entity Address with its mailbox
 	LoadMailbox  // the mailbox of the entity Address
-	// a page of the entities of Shards behind Behind whose mailbox is not empty
+	// a page of the entities of Shards after Behind whose mailbox is not empty
 	LoadMailboxes
 )
 
@@ -56,12 +56,12 @@ type Load struct {
 	entry    *entry
 	message  *messageInput // the message that needs the read
 	report   claimReport   // the report that needs the read, of LoadFate
-	version  int           // of the entry when the read started
-	tenure   int           // of the lane when the read started
+	version  int           // version of the entry when the read started
+	tenure   int           // tenure of the lane when the read started
 	begun    int           // tenure of the lane when it asked for the first page of runnable runs
 	task     *handover
-	catchUp  bool // the lane reads timers of kinds whose reads are behind
-	served   int  // requests that the address had served when the lane looked for a reply
+	catchUp  bool // the lane reads timers of kinds that are behind the others, see window
+	served   int  // entry.remembered when the lane looked for a reply
 	attempts int
 	at       model.Time // the read must not start before this time
 }
@@ -88,7 +88,7 @@ type LoadResult struct {
 
 // loads are the reads in flight and the reads that wait for their turn.
 type loads struct {
-	last    uint64 // id of the last one
+	last    uint64 // id of the last read
 	flying  map[uint64]*Load
 	waiting []*Load
 	delayed []*Load // failed reads, which the lane repeats later
@@ -157,8 +157,8 @@ func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10)
 
 // isSurvivable reports whether the lane continues when it cannot decode the rows of a read:
 //
-//   - A run or an entity is quarantined. But if a batch in flight has rows of it, the lane repeats
-//     the read, because a quarantine would drop these rows.
+//   - A run or an entity is quarantined. But if a batch in flight has rows of the run or entity,
+//     the lane repeats the read, because a quarantine would drop these rows.
 //   - A caller that repeats a request learns that the answer is lost.
 //   - An attempt starts without the progress of the attempt before it.
 //   - A caller that asks for a dead task, or writes data of a task, learns that the dead task or

@@ -188,8 +188,8 @@ func (e *entry) hasClaim(ref *model.ClaimRef) bool {
 	return t != nil && t.Held && t.Claim == ref.Claim
 }
 
-// isClaimOf reports whether a claim still holds its task and the worker may report about it, see
-// model.SpeaksFor.
+// isClaimOf reports whether a claim still holds its task, and whether the worker may report about
+// the claim; see model.SpeaksFor.
 func (e *entry) isClaimOf(ref *model.ClaimRef, by string) bool {
 	return e.hasClaim(ref) && model.SpeaksFor(by, e.x.Task(ref.ID).Worker)
 }

@@ -36,7 +36,7 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	}
 	forced := in.isForced()
 	if e.quarantine.why != nil && !forced && !in.isOrder() {
-		return true // the lane refuses it without reading the run
+		return true // the lane refuses the input without reading the run
 	}
 
 	// A batch deletes rows before it writes rows, so the rows to delete must be committed before.

@@ -22,7 +22,7 @@ func hasKind(events []model.Event, k model.EventKind) bool {
 }
 
 // isForCode reports whether an event matters to the code. Events about the progress of an open task
-// do not matter to it.
+// do not matter to the code.
 func isForCode(e model.Event) bool {
 	switch e.Kind {
 	case model.EventTaskClaimed, model.EventTaskReturned:

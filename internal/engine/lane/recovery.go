@@ -14,7 +14,7 @@ const (
 	stageVerifying
 )
 
-// recovery is how the lane handles a failed commit.
+// recovery is the state of the lane while it handles a failed commit.
 type recovery struct {
 	stage    stage
 	at       model.Time // when to continue; zero for as soon as possible

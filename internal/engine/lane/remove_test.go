@@ -88,8 +88,8 @@ func TestForcedDeleteIsRefused(t *testing.T) {
 	}
 }
 
-// A removal by force of an earlier run leaves the current one alone: its worker keeps it, and its
-// waiters continue to wait.
+// A removal by force of an earlier run does not affect the current run: the worker keeps the
+// current run, and the callers that wait for this run continue to wait.
 func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -158,7 +158,7 @@ func (r *rig) entity(a model.Address) *model.Entity {
 	return got.Entity
 }
 
-// unreadable makes reads of an entity's row fail until it is gone.
+// unreadable makes reads of an entity's row fail until the row is deleted.
 func (r *rig) unreadable(a model.Address) {
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind == lane.LoadEntity && ld.Address == a && r.entity(a) != nil {

@@ -11,9 +11,10 @@ import (
 const (
 	expiredWalk = 1000 // runs that one read looks at
 	expiredPage = 100  // runs that are removed together
-	// between two reads or pages, and while there is more urgent work
+	// the pause between two reads or pages, also used while there is more urgent work
 	expiredPause = 50 * time.Millisecond
-	// a look covers an eighth of the runs that its round has seen, if that is more than one read
+	// a look (see retention) covers an eighth of the runs that its round has seen, if that is more
+	// than one read
 	expiredShare = 8
 )
 

@@ -19,7 +19,7 @@ func (l *Lane) KeepAll(keep bool) {
 	}
 }
 
-// expire looks for runs past their retention time and removes them, when it is time to.
+// When a look is due, expire looks for runs past their retention time and removes them.
 func (l *Lane) expire(now model.Time) {
 	r := &l.retention
 
@@ -97,7 +97,7 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 func (in *removalInput) size() int { return inputBytes + 16*len(in.runs) }
 
 // ready waits for the batches of the address: a start in flight may replace a run that is about to
-// be removed, and must find it.
+// be removed, and must find that run.
 func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
 
 // applyPoisoned removes runs of a quarantined address like any others, even if their rows cannot be
@@ -105,7 +105,8 @@ func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
 func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.applyWatched(now, e, in) }
 
 // apply removes closed runs of an address. The lane need not know the current run. If it does not,
-// all other inputs for the address wait for the commit, because it may remove the current run.
+// all other inputs for the address wait for the commit, because the removal may include the current
+// run.
 func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
 		if e.x.Open() { // a closed run never opens again, so this cannot happen

@@ -186,7 +186,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				r.expire()
 				r.send(c.m, "asked")
 				r.flush()
-				r.commitNow() // refused
+				r.commitNow() // the store refuses the batch
 				r.wantSilence("asked")
 			},
 			"behind a batch that is refused": func(r *rig) {
@@ -197,7 +197,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				r.flush()
 				r.expire()
 				r.send(c.m, "asked")
-				r.commitNow() // refused
+				r.commitNow() // the store refuses the batch
 				r.wantSilence("asked")
 			},
 		} {

@@ -29,16 +29,17 @@ import (
 type reunion struct {
 	ReunionTime
 	asking model.Time // until when the lane waits for the other nodes; zero when it does not
-	// What the last owner left and no worker has asked for yet. For an entity, the run is zero.
+	// waiting has the runs and entities that the last owner left and that no worker has asked for
+	// yet. For an entity, the run is zero.
 	waiting map[model.Address]model.RunID
-	// The workers that hold a run or an entity that the lane has not handed over since. Some of
-	// these entries stay after the reunion, until the worker leaves: see endReunion.
+	// holders has the workers that hold a run or an entity which the lane has not handed over
+	// since. Some of these entries stay after the reunion, until the worker leaves: see endReunion.
 	holders map[model.HeldRun]WorkerID
-	// Addresses whose runs and entities the lane hands over later, because it has not read yet
-	// whether the last owner left them.
+	// early has the addresses whose runs and entities the lane hands over later, because it has not
+	// read yet whether the last owner left them.
 	early map[model.Address]bool
-	// Open runs that have left memory, and that this lane itself had started or handed over. No
-	// worker of the last owner holds them.
+	// ours has the open runs that have left memory, and that this lane itself had started or handed
+	// over. No worker of the last owner holds them.
 	ours map[model.HeldRun]bool
 }
 
@@ -78,7 +79,7 @@ func (l *Lane) keeps(sh *shard) bool {
 	return l.reunion.lasts()
 }
 
-// isKept is keeps for the shard of an address.
+// isKept reports the same as keeps, for the shard of an address.
 func (l *Lane) isKept(a model.Address) bool {
 	sh := l.shards[l.cfg.Layout.Shard(a)]
 	return sh != nil && l.keeps(sh)
@@ -118,8 +119,8 @@ func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
 	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
 }
 
-// isOurs reports whether this lane has started a run or handed it over since it owns the shard. If
-// so, no worker of the last owner holds the run.
+// isOurs reports whether this lane has started a run or handed it over since the lane acquired the
+// shard. If so, no worker of the last owner holds the run.
 func (l *Lane) isOurs(e *entry, run model.RunID) bool {
 	return e.ours == run && !run.IsZero() || l.reunion.ours[model.HeldRun{Address: e.address, Run: run}]
 }
@@ -132,8 +133,8 @@ func (l *Lane) rememberOurs(e *entry) {
 }
 
 // keepForHolder reserves a run or an entity that the last owner left for the worker that held it.
-// It returns false if the lane may hand it over now, because that worker is here or the reunion is
-// over.
+// It returns false if the lane may hand over the run or the entity now, because that worker is here
+// or the reunion is over.
 func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
@@ -144,7 +145,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 		e.claimed = true
 		return false
 	}
-	delete(r.early, e.address) // the end of the wait hands it over
+	delete(r.early, e.address) // endWait hands over the run or entity of the address
 	r.waiting[e.address] = run
 	return true
 }
@@ -252,29 +253,30 @@ func (l *Lane) endWait(now model.Time, a model.Address) {
 	}
 }
 
-// JoinAway is Join for a worker of another node. Such a worker gets a run only if no worker of this
-// node can take the run.
+// JoinAway does the same as Join, for a worker of another node. Such a worker gets a run only if no
+// worker of this node can take the run.
 func (l *Lane) JoinAway(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.workers.away[id] = true
 	l.Join(now, id, o, s)
 }
 
-// JoinEntitiesAway is JoinEntities for a worker of another node.
+// JoinEntitiesAway does the same as JoinEntities, for a worker of another node.
 func (l *Lane) JoinEntitiesAway(now model.Time, id WorkerID, o model.EntityOffer, s Capacity) {
 	l.workers.away[id] = true
 	l.JoinEntities(now, id, o, s)
 }
 
-// Meet says which runs and entities of former owners a worker holds. The worker has joined before.
+// Meet tells the lane which runs and entities of former owners a worker holds. The worker has
+// joined before.
 func (l *Lane) Meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	if l.dead == nil && l.workers.here[id] {
 		l.meet(now, id, held)
 	}
 }
 
-// EndReunion says that all nodes have said what their workers hold. If the last owner handed over a
-// shard, any worker may now get its runs and entities. For other shards, a server still waits for
-// remote workers that may be on their way.
+// EndReunion tells the lane that all nodes have said what their workers hold. If the last owner
+// handed over a shard, any worker may now get its runs and entities. For other shards, a server
+// still waits for remote workers that may be on their way.
 func (l *Lane) EndReunion(now model.Time) {
 	if l.cfg.Reunion == 0 && l.reunion.until > now {
 		l.reunion.until = now
@@ -284,9 +286,9 @@ func (l *Lane) EndReunion(now model.Time) {
 	}
 }
 
-// FinishReunion says that each worker that may hold something of the last owners, including remote
-// workers, has said what it holds. As soon as the lane has read the lists, any worker may get the
-// rest.
+// FinishReunion tells the lane that each worker that may hold something of the last owners,
+// including remote workers, has said what it holds. As soon as the lane has read the lists of runs
+// and entities, any worker may get the runs and entities that no worker has claimed.
 func (l *Lane) FinishReunion(now model.Time) {
 	if l.reunion.until > now {
 		l.reunion.until = now

@@ -270,8 +270,9 @@ func TestReunionKeepsPausedRuns(t *testing.T) {
 	r.wantHolder(a, 2)
 }
 
-// Any worker gets a run whose worker does not come back, leaves again, or names another run. New
-// work, work of the server itself and runs that no worker held do not wait.
+// If the worker of a run does not come back, leaves again, or says that it holds another run, any
+// worker gets the run. New work, work of the server itself and runs that no worker held do not
+// wait.
 func TestReunionEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
@@ -669,8 +670,8 @@ func TestNoReunionWithoutServer(t *testing.T) {
 }
 
 // A worker says that it has a claim. If the history names the worker, it keeps the claim. Otherwise
-// the lane does not believe it. If a worker does not know a claim that the history says it has, it
-// gets the claim again, once.
+// the lane does not believe it. If the history says that a worker has a claim and the worker does
+// not know the claim, the worker gets the claim again, once.
 func TestClaimsOfReturningWorkers(t *testing.T) {
 	t.Parallel()
 	theirs := model.RemoteWorkerName("w", "default", "id")
@@ -732,7 +733,8 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 			t.Fatalf("told %+v", r.told)
 		}
 
-		// Before the worker learns that it does not have the claim, it acts as if it had it.
+		// Until the worker learns that it does not have the claim, it writes data as if it had the
+		// claim.
 		write := writeOf(c, 1, stateItem("s", "stolen"))
 		write.Write.By = "w~other"
 		r.send(write, "write")

@@ -10,10 +10,11 @@ const runBytes = 4 << 10
 // room is the memory for histories that workers hold. A run without room waits in a line. If no
 // other run takes room, a run always finds room, however large it is.
 type room struct {
-	limit int      // bytes
+	limit int      // bytes that all histories together may have
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // runs that wait for room, in order
-	// makeRoom has taken all runs that it could; it finds no others until a run changes.
+	// makeRoom has taken all runs from workers that it could take. It finds no further runs until a
+	// run changes.
 	tried bool
 }
 
@@ -36,7 +37,7 @@ func (r *room) reserve(e *entry, n int) {
 	e.hold.weight = n
 }
 
-// guess returns the bytes that the lane reserves for a run while it reads it.
+// guess returns the bytes that the lane reserves for a run while it reads the run.
 func (r *room) guess(e *entry) int {
 	if e.known && e.x != nil {
 		return runBytes + e.x.Bytes()

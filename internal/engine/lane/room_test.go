@@ -78,8 +78,8 @@ func TestBlockedRunsLeaveMemory(t *testing.T) {
 	}
 }
 
-// Histories that workers hold are bounded in bytes. Runs that wait make room for others. A run that
-// runs a step does not, so the others wait in a line.
+// Histories that workers hold are bounded in bytes. Runs that wait make room for others. A run
+// whose worker runs a step makes no room, so other runs wait in a line.
 func TestRoomForHistories(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld, c.KeepIdle = 30<<10, 1 })

@@ -16,7 +16,7 @@ func (l *Lane) Take(spare Output) Output {
 
 // Usage is the memory that the lane takes, without inputs.
 type Usage struct {
-	Entries   int // addresses
+	Entries   int // addresses in memory
 	Histories int // bytes of histories that workers hold
 	Line      int // runs that wait for room for their histories
 	Calls     int // bytes of calls that wait for entities

@@ -5,8 +5,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// newBuilding returns an empty batch. It reuses the memory of an earlier batch, which the output of
-// the lane does not point to.
+// newBuilding returns an empty batch. It reuses the memory of an earlier, finished batch if there
+// is one. The output of the lane no longer points to that memory.
 func (l *Lane) newBuilding() *building {
 	if b := l.spare; b != nil {
 		l.spare = nil

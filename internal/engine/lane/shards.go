@@ -11,10 +11,10 @@ import (
 
 const (
 	runnablePage    = 1000
-	maxFreeRefusals = 10 // about four seconds
+	maxFreeRefusals = 10 // with the pauses between the attempts, about four seconds
 )
 
-// Acquire hands in shards that the lane owns from now on. The lane starts to serve their runs.
+// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs.
 func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
@@ -84,10 +84,10 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 }
 
 // refuseBacklog refuses the waiting inputs of an address whose shard the lane gives up. It does not
-// refuse turns and reports, because they are facts, or data that claims write, because the reports
-// of these claims follow. It also does not refuse the loss of a worker. Until the lane records the
-// loss, the claim takes permits here, and the next owner would first have to find out that the
-// worker is lost.
+// refuse turns and reports, because they are facts. It does not refuse data that claims write,
+// because the reports of these claims follow. It also does not refuse the loss of a worker. Until
+// the lane records the loss, the claim takes permits here, and the next owner would first have to
+// find out that the worker is lost.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog.inputs[:0]
 	for _, in := range e.backlog.inputs {

@@ -252,7 +252,7 @@ func TestManyRunnableRuns(t *testing.T) {
 	}
 }
 
-// No worker offers the workflow when the shard is acquired: the runs wait, and say why.
+// No worker offers the workflow when the shard is acquired: the runs wait, and the lane says why.
 func TestRunnableWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

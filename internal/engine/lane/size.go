@@ -13,7 +13,7 @@ const (
 )
 
 // decisionSize returns roughly how many bytes the rows of a decision have. It leaves out the row of
-// an entity and remembered answers, which the code that adds them counts.
+// an entity and remembered answers. The code that adds these rows counts them.
 func decisionSize(d *core.Decision) int {
 	n := rowBytes
 	for i := range d.Events {

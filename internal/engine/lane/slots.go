@@ -111,8 +111,8 @@ func (w *workers) keepSeat(id WorkerID) seat {
 
 // seat takes a slot of one of the workers that offer the kind of an entry and can continue a run
 // that is pinned to a version. It chooses these workers in turn, and workers of other nodes last.
-// full says that there are such workers, but none of them has a free slot, or other entries already
-// wait for the free slot.
+// full says that there are such workers, but that none of them has a slot for this entry: all slots
+// are taken, or other entries already wait for the free slot.
 func (w *workers) seat(e *entry, pin string) (s seat, full bool) {
 	k := e.kind()
 	if w.canServe(w.freed.worker, k, pin) && !w.isRefused(w.freed.worker, e, pin) {
@@ -335,7 +335,7 @@ func (l *Lane) wake(e *entry) (ok bool) {
 }
 
 // moveOn takes a run from a worker that has no free slot. The run goes to a worker with a free
-// slot, or waits. The worker runs no step of it, so no step is repeated.
+// slot, or waits. The worker runs no step of the run, so no step is repeated.
 func (l *Lane) moveOn(now model.Time, e *entry) {
 	l.takeBack(now, e, "its worker has no free slot")
 }

@@ -185,8 +185,8 @@ func TestSlotForRetry(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// A run that waits for a slot of a worker that leaves waits for another worker. A new worker gets
-// it.
+// A run waits for a slot of a worker, and this worker leaves. Now the run waits for another worker,
+// and a new worker gets the run.
 func TestSlotsOfWorkersThatLeave(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*rig){
@@ -279,8 +279,8 @@ func TestSlotsOfVersions(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// A worker gets at most as many hand-overs of calls as it has slots. Views take slots too, and an
-// entity whose worker is busy says so.
+// A worker gets at most as many hand-overs of calls as it has slots. Views take slots too, and the
+// lane says so if an entity waits because its worker is busy.
 func TestSlotsForCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -5,7 +5,7 @@ import "slices"
 // solo lets one entity of the lane at a time run a call alone. If the process dies while a call
 // runs alone, that call is probably the cause.
 type solo struct {
-	entry *entry   // may run a call alone
+	entry *entry   // the entity that may run a call alone
 	line  []*entry // entities that wait for their turn
 }
 
@@ -21,13 +21,13 @@ func (s *solo) claim(e *entry) bool {
 	return true
 }
 
-// busy reports whether the entity that has the claim uses it.
+// busy reports whether the entity that may run a call alone still has such a call.
 func (s *solo) busy() bool {
 	return s.entry != nil && !s.entry.gone && s.entry.actor.entity != nil && s.entry.actor.entity.Lonely()
 }
 
-// next takes the next entity from the line once the claim is free. It returns nil if there is no
-// such entity.
+// next takes the next entity from the line once no other entity runs a call alone. It returns nil
+// if there is no such entity.
 func (s *solo) next() *entry {
 	if len(s.line) == 0 || s.busy() {
 		return nil

@@ -29,7 +29,7 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 			r.signal(a, "s", "signal")
 			r.flush()
 			r.order(model.MessageTerminate, a, "terminated")
-			r.signal(b, "s", "another") // so that the batch has halves
+			r.signal(b, "s", "another") // so that the lane can apply the batch again in halves
 
 			gen := r.held[r.current(a).Start.Run].gen
 			report(r, a)

@@ -83,7 +83,8 @@ func TestStartMeetsClosedRun(t *testing.T) {
 	r.wantEvents(key("a"), "signal_received s")
 }
 
-// Several starts of one key before the first is committed: one run, one answer each.
+// Several starts of one key arrive before the first is committed. They begin one run, and each
+// start gets one answer.
 func TestManyStartsOfOneKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

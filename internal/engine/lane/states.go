@@ -4,14 +4,14 @@ import "github.com/perdure/perdure/internal/model"
 
 // States is a snapshot of a lane for metrics.
 type States struct {
-	Bytes       int                     // of inputs that wait or are not committed
-	Quarantined int                     // addresses
+	Bytes       int                     // bytes of inputs that wait or are not committed
+	Quarantined int                     // quarantined addresses
 	Entities    map[string]EntityStates // by type
 	// RunsInLine and EntitiesInLine wait for a free slot of a worker.
 	RunsInLine, EntitiesInLine int
 }
 
-// States counts the state for metrics.
+// States returns a snapshot of the lane for metrics.
 func (l *Lane) States() States {
 	runs, entities := l.workers.inLine()
 	return States{Bytes: l.PendingBytes(), Quarantined: l.quarantined.len(), Entities: l.entityStates(), RunsInLine: runs, EntitiesInLine: entities}

@@ -98,8 +98,8 @@ func (r *rig) deadCalls() (rows []store.InboxRow) {
 	return rows
 }
 
-// newSuspects crashes while workers have calls of two ledgers. The ledgers are on different shards
-// of the lane.
+// newSuspects lets the process crash while workers have calls of two ledgers. The ledgers are on
+// different shards of the lane.
 func newSuspects(t *testing.T) (r *rig, a, b model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -143,8 +143,8 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 	}
 }
 
-// A shard has more suspects than may run alone. The other suspects first run together. Only if that
-// owner dies too do they run alone.
+// A shard has more suspects than may run alone. The other suspects first run together. They run
+// alone only if the owner that ran them together dies too.
 func TestManySuspects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -194,8 +194,8 @@ func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	}
 }
 
-// An owner gives up its shards in an orderly way while it runs a call alone. This is not a death of
-// that call.
+// An owner gives up its shards in an orderly way while it runs a call alone. The next owner does
+// not count this as a death of the call.
 func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 	t.Parallel()
 	r, a, _ := newSuspects(t)
@@ -233,9 +233,9 @@ func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 	r.wantMaking("1")
 }
 
-// After a crash the lane notes its calls and runs them one at a time. Two processes die while one
-// of the calls runs alone. The lane answers that call and keeps it as a dead letter. The other
-// calls continue.
+// After a crash the lane stores a note about the calls that it finds, and runs these calls one at a
+// time. Two processes die while one of the calls runs alone. The lane answers that call and keeps
+// it as a dead letter. The other calls continue.
 func TestCallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r, a, b := newSuspects(t)

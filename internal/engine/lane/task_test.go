@@ -120,7 +120,7 @@ func TestReportToQuarantined(t *testing.T) {
 }
 
 // When the lane gives up a shard, it waits for the workers that execute tasks of the shard, but not
-// forever. After the last commit of the shard the lane writes nothing for it.
+// forever. After the last commit of the shard, the lane writes nothing for the shard.
 func TestDrainWithTasks(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
@@ -195,7 +195,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 		r.turn(key("bad"), steps("poison"))
 		r.send(model.Message{Kind: model.MessageCancel, To: taskAt("t")}, "cancel")
 		r.flush()
-		r.commitNow() // is refused
+		r.commitNow() // the store refuses the batch
 		r.readOne(progress)
 		r.flush()
 		r.settle()
@@ -321,8 +321,8 @@ func TestStaleProposals(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
 	b.wantSlots(0)
 
-	// A proposal for a task that its worker has given back since, and that is not due. The lane
-	// does not forget the task.
+	// The board has proposed a task that its worker has given back since, and that is not due. The
+	// lane does not forget the task.
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()

@@ -192,8 +192,8 @@ func TestPoisonousWrite(t *testing.T) {
 	r.wantEvents(key("bad"), "step_completed fine")
 }
 
-// A watcher is informed once, after the next commit and not before. Another node is informed of
-// commits as long as it renews its watch.
+// The lane informs a watcher of its own process once, after the next commit and not before. It
+// informs another node of each commit, as long as that node renews its watch.
 func TestWatchers(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -207,7 +207,7 @@ func TestWatchers(t *testing.T) {
 	r.l.Unwatch(c.Ref.Address, "gone")
 	r.post(model.Message{Kind: model.MessageWatch, To: c.Ref.Address, Name: model.WatchChanges}, "w")
 	r.settle()
-	r.wantAnswer("one", "") // this is the commit of the note that a caller watches
+	r.wantAnswer("one", "") // the commit that notes the watch of the other node
 	r.hints = nil
 	if err := r.l.Watch(c.Ref.Address, "two"); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 )
 
 // A worker that serves every tenant gets only runs whose tenant has no worker of its own. It gets
-// such runs whether they waited for it or start later.
+// such runs whether they waited for a worker or start later.
 func TestWorkerOfEveryTenant(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

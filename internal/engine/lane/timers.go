@@ -10,7 +10,7 @@ import (
 const (
 	timerPage = 1000
 	// a larger page, for when more than a page of timers is due, or when most timers of a page are
-	// skipped because their kind is behind
+	// skipped because their kind is behind (see window)
 	stormPage  = 5000
 	timerBurst = 500 // due timers that fire in one round
 )
@@ -44,7 +44,7 @@ func (l *Lane) fire(now model.Time, t store.Timer) {
 	l.take(now, e, &timerInput{inputBase{address: e.address, run: t.Run}, t.ID})
 }
 
-// refill reads timers behind a position.
+// refill reads the timers after a position.
 func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	w := &l.timers
 	shards := l.servedShards()

@@ -149,7 +149,8 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 	}
 }
 
-// More timers than the window holds: all fire, each once, in order of their due times.
+// There are more timers than the window holds. All of them fire, each once, in the order of their
+// due times.
 func TestMoreTimersThanTheWindow(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 10, 1000} {
@@ -209,7 +210,8 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 	r.wantFired(b, from, want...)
 }
 
-// The same, but the refill reads the store before the commit of the timers that shrink the window.
+// The window shrinks while a refill is in flight. The refill reads the store before the commit of
+// the timers that shrink the window.
 func TestRefillShrinksTheWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10; c.TimerHorizon = 100 * time.Second })
@@ -222,7 +224,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	refill := r.loads[0]
 	r.loads = nil
 
-	// Ten timers that the refill finds, and eighteen that it does not see.
+	// The refill finds ten timers, and does not see eighteen others.
 	var want []int
 	commit := func(first, n, every int) {
 		var turn model.Turn
@@ -272,7 +274,7 @@ func TestTimerStormOfOneKind(t *testing.T) {
 	}
 
 	r.settle()
-	r.now = r.now.Add(3 * time.Second) // all are due; the timers of the storm before the other one
+	r.now = r.now.Add(3 * time.Second) // all are due, the storm before the other timer
 	batches := 0
 	for len(r.events(calm)) == 0 {
 		r.flush()
@@ -377,8 +379,8 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	r.wantFired(a, from, 5)
 }
 
-// The same while a refill brings the old row of the timer. The old row does not replace the new
-// timer.
+// A timer is started again while a refill brings the old row of the timer. The old row does not
+// replace the new timer.
 func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	t.Parallel()
 	for _, later := range []int{28, 45} { // within what the refill asks for, and beyond

@@ -28,7 +28,7 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.finishInput(in)
 }
 
-// apply records the turn, and gives the next run to a worker if the turn ended this one.
+// apply records the turn. If the turn ended this run, apply gives the next run to a worker.
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {
@@ -88,7 +88,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 		l.letGoQuietly(e)
 		l.strand(e, t.Blocked.Bounded())
-	case len(d.Events) > 0: // the worker gets them back
+	case len(d.Events) > 0: // the worker gets the events back
 	case b == nil:
 		l.answerTurn(in.worker, t.Run, t.Generation)
 	default:
@@ -163,7 +163,8 @@ func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.finishInput(in)
 }
 
-// apply lets the worker release the run, if it has seen everything that was committed for it.
+// apply lets the worker release the run, if the worker has seen everything that was committed for
+// the run.
 func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {

@@ -80,7 +80,8 @@ func TestClaimBesidePoison(t *testing.T) {
 }
 
 // A proposal is on its way to the lane while a user pauses and resumes the run. The task has left
-// the board and has come back. The lane claims it only after it has passed the gate again.
+// the board and has come back. The lane claims the task only after the task has passed the gate
+// again.
 func TestProposalOfATaskThatCameBack(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)

@@ -262,7 +262,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 }
 
 // A workflow sends a signal with a request id that was used before. The lane consumes the signal
-// once, and it has no effect. The sender gets the first answer.
+// once, and the signal has no effect. The sender gets the first answer.
 func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	t.Parallel()
 	for _, quarantined := range []bool{false, true} {

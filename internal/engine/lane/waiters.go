@@ -21,10 +21,12 @@ type waiter struct {
 	token any
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain of runs
-	// The id of the request whose answer it waits for; empty if it waits for the end.
+	// reply is the id of the request whose answer the waiter waits for. It is empty if the waiter
+	// waits for the end.
 	reply string
 	drawn bool // no other caller knows that id
-	// Its own start or update is not committed, so the end of an earlier run is not for it.
+	// early says that the start or update of the waiter itself is not committed yet. So the waiter
+	// must not get the end of an earlier run.
 	early bool
 	begun bool       // its own start is committed
 	until model.Time // when the lane forgets another node; zero for a caller of this process

@@ -62,7 +62,7 @@ func (ws *watchers) sweep(now model.Time) {
 	ws.sweepAt = max(2*len(ws.at), fewestListeners)
 }
 
-// keep forgets the watchers of an address that the function does not keep.
+// keep forgets the watchers of an address for which the function returns false.
 func (ws *watchers) keep(a model.Address, keep func(*watcher) bool) {
 	all := ws.at[a]
 	if len(all) == 0 {

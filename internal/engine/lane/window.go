@@ -11,9 +11,9 @@ import (
 )
 
 // window holds the timers that are due soon. Later timers stay in the store. A kind of workflow
-// that has more than its share of the window also leaves timers in the store. So if a million
-// timers of a kind are due at the same time, the lane reads them as they fire. Timers of other
-// kinds do not wait behind them, and have room in the window.
+// that has more than its share of the window also leaves timers in the store: such a kind is
+// behind. So if a million timers of a kind are due at the same time, the lane reads them as they
+// fire. Timers of other kinds do not wait behind them, and have room in the window.
 //
 // Every timer of our shards up to the horizon is in the window or has fired. For a kind that is
 // behind, this is true only up to the position of the kind (line.from). A refill asks for timers up
@@ -27,23 +27,23 @@ type window struct {
 	order   []*line         // lines with due timers, in turn
 	due     int             // timers in lines that are due
 	behind  int             // lines that are behind
-	horizon store.TimerMark // of lines that are not behind, all timers up to here are known
+	horizon store.TimerMark // lines that are not behind: all timers up to here are known
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
-	// timers that were started or stopped since the refill began: its result has an old state of
-	// them
+	// timers that were started or stopped since the refill began: the result of the refill has an
+	// old state of these timers
 	changed map[timerKey]struct{}
 	crossed bool // the window has kept timers that were committed while a refill was in flight
 	// a position was moved back while a refill was in flight
 	stale bool
 	more  bool // the last page was full
-	fresh bool // nothing has been read yet
+	fresh bool // the lane has read no timers yet
 }
 
 // line holds the timers of one kind of workflow. The lane serves due timers of all lines in turn.
 type line struct {
 	kind   kind
 	n      int             // timers in memory that are not void
-	last   store.TimerMark // no timer of the line is behind this position
+	last   store.TimerMark // no timer of the line is after this position
 	due    []store.Timer   // timers that are due, in order
 	behind bool
 	// while the line is behind: its timers up to here are known, and the window does not keep later
@@ -77,7 +77,7 @@ func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 
 // room reports whether the window takes a timer that the lane has read for a line. It always takes
-// a timer that is due before others of the line, because the timer replaces one of them.
+// a timer that is due before other timers of the line, because it replaces one of these timers.
 func (w *window) room(n *line, place store.TimerMark) bool {
 	return w.timerCount() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
@@ -111,7 +111,7 @@ func (w *window) dismiss(n *line) {
 	}
 }
 
-// fallBehind notes that a line is known only up to a position.
+// fallBehind notes that the window knows the timers of a line only up to a position.
 func (w *window) fallBehind(n *line, from store.TimerMark) {
 	if !n.behind {
 		n.behind, n.from = true, from
@@ -121,7 +121,7 @@ func (w *window) fallBehind(n *line, from store.TimerMark) {
 	}
 }
 
-// catchUp notes that a line is known as far as all others.
+// catchUp notes that the window knows the timers of a line as far as the timers of all other lines.
 func (w *window) catchUp(n *line) {
 	if n.behind {
 		n.behind, n.from = false, store.TimerMark{}
@@ -136,8 +136,8 @@ func (w *window) add(t *store.Timer) {
 	if t.Due > w.bound() {
 		return
 	}
-	// The lane reads a timer after the position of a line that is behind when the line has its
-	// turn. But a read in flight may already have passed the place of the timer.
+	// If a line is behind, the lane reads the timers after the position of the line when the line
+	// has its turn. But a read in flight may already have passed the place of this timer.
 	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
 		return
 	}
@@ -173,7 +173,8 @@ func (w *window) shrink() {
 	w.stale = w.asked != 0
 }
 
-// trim forgets void timers, timers after the position of a line behind, and timers beyond a share.
+// trim forgets void timers, timers after the position of a line that is behind, and timers beyond
+// the share of their line.
 func (w *window) trim(share int) {
 	slices.SortFunc(w.heap, compareTimers) // a sorted slice is a heap
 	// A timer that was stopped and started again for the same time is in the heap twice. Both
@@ -250,8 +251,8 @@ func (w *window) forget(t *store.Timer) {
 	w.lines[kindOf(t)].n--
 }
 
-// remove forgets a timer that was stopped. Its entry in the heap stays, and the window skips it
-// when its time comes.
+// remove forgets a timer that was stopped. The entry of the timer in the heap stays, and the window
+// skips this entry when its time comes.
 func (w *window) remove(a model.Address, run model.RunID, id string) {
 	k := timerKey{run, id}
 	w.change(k)
@@ -431,7 +432,7 @@ func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 
-// move notes up to where timers are known now.
+// move notes up to which position the window knows all timers after a page.
 func (w *window) move(p page) {
 	if !p.catchUp {
 		w.horizon = p.end

@@ -17,16 +17,16 @@ type kind struct{ tenant, workflow string }
 // workers knows which workers there are, what they offer, and which runs wait for one of them.
 type workers struct {
 	offers   map[kind][]offer
-	turn     map[kind]int // for pick and seat
+	turn     map[kind]int // which worker of a kind comes next, for pick and seat
 	unserved map[kind][]*entry
 	here     map[WorkerID]bool
 	leaving  map[WorkerID]bool
 	away     map[WorkerID]bool // workers of other nodes
 
-	slots   map[WorkerID]Capacity // of workers that take a limited number of runs and calls
+	slots   map[WorkerID]Capacity // slots of workers that take a limited number of runs and calls
 	offered map[WorkerID][]ownOffer
 	lines   map[kind][]*slotLine // the runs and entities that wait for a free slot
-	round   int                  // for nextLine
+	round   int                  // which line comes next, for nextLine
 	freed   seat                 // a slot for the run or the entity that is being dispatched
 	lane    int
 
@@ -38,8 +38,8 @@ type workers struct {
 type offer struct {
 	id      WorkerID
 	version string
-	pinned  bool // it continues only pinned runs of its version
-	away    bool // it belongs to another node
+	pinned  bool // the worker continues only runs that are pinned to its version
+	away    bool // the worker belongs to another node
 
 	entity *model.EntityType // the type, if the offer is an entity or a service
 }
@@ -54,7 +54,7 @@ type ownOffer struct {
 // empty for a run that is not pinned. For an entity, it is the version of the state.
 func (o *offer) canContinue(pin string) bool {
 	if o.entity != nil && pin != "" {
-		version, err := strconv.Atoi(pin) // of a state, see statePin
+		version, err := strconv.Atoi(pin) // the version of a state, see statePin
 		return err == nil && o.entity.ReadsState(version)
 	}
 	return pin == "" || o.version == pin || !o.pinned

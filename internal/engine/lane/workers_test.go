@@ -114,7 +114,7 @@ func TestWorkerWithdraws(t *testing.T) {
 	r.turn(busy, steps("x"))
 	r.release(parks, "s")
 	run := r.current(gives).Start.Run
-	// it does not know what the run waits for
+	// the worker does not know what the run waits for
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.take()
 	r.settle()
@@ -222,7 +222,7 @@ func TestInvalidTurnBeforeARefusal(t *testing.T) {
 	run := r.startRun(a)
 	r.startRun(b)
 	r.settle()
-	r.turn(b, steps("z")) // so that the batch has halves
+	r.turn(b, steps("z")) // so that the lane can apply the batch again in halves
 	r.turn(a, steps("x"))
 	gen := r.held[run].gen
 	r.turn(a, commandTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))
@@ -237,7 +237,8 @@ func TestInvalidTurnBeforeARefusal(t *testing.T) {
 	r.wantEvents(a, "step_completed x")
 }
 
-// A turn that contradicts the history blocks the run with the reason, and none of it is written.
+// A turn that contradicts the history blocks the run with the reason, and the lane writes no part
+// of the turn.
 func TestInvalidTurnBlocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits = core.Limits{Events: 3, Signals: 10, Timers: 10} })
@@ -355,8 +356,8 @@ func TestGenerations(t *testing.T) {
 }
 
 // The code of a run has run ahead to its end. The worker keeps the run until the lane answers.
-// Whatever happens to the turn, the worker learns that it has lost the run, or gets the events in
-// between.
+// Whatever happens to the turn, the worker learns that it has lost the run, or gets the events that
+// came in between.
 func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	t.Parallel()
 	news := func(r *rig, a model.Address) {

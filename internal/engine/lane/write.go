@@ -18,7 +18,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	b.bytes += decisionSize(d)
 	place := b.place()
 
-	// Rows of runs: removals, starts, ends.
+	// Write the rows of runs: removals, starts, ends.
 	l.writeDeletes(b, e, m, d)
 	if d.Start != nil {
 		l.writeStart(b, e, d)
@@ -34,7 +34,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		e.pending.mark = d.Mark // seal writes the last mark of a batch
 	}
 
-	// The history, and its effects: the worker gets the events, and tasks are handed over.
+	// Write the history and its effects: the worker gets the events, and tasks are handed over.
 	l.writeEvents(b, e, key, d)
 	l.handOverClaims(b, e, d)
 	for i := range d.Dead {
@@ -51,7 +51,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		l.writeEntity(b, e, d)
 	}
 
-	// Messages to other addresses. passOn delivers them or writes them.
+	// Send the messages to other addresses. passOn delivers them or writes them.
 	for i := range d.Messages {
 		b.send(e.shard, &d.Messages[i])
 	}

@@ -17,7 +17,7 @@ import (
 // calls ApplyPage with it. It asks for DuePages after every call, and at the time of Wake.
 type Book struct {
 	// Gate is the gate whose limits are on the pages. The engine must call Post after every call to
-	// it.
+	// the gate.
 	Gate *gate.Gate
 
 	place   limit.Place
@@ -97,7 +97,7 @@ func (b *Book) SetRules(rules *rule.Set) {
 	}
 }
 
-// SetAlone says whether this node is the only one.
+// SetAlone tells the book whether this node is the only node.
 func (b *Book) SetAlone(alone bool) {
 	if alone != b.alone {
 		b.alone = alone
@@ -107,8 +107,9 @@ func (b *Book) SetAlone(alone bool) {
 	}
 }
 
-// Clean names places that are certainly dead, and whose claims other nodes have all counted on
-// stored pages. The ledger frees the permits that these places had leased.
+// Clean tells the book which places are certainly dead and have no uncounted claims: other nodes
+// have counted all their claims on stored pages. The ledger frees the permits that these places had
+// leased.
 func (b *Book) Clean(places map[limit.Place]bool) {
 	b.clean = places
 	for i := range b.sheets {
@@ -150,8 +151,8 @@ func (b *Book) Wake() (wake model.Time) {
 	return wake
 }
 
-// Leave prepares an orderly shutdown: it returns the unused permits, and makes the pages that only
-// this node knows due.
+// Leave prepares an orderly shutdown: it returns the unused permits, and marks the pages that only
+// this node knows as due.
 func (b *Book) Leave(now model.Time) {
 	b.leaving = true
 	for i := range b.sheets {
@@ -167,7 +168,7 @@ func (b *Book) Leave(now model.Time) {
 }
 
 // Compose returns what to write instead of the last seen page. needed is false if the page can stay
-// as it is. It is an error if the page cannot be read.
+// as it is. Compose returns an error if the page cannot be read.
 func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, err error) {
 	s := &b.sheets[number]
 	if s.unread != nil {
@@ -223,7 +224,7 @@ func (b *Book) postMessages(s *sheet, p *page) bool {
 	return true
 }
 
-// apply makes all due changes on a page. The owners on the page are up to date.
+// apply makes all due changes on a page. The owners on the page must be up to date.
 func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	changed = b.postMessages(s, p)
 	heard := map[rule.Resource]bool{}
@@ -270,7 +271,7 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 
 // ApplyPage passes a stored page to the book: one that the engine has read, or has written after
 // Compose. A second call with the same page changes nothing. If the book cannot read the page, it
-// composes no page in its place until it gets one that it can read.
+// composes no page with this number until it gets a version that it can read.
 func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
 	p, err := decode(body)

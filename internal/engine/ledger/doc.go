@@ -9,9 +9,9 @@
 // it was granted and which permits others want back. So a limit has one writer at a time, and no
 // owner has to move when shards move or nodes die.
 //
-// In the ledger, a node is a place: its epoch, which is unique for one incarnation. Only tasks that
-// this place has claimed use a permit that is leased to it. Three rules make sure that a limit is
-// not exceeded:
+// The ledger calls a node a place. The number of a place is the epoch of the node, which is unique
+// for one incarnation. A permit that is leased to a place is only for tasks that this place has
+// claimed. Three rules make sure that a limit is not exceeded:
 //
 //   - A place starts a task only with a permit that is leased to it on a stored page.
 //   - It gives a permit back when none of its workers executes the task any longer, even if the run

@@ -13,8 +13,8 @@ import (
 
 // A node that had a whole page in its memory dies, so the next owner of the page has no tokens yet.
 // The only other node has a task that waits for a token, and takes the page. Now the gate must wake
-// the task: the gate refused it without a time to ask again, and from now on only the gate knows
-// when a token accrues.
+// the task: the gate refused the task without a time to ask again, and from now on only the gate
+// knows when a token accrues.
 func TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Rate: 3, Per: 28 * time.Millisecond}}}, nil)

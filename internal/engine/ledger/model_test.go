@@ -52,7 +52,7 @@ func (n *node) GoString() string {
 type dead struct {
 	place  limit.Place
 	claims []*gate.Task
-	marks  map[*node]*ledger.Mark // of the nodes that have found claims of the dead node
+	marks  map[*node]*ledger.Mark // marks of the nodes that have found claims of the dead node
 }
 
 // GoString is for the log of a property.
@@ -68,7 +68,7 @@ type world struct {
 	limbo   []*gate.Task // claims that no node has found yet
 	clean   map[limit.Place]bool
 	numbers map[string]limit.Numbers
-	// How many tasks may hold a limit, by the most generous of the rules so far.
+	// most says how many tasks may hold a limit, by the most generous of the rules so far.
 	most   map[string]int
 	began  map[string][]model.Time
 	rules  *rule.Set
@@ -334,7 +334,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// The same while people change the rules.
+// The same as TestModel, while people change the rules.
 func TestModelWithOtherRules(t *testing.T) {
 	t.Parallel()
 	for range 5 {

@@ -57,7 +57,7 @@ type Borrower struct {
 	debtor *loan.Debtor
 }
 
-// hirer makes a BorrowerNode the loan.Owner that the machine needs.
+// hirer implements loan.Owner, which the machine needs, with a BorrowerNode.
 type hirer struct {
 	BorrowerNode
 
@@ -144,7 +144,7 @@ func (b *Borrower) round() (again bool) {
 	return again
 }
 
-// SetMembers takes in the members.
+// SetMembers tells the borrower which nodes are members now.
 func (b *Borrower) SetMembers(v *store.View) {
 	others := loan.OthersOf(v, b.self)
 	b.others.Store(&others)
@@ -186,7 +186,7 @@ func (b *Borrower) IsDropped(ref model.ClaimRef) bool {
 	return b.debtor.IsDropped(ref)
 }
 
-// HandlePoll takes in a poll of another node.
+// HandlePoll handles a poll of another node.
 func (b *Borrower) HandlePoll(from model.NodeID, p *peer.Poll, answer func([]byte)) {
 	b.mu.Lock()
 	terms, taken := b.debtor.HandlePoll(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })

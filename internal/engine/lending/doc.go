@@ -1,7 +1,8 @@
 // Package lending runs the machines of package loan in a node. A Borrower lets workers of other
 // nodes execute the tasks of this node, and a Lender lets the workers of this node execute tasks of
 // other nodes. The machines decide; this package has their locks, goroutines and timers, and sends
-// their messages to other nodes.
+// their messages to other nodes. The messages are knocks, polls and their answers; package loan
+// describes them.
 //
 // The engine has one Borrower and one Lender for each life of its node, if several nodes can share
 // the store.

@@ -85,20 +85,20 @@ func (d *Lender) close() {
 	}
 }
 
-// SetMembers takes in the members and the owners of shards.
+// SetMembers tells the lender which nodes are members now, and which nodes own which shards.
 func (d *Lender) SetMembers(v *store.View) {
 	var home []loan.Lent
 	d.with(func(c *loan.Creditor) { home = c.SetMembers(v) })
 	loan.Regain(home)
 }
 
-// HandleKnock takes in a knock of an owner.
+// HandleKnock handles a knock of an owner.
 func (d *Lender) HandleKnock(from model.NodeID, k *peer.Knock) {
 	d.with(func(c *loan.Creditor) { c.HandleKnock(from, k) })
 }
 
-// Over says that a claim has ended. The lender soon informs the node that has made it, if that node
-// no longer owns the run.
+// Over says that a claim has ended. The lender soon informs the node that has made the claim, if
+// that node no longer owns the run.
 func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	d.with(func(c *loan.Creditor) { c.Over(ref, maker) })
 }

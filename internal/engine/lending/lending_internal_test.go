@@ -363,8 +363,8 @@ func TestNothingIsProposedUnderTheLock(t *testing.T) {
 }
 
 // The owner has sent a claim to a node, and the node does not list the claim. So the node does not
-// execute it, and the owner gives the claim back. It does not do so while the claim may be in
-// flight to the node.
+// execute it, and the owner gives the claim back. The owner does not give the claim back while the
+// claim may be in flight to the node.
 func TestClaimThatIsNotListedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,7 +97,7 @@ func (a *Abroad) Unmake(ref model.ClaimRef) model.NodeID {
 	return maker
 }
 
-// MoveClaims notes that shards now belong to another node, or to this one (ours). It looks at the
+// MoveClaims notes that shards now belong to this node (ours) or to another node. It looks at the
 // claims of these shards that the worker executes, and returns the claims that have come to this
 // node.
 func (a *Abroad) MoveClaims(executes iter.Seq[model.ClaimRef], shard func(model.ClaimRef) bool, ours bool) (come []model.ClaimRef) {
@@ -134,9 +134,9 @@ func (a *Abroad) NewsOf(ref model.ClaimRef) News { return a.news[ref] }
 // Last returns the number of the last news.
 func (a *Abroad) Last() uint64 { return a.seq }
 
-// Untold reports whether there is progress, in news up to the given number, that the owner of a
-// claim has not received. Heartbeats without progress do not count. It drops news about claims that
-// the worker does not execute.
+// Untold reports whether the owner of a claim has not received some progress yet. It looks only at
+// news up to the given number. Heartbeats without progress do not count. It drops news about claims
+// that the worker does not execute.
 func (a *Abroad) Untold(last uint64, executes func(model.ClaimRef) bool) (untold bool) {
 	for ref, n := range a.news {
 		if !executes(ref) {
@@ -167,8 +167,9 @@ func (a *Abroad) TakeBackReport(ref model.ClaimRef) bool {
 // DropReport drops a report.
 func (a *Abroad) DropReport(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// DropSentNews drops news that the owner has received. It keeps newer news: if the worker reported
-// a claim while a heartbeat of the claim was in flight, the report has not arrived.
+// DropSentNews drops news that the owner has received. It keeps newer news. For example, if the
+// worker reported a claim while a heartbeat of the claim was in flight, the report has not arrived
+// yet.
 func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
 		switch {
@@ -180,7 +181,7 @@ func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	}
 }
 
-// toldReport is the number that means the report of a claim, among the numbers of news.
+// Among the numbers of news, toldReport stands for the report of a claim.
 const toldReport = 0
 
 // All returns the claims that may belong to another owner.

@@ -34,9 +34,9 @@ type Creditor struct {
 	view  *store.View
 	loans map[model.NodeID]*loan
 	ended map[model.ClaimRef]ending
-	// seq numbers the polls of all owners. It only grows, because an owner drops a poll whose
-	// number is not above the last one that it received. So the next poll gets through even if this
-	// node has forgotten the owner in between.
+	// seq numbers the polls of all owners. seq only grows, because an owner drops a poll whose
+	// number is not above the number of the last poll that it received. So the next poll gets
+	// through even if this node has forgotten the owner in between.
 	seq uint64
 }
 
@@ -102,8 +102,8 @@ func (c *Creditor) Close() (home []Lent) {
 	return home
 }
 
-// SetMembers takes in the members and the owners of shards. It returns the slots that were lent to
-// nodes that are gone.
+// SetMembers tells the Creditor which nodes are members now, and which nodes own which shards. It
+// returns the slots that were lent to nodes that are gone.
 func (c *Creditor) SetMembers(v *store.View) (home []Lent) {
 	c.view = v
 	for _, l := range c.sortedLoans() {
@@ -120,7 +120,7 @@ func (c *Creditor) isAlive(node model.NodeID) bool {
 	return slices.ContainsFunc(c.view.Members, func(m store.Member) bool { return m.ID == node })
 }
 
-// HandleKnock takes in a knock of an owner.
+// HandleKnock handles a knock of an owner.
 func (c *Creditor) HandleKnock(from model.NodeID, k *peer.Knock) {
 	l := c.loan(from)
 	if len(k.Wants) > 0 {

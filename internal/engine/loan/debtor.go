@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// WantLines is how many lines of waiting tasks the board visits.
+// WantLines bounds how many lines of waiting tasks the board visits when it looks for tasks without
+// a worker.
 const WantLines = 256
 
 const answerBytes = 4 << 20
@@ -30,9 +31,10 @@ type DebtorConfig struct {
 
 // Debtor brings the tasks of a node to workers of other nodes. It knocks at nodes whose workers
 // could take tasks that no worker here can take. These nodes poll, and each poll lends some of
-// their slots until it is answered. A worker that has polled is on the board like any other, under
-// its name in histories, but only with the slots that are lent at the moment. The Debtor keeps what
-// the lanes send to it in a stream until a poll says that it has arrived.
+// their slots until it is answered. A worker whose node has polled is on the board like any other,
+// under the name that histories use for it. But it has only the slots that are lent at the moment.
+// The Debtor keeps what the lanes send to such a worker in a stream, until a poll says that it has
+// arrived.
 type Debtor struct {
 	cfg     DebtorConfig
 	others  Others
@@ -107,7 +109,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		return &calls[i].Knock
 	}
 
-	// Tasks without a worker: knock at the nodes that could take them.
+	// Some tasks have no worker: knock at the nodes that could take these tasks.
 	if len(d.others) > 0 {
 		for _, w := range board.UnservedWants() {
 			again = true
@@ -115,7 +117,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		}
 	}
 
-	// Claims that a live node may have: ask the node to poll.
+	// A live node may have some claims: ask the node to poll.
 	for ref, o := range d.unheard {
 		if !board.HasClaim(0, ref) {
 			delete(d.unheard, ref)
@@ -137,7 +139,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 		}
 	}
 
-	// Nodes with entries to fetch, and nodes to forget.
+	// Knock at nodes with entries to fetch, and forget idle nodes.
 	for _, n := range d.neighbours() {
 		node := n.node
 		n.tidy(now)
@@ -199,9 +201,9 @@ type Gone struct {
 	Back []model.ClaimRef // claims that were never sent to that node
 }
 
-// SetMembers learns which nodes there are. After it the caller must call Board.LetGo, give back the
-// claims in Gone.Back, lose the claims in Gone.Lost (Lane.Lose), and call Round if others is not
-// empty.
+// SetMembers tells the Debtor which nodes there are. After it the caller must call Board.LetGo,
+// give back the claims in Gone.Back, lose the claims in Gone.Lost (Lane.Lose), and call Round if
+// others is not empty.
 func (d *Debtor) SetMembers(v *store.View, others Others) (g Gone) {
 	d.others = others
 	alive := map[model.NodeID]bool{}
@@ -268,7 +270,7 @@ type Terms struct {
 	Lend    []Slot           // the slots of its workers that the node lends
 }
 
-// HandlePoll takes in a poll of another node. If taken is true, the caller must give back the
+// HandlePoll handles a poll of another node. If taken is true, the caller must give back the
 // missing claims, call Board.LetGo and Board.Lend, and then call Reply.
 func (d *Debtor) HandlePoll(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) (t Terms, taken bool) {
 	if d.closed || !d.cfg.Owner.Alive(from) {

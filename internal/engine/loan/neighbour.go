@@ -16,7 +16,7 @@ type neighbour struct {
 	node    model.NodeID
 	workers map[string]*BorrowedWorker
 	listed  map[model.ClaimRef]bool // the claims of its last poll
-	seq     uint64                  // of that poll
+	seq     uint64                  // number of that poll
 	heard   time.Time
 
 	stream  model.RunID
@@ -89,8 +89,8 @@ func (n *neighbour) dismiss(name string) {
 }
 
 // take compares the claims that the workers of a node have with the claims that they should have.
-// It returns claims that they do not have although they were sent to them, and how many slots they
-// lend.
+// It returns the claims that the workers do not have although this node has sent them, and how many
+// slots the workers lend.
 func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	board := n.d.cfg.Board
 	waiting := map[string]map[model.ClaimRef]bool{} // claims in flight to the workers

@@ -86,7 +86,7 @@ type Host interface {
 	Workers() []Own
 }
 
-// Own is a worker of the lending node. The same worker is always the same value.
+// Own is a worker of the lending node. Two values of Own are equal if they are the same worker.
 type Own interface {
 	// Offer returns what the worker takes.
 	Offer() *model.TaskOffer
@@ -126,8 +126,8 @@ type Claims interface {
 	// Take hands over claims that a node has made. It returns false if the worker is leaving. In
 	// that case the worker has none of the claims.
 	Take(claims []model.Claim, maker model.NodeID) bool
-	// Stop ends a claim, whose outcome is no longer needed. It does nothing for a claim that is
-	// over.
+	// Stop ends a claim, because its outcome is no longer needed. It does nothing for a claim that
+	// is over.
 	Stop(claim model.ClaimRef, canceled bool)
 	// Settle says that the report of a claim is accepted, or why not. A second call does nothing.
 	Settle(claim model.ClaimRef, err error)

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// OpenPoll is a poll of an owner in flight.
+// OpenPoll is a poll in flight to an owner.
 type OpenPoll struct {
 	Node model.NodeID
 	Poll peer.Poll
@@ -127,8 +127,8 @@ func (p *OpenPoll) Home(a *peer.PollReply, got map[Own]int) (home []Lent) {
 	return home
 }
 
-// Regain ends the loan of slots. The board of the node then proposes tasks, which calls the
-// machine. So the caller must not hold the lock that protects the machine.
+// Regain ends the loan of slots. The board of the node then proposes tasks, and these proposals
+// call the machine. So the caller must not hold the lock that protects the machine.
 func Regain(home []Lent) {
 	for _, x := range home {
 		if x.Count > 0 {
@@ -155,7 +155,8 @@ func (c *Creditor) FinishPoll(now time.Time, p *OpenPoll, a *peer.PollReply) {
 }
 
 // CarryOut lets workers execute the entries of an owner. It returns how many claims each worker
-// got. Workers may call the Creditor, so the caller must not hold the lock that protects it.
+// got. Workers may call the Creditor, so the caller must not hold the lock that protects the
+// Creditor.
 func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	if len(entries) == 0 {
 		return nil

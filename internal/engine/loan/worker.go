@@ -67,7 +67,7 @@ func (w *BorrowedWorker) Execute(now time.Time, claims []model.Claim) {
 	n.flush(now)
 }
 
-// Stop ends a claim, whose outcome is no longer needed.
+// Stop ends a claim, because its outcome is no longer needed.
 func (w *BorrowedWorker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
 	if !canceled {
 		delete(w.known, ref)

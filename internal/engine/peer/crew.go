@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// crew is the kind of a question of package crew. A node of an older version ignores it.
+// crew is the kind of a message with a question of package crew. A node of an older version ignores
+// such a message.
 const crew = 'c'
 
 // Foreman is a Handler that receives the questions of package crew.

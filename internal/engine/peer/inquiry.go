@@ -25,7 +25,7 @@ type QueueCount struct {
 	Waiting int    `cbor:"3,keyasint,omitempty"`
 	Delayed int    `cbor:"4,keyasint,omitempty"`
 	Claimed int    `cbor:"5,keyasint,omitempty"`
-	// Oldest is since when the oldest task waits; zero for none.
+	// Oldest is the time at which the oldest waiting task started to wait; zero if no task waits.
 	Oldest model.Time `cbor:"6,keyasint,omitempty"`
 	Paused bool       `cbor:"7,keyasint,omitempty"`
 	// Abandoned are the activities of waiting tasks that no worker of the node executes.

@@ -25,8 +25,8 @@ type WantedTasks struct {
 // Knock is what an owner sends to a node that should poll the owner.
 type Knock struct {
 	// Wants are the kinds of tasks that wait at the owner for a worker. Poll asks for a poll even
-	// if the node has no free slots. The owner sets it if there are entries to fetch, or if it
-	// needs to know which claims the node has.
+	// if the node has no free slots. The owner sets Poll if there are entries to fetch, or if the
+	// owner needs to know which claims the node has.
 	Wants []WantedTasks `cbor:"1,keyasint,omitempty"`
 	Poll  bool          `cbor:"2,keyasint,omitempty"`
 }

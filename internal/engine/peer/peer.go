@@ -47,8 +47,8 @@ const (
 	mostBytes   = 64 << 20         // bytes of waiting messages; the last one may exceed the limit
 	page        = 256              // messages of one read
 	pageBytes   = 16 << 20         // size of the messages of one read
-	timeout     = 5 * time.Second  // of a call to the store
-	lookEvery   = time.Second      // while an answer may arrive
+	timeout     = 5 * time.Second  // time limit of a call to the store
+	lookEvery   = time.Second      // time between two reads of the store while an answer may arrive
 	expectFor   = 10 * time.Second // how long after the last sent message an answer may arrive
 )
 
@@ -74,7 +74,7 @@ type Post struct {
 
 	mu       sync.Mutex
 	sending  []store.PeerMail
-	bytes    int // of the messages in sending
+	bytes    int // bytes of the messages in sending
 	calls    map[model.RunID]chan []byte
 	expected time.Time // until when an answer may arrive
 }

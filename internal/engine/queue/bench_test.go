@@ -31,8 +31,8 @@ func tenQueues(slots int) model.TaskOffer {
 	return o
 }
 
-// A task of a busy node: it waits behind others, the board matches it when a slot is free, a worker
-// claims it, and it is removed.
+// A busy node has a task that waits behind others. When a slot is free, the board matches the task,
+// a worker claims it, and it is removed.
 func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 	for _, size := range []struct{ waiting, keys int }{{100, 1}, {100_000, 1}, {100_000, 1000}, {1_000_000, 1}} {
 		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {
@@ -62,8 +62,8 @@ func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 	}
 }
 
-// A task of a node with free workers: reserved before it is committed, claimed and removed, with
-// 1000 idle workers.
+// A node has 1000 idle workers. The board reserves a worker for a task before the task is
+// committed. Then the task is claimed and removed.
 func BenchmarkReserveHoldRemove(b *testing.B) {
 	board := New(Config{})
 	for id := range 1000 {
@@ -118,8 +118,8 @@ func BenchmarkLimitOverManyKeys(b *testing.B) {
 	}
 }
 
-// Waiting tasks, each with a deadline. bytes/task is the memory of the board itself, without specs
-// and names. In the second case every task has its own fair key.
+// Many tasks wait, each with a deadline. bytes/task is the memory of the board itself, without
+// specs and names. In the second case every task has its own fair key.
 func BenchmarkMemory(b *testing.B) {
 	for _, size := range []struct{ waiting, keys int }{{1_000_000, 1}, {100_000, 100_000}} {
 		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {

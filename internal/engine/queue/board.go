@@ -69,15 +69,15 @@ func (b *Board) site(name siteName) *site {
 	return s
 }
 
-// forget drops a site that has neither tasks nor a pause.
+// forget drops a site (a queue of a tenant) that has no tasks and is not paused.
 func (b *Board) forget(s *site) {
 	if s.tasks == 0 && !s.paused {
 		delete(b.sites, s.name)
 	}
 }
 
-// advance applies the passing of time: delayed tasks become visible, and groups whose time has come
-// can be asked again.
+// advance applies the passing of time: delayed tasks become visible, and the board may ask the gate
+// again about groups whose time has come.
 func (b *Board) advance(now model.Time) {
 	for b.delayed.len() > 0 && b.delayed.top().Visible <= now {
 		t := b.delayed.top()
@@ -276,9 +276,9 @@ func (b *Board) propose(t *task, w *worker, s state) {
 }
 
 // Reserve takes a slot and permits for a task that is about to be committed, so that the claim can
-// be part of the same commit. It does so only if a suitable worker is free and no waiting task goes
-// first. Otherwise it returns false, and the caller calls Add once the task is committed. In that
-// case the gate may already have put the task into one of its lines.
+// be part of the same commit. Reserve succeeds only if a suitable worker is free and no waiting
+// task goes first. Otherwise it returns false, and the caller calls Add once the task is committed.
+// In that case the gate may already have put the task into one of its lines.
 func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	b.advance(now)
 	if it.Visible > now || it.spent() || b.tasks[keyOf(&it.Ref)] != nil {
@@ -339,8 +339,9 @@ type HeldClaim struct {
 
 // Hold says that a claim is committed. The deadlines of the claim start. The board need not know
 // the task, because the caller also reports claims that it finds after recovery. Such a claim has
-// no worker (WorkerID 0), and its worker may come back for it (Beat). Hold reports whether the
-// worker is here. If not, the claim has no worker, and the caller may give the claim back.
+// no worker at first (WorkerID 0). The worker that executes the claim may come back for it (Beat).
+// Hold reports whether the worker is here. If not, the claim has no worker, and the caller may give
+// the claim back.
 func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	b.advance(now)
 	t := b.tasks[keyOf(&it.Ref)]
@@ -368,9 +369,10 @@ func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	return w != nil
 }
 
-// MarkReported says that a worker has delivered the outcome of its claim. Its slot becomes free and
-// its deadlines stop. Its permits stay taken until the report is committed, when the caller calls
-// Remove or Add. MarkReported returns whether the worker had the claim.
+// MarkReported says that a worker has delivered the outcome of its claim. The slot of the claim
+// becomes free and its deadlines stop. The permits of the claim stay taken until the report is
+// committed and the caller calls Remove or Add. MarkReported returns whether the worker had the
+// claim.
 func (b *Board) MarkReported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	b.advance(now)
 	t := b.findClaim(claim)

@@ -9,7 +9,7 @@
 // the board (Hold, Unreserve, Remove, Add). A proposal takes the slot and the permits immediately,
 // so that they are not given away twice while its commit is in flight.
 //
-// The tests compare these rules with a naive model:
+// Tests check the following rules by comparison with a naive model:
 //
 //	Q1  A worker gets visible tasks of the tenants, queues and kinds that it offers, and
 //	    never more than it has slots.

@@ -2,8 +2,8 @@ package queue
 
 import "slices"
 
-// The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and
-// lines of a key.
+// This file implements the order of Q2 for one class: levels (priorities), tenants of a level, keys
+// of a tenant, and lines of a key.
 //
 // Groups of the gate cut across that order: one limit may hold back thousands of keys, and opens
 // and closes with every task that ends. So the board reaches lines through cells. A cell holds the
@@ -91,8 +91,8 @@ type leaf struct {
 	line *line
 	cell *cell
 	key  *key
-	// seen is the share of the key when the leaf was sorted in. If the share of the key has grown
-	// since, the leaf belongs further back.
+	// seen is the share that the key had when the leaf got its place in the order. If the share of
+	// the key has grown since, the leaf belongs further back.
 	seen share
 	at   int32
 }
@@ -132,8 +132,8 @@ func (byShare) place(l *leaf) *int32 { return &l.at }
 // enter lists a line in a class that covers it. The line has a task. A tenant or key without
 // waiting tasks starts as if it had just been served: it joins at the end of the round. So a stream
 // of new keys does not overtake the waiting keys. Because of that, the board need not remember keys
-// that were served and have no tasks left. When such a key comes back, it gets the same time that
-// it would have had if the board had remembered it.
+// that were served and have no tasks left. When such a key comes back, it gets the time that it
+// would have had if the board had remembered the key.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {
@@ -341,7 +341,8 @@ func (b *Board) charge(c *class, it *Item) {
 	}
 }
 
-// Unordered lists of cells. Each cell knows its index in each of them.
+// The functions below handle lists of cells without an order. Each cell knows its index in each
+// list.
 
 func siteIndex(cl *cell) *int32   { return &cl.siteAt }
 func groupIndex(cl *cell) *int32  { return &cl.groupAt }

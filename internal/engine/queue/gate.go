@@ -29,12 +29,12 @@ type Admitter interface {
 	// after a call of Reopen.
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
 	// Hold takes the permits that the item needs even if none are free, because the claim is
-	// durable: another node, or an earlier life of this node, has made it. maker is the node that
-	// has made the claim and counts it. It is empty if this node counts the claim.
+	// durable: another node, or an earlier life of this node, has made the claim. maker is the node
+	// that has made the claim and counts it. It is empty if this node counts the claim.
 	Hold(now model.Time, it *Item, maker string)
 	// Give returns the permits of a claim. how is the outcome of the attempt. After that the board
-	// asks for the group of the item again. If other groups may pass now, the caller of the board
-	// must call Reopen.
+	// asks the gate about the group of the item again. If other groups may pass now, the caller of
+	// the board must call Reopen.
 	Give(now model.Time, it *Item, how Outcome)
 	// Group names the group of an item. The gate admits or refuses all items of a group alike, so
 	// that a refused item does not hold back other groups behind it. The group of an item may
@@ -49,7 +49,7 @@ type group struct {
 	lines  int
 	closed bool
 	why    model.Reason
-	again  model.Time // when to ask the gate again; 0 if not by time
+	again  model.Time // when to ask the gate again; 0 if the gate gave no time
 	at     int32
 	cells  []*cell
 }

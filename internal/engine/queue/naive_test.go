@@ -532,7 +532,7 @@ func (n *naive) join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	if n.classes[w.class()] == nil {
 		n.classes[w.class()] = &naiveShares{}
 		var all []*naiveTask
-		for _, t := range n.tasks { // sorted by advance
+		for _, t := range n.tasks { // advance has sorted them
 			if t.state == "waiting" {
 				t.state = ""
 				all = append(all, t)
@@ -559,7 +559,7 @@ func (n *naive) leaveWorker(now model.Time, id WorkerID) []model.ClaimRef {
 	n.advance(now)
 	n.workers = slices.DeleteFunc(n.workers, func(o *naiveWorker) bool { return o.id == id })
 	var out []model.ClaimRef
-	for _, t := range n.tasks { // sorted by advance
+	for _, t := range n.tasks { // advance has sorted them
 		if t.worker != id || id == 0 {
 			continue
 		}

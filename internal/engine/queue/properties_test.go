@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The invariants (E16 and so on) that the board must keep. These tests look at the board from
-// outside, without the naive board.
+// This file tests the invariants (E16 and so on) that the board must keep. The tests look at the
+// board from outside, without the naive board.
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 

@@ -62,14 +62,14 @@ type task struct {
 	line   *line   // while it waits
 	worker *worker // the worker whose slot the task has; nil if there is no worker here
 	claim  int64
-	beat   model.Time // the last heartbeat; for a claim without a worker, since when it has none
+	beat   model.Time // the last heartbeat; or since when the claim has no worker
 	due    model.Time // the next deadline, see deadline.go
 
 	at         int32 // place in its line, or among the delayed tasks
 	deadlineAt int32
 	workerAt   int32 // place in the list of its worker
 	state      state
-	kind       DueKind // which deadline due is
+	kind       DueKind // the kind of the deadline in due
 }
 
 // before is the order within a line.

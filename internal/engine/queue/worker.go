@@ -12,7 +12,7 @@ import (
 type WorkerID int
 
 // InlineWorker is the id for attempts of steps that workflow workers run themselves
-// (model.InlineQueue). Stats leaves it out.
+// (model.InlineQueue). Stats leaves this worker out.
 const InlineWorker WorkerID = -1
 
 // worker is a worker that has joined.
@@ -20,7 +20,8 @@ type worker struct {
 	id    WorkerID
 	class *class
 	slots int
-	// Tasks that are proposed to the worker or that it has claimed, without the reported ones.
+	// tasks has the tasks that are proposed to the worker or that it has claimed, without reported
+	// tasks.
 	tasks  []*task
 	served uint64 // when the worker was last served
 	at     int32

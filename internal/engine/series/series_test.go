@@ -58,8 +58,9 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// The memory is bounded. The recorder drops the tenant that was counted least recently. For this
-// tenant it then says that it began to count only after the numbers that it dropped.
+// The memory is bounded. The recorder drops the tenant that was counted least recently. If a caller
+// reads the numbers of this tenant, Since says that the recorder began to count only after the
+// dropped numbers.
 func TestManyTenants(t *testing.T) {
 	t.Parallel()
 	r := series.New(noon)
@@ -137,8 +138,8 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// A late sample leaves no hole in the series. A sampler that has stopped leaves one. Two samples of
-// one point become one.
+// A late sample leaves no hole in the series. A sampler that has stopped leaves a hole. Two samples
+// of one point become one.
 func TestLateSamples(t *testing.T) {
 	t.Parallel()
 	s := series.NewSampler()

@@ -110,7 +110,7 @@ func (c *Clock) MayDelete(own time.Duration) bool {
 // reading may change that time. ok is false while the time is unknown.
 func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c.set && c.doubt == nil }
 
-// Read takes in a reading of the store's clock.
+// Read compares a reading of the store's clock with the clock, and corrects the clock if necessary.
 func (c *Clock) Read(r Reading) Verdict {
 	// The store's clock was read between the two moments, so the offset lies between these bounds.
 	low, high := int64(r.Store)-r.Got.Microseconds(), int64(r.Store)-r.Sent.Microseconds()

@@ -21,7 +21,7 @@ const (
 type world struct {
 	t     interface{ Fatalf(string, ...any) }
 	own   time.Duration
-	store model.Time // at own time 0
+	store model.Time // what the store's clock shows at own time 0
 	clock *storeclock.Clock
 
 	began, last model.Time
@@ -43,7 +43,8 @@ func (w *world) now() model.Time { return w.clock.Now(w.own) }
 // storeNow returns what the store's clock shows.
 func (w *world) storeNow() model.Time { return w.store.Add(w.own) }
 
-// read reads the store's clock with a round trip of two ways.
+// read reads the store's clock. The request takes the time there, and the answer takes the time
+// back.
 func (w *world) read(there, back time.Duration) storeclock.Verdict {
 	sent := w.own
 	w.pass(there)

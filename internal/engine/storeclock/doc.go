@@ -23,7 +23,7 @@
 //	    lasted for Persist. It accepts such a forward jump as a step. After a backward
 //	    jump the caller must start over (WentBack), because time may only go back where
 //	    nothing depends on it.
-//	T5  There are times when the node may delete nothing because of its age (MayDelete):
+//	T5  At some times the node may delete no data, however old it is (MayDelete):
 //	    while the store's clock is in doubt, for Persist after the first reading and after
 //	    a doubt has ended, and for Hold after a jump was accepted.
 package storeclock
