@@ -51,7 +51,8 @@ type Source struct {
 	failing atomic.Bool
 }
 
-// Source returns a source. Its args are added to the lines that its failures cause.
+// Source returns a new source. The log adds args to the lines that the failures of the source
+// cause.
 func (l *Log) Source(args ...any) *Source { return &Source{log: l, args: args} }
 
 // Fail notes a failure. If the failure causes a line, args are further attributes of that line.

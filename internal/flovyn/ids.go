@@ -70,10 +70,10 @@ func stepID(execution, kind string, n int) string {
 }
 
 // The id of a promise contains most of the id of its execution, so that no table is needed to find
-// the execution. The first twelve bytes are the same, and the last four depend on the number of the
-// promise.
+// the execution. Both ids have the same first twelve bytes, and the last four depend on the number
+// of the promise.
 
-// promiseID returns the id of promise n of an execution, from 1.
+// promiseID returns the id of the n-th promise of an execution. n counts from 1.
 func promiseID(execution string, n int) string {
 	id, err := uuid.Parse(execution)
 	if err != nil { // another client of the engine started the execution

@@ -301,7 +301,7 @@ func TestLongTaskOfNativeWorker(t *testing.T) {
 	_, err = worker.tasks.Heartbeat(worker.ctx(), &pb.HeartbeatRequest{TaskExecutionId: long.GetTaskExecutionId()})
 	r.must(err)
 
-	// The end of its connection shows that it has lost the task.
+	// The end of its connection shows that the worker has lost the task.
 	r.must(worker.conn.Close())
 	for poll(r, "by name").GetTaskExecutionId() != long.GetTaskExecutionId() {
 	}
@@ -338,8 +338,8 @@ func TestPollsOfNativeWorkersAreShort(t *testing.T) {
 	}
 }
 
-// Clients drop polls for tasks at any moment, and no task is lost. A task whose reply was under way
-// comes back when the connection has ended. Each task is completed once.
+// Clients drop polls for tasks at any moment, and no task is lost. If the reply with a task was
+// under way, the task comes back when the connection has ended. Each task is completed once.
 func TestDroppedPollsSwallowNoTask(t *testing.T) {
 	t.Parallel()
 	drops := 1000

@@ -19,7 +19,8 @@ type Org struct {
 	ID, Slug, Name, Tier, Region string
 	// Tenant is the tenant of the organization.
 	Tenant string
-	// Older says that its clients speak the older dialect.
+	// Older says that the clients of the organization speak the older dialect of the protocol,
+	// which calls organizations tenants.
 	Older bool
 }
 

@@ -21,8 +21,8 @@ type tasks struct {
 	d *Door
 }
 
-// nonRetryable is the beginning of errors after which a task is not repeated. The protocol has no
-// field for this.
+// nonRetryable is the prefix of an error after which the engine does not repeat the task. The
+// protocol has no field for this.
 const nonRetryable = "Non-retryable error: "
 
 // SubmitTask creates a task. If the task belongs to a workflow, a later command of the workflow

@@ -26,8 +26,8 @@ type session struct {
 	work   *Work
 	id     string
 	tenant string
-	worker string // the id that the worker has drawn for its process
-	after  string // the last session of the worker, which this server does not know; may be empty
+	worker string // the id that the worker has generated for its process
+	after  string // the worker's previous session, which this server does not know; may be empty
 	// agent is the program of the worker, and caller the caller that opened the session. They are
 	// shown to people.
 	agent, caller string
@@ -39,7 +39,7 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	before <-chan struct{} // closed when the last session of the worker has ended; nil without one
+	before <-chan struct{} // closed when the worker's previous session has ended; nil without one
 	ended  chan struct{}   // closed when the engine has taken back what the worker held
 
 	mu       sync.Mutex

@@ -131,7 +131,7 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	return err // the stream has broken, or the session has ended
 }
 
-// maxWorkerID bounds the id that a worker draws for itself, and the name of its last session.
+// maxWorkerID bounds the id that a worker generates for itself, and the name of its last session.
 const maxWorkerID = 64
 
 // checkHello refuses a stream whose first frame is not a valid hello.

@@ -10,7 +10,7 @@ import (
 // ReasonCode is the machine-readable part of a Reason.
 type ReasonCode string
 
-// Codes of reasons.
+// Codes of reasons. The names with a capital letter are fields of [Reason].
 const (
 	WaitTimer   ReasonCode = "timer"   // a timer that is due at Until
 	WaitSignal  ReasonCode = "signal"  // signal Name
@@ -30,7 +30,7 @@ const (
 	WaitMismatch ReasonCode = "replay_mismatch"
 	// Detail names the value, and the type of the code that it does not fit
 	WaitType    ReasonCode = "wrong_type"
-	WaitPoison  ReasonCode = "quarantined" // Detail is why the store refused its rows
+	WaitPoison  ReasonCode = "quarantined" // Detail is why the store refused rows
 	WaitCorrupt ReasonCode = "corrupt"     // Detail names the row that cannot be decoded
 	// Detail names the row that only a newer build can read
 	WaitNewer ReasonCode = "newer_version"
@@ -68,7 +68,7 @@ const (
 
 	// the owner of its shard has no code for Name, but another node has; Detail is as in WaitWorker
 	WaitElsewhere ReasonCode = "code_elsewhere"
-	// it waits for Name, directly or through others, and Name is where the explanation began
+	// the execution waits for Name, and Name waits for the execution, directly or through others
 	WaitCycle ReasonCode = "cycle"
 )
 
