@@ -56,7 +56,7 @@ const (
 	beatTimeout   = 10 * time.Second // for one call
 	grace         = time.Second      // for a handler to return once its context has ended
 	leaveTimeout  = 5 * time.Second
-	backAfter     = 5 * time.Second // before workers may claim a task again that has no code here
+	backAfter     = 5 * time.Second // before workers may again claim a task without a handler here
 )
 
 // Pool executes tasks. It implements api.TaskWorker; the methods of that interface do not block.

@@ -85,7 +85,7 @@ const (
 // Claim returns the claim of the task.
 func (t *Task) Claim() *model.Claim { return t.claim }
 
-// Owner returns the owner that its Handler names.
+// Owner returns the owner that the handler of the task names.
 func (t *Task) Owner() any { return t.run.Owner }
 
 // taskContext is the context of a handler. It is embedded in the task to save an allocation.

@@ -501,7 +501,7 @@ func (s *bundleStream) take(a *pb.BundledAnswer) {
 	s.endIfDone()
 }
 
-// fail ends all calls without an answer with the error of the stream.
+// fail ends all how many calls may be without an answer with the error of the stream.
 func (s *bundleStream) fail(err error) {
 	err = bundleError(err)
 	s.mu.Lock()
