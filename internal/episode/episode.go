@@ -7,7 +7,7 @@
 // of another does not end the episode.
 //
 // All methods are safe for concurrent use. The package never retries. It starts no goroutine
-// either: the line of a minute is logged by the first failure after that minute.
+// either: the first failure after a minute logs the line of that minute.
 package episode
 
 import (

@@ -189,8 +189,8 @@ func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, re
 }
 
 // checkType refuses a command whose type does not fit its data. A command of a newer client may
-// have a type that the server does not know. The server must not ignore it, because the command
-// would be lost.
+// have a type that the server does not know. The server must not ignore such a command, because the
+// command would be lost.
 func checkType(c *pb.WorkflowCommand) error {
 	said, data := c.GetCommandType(), pb.CommandType_COMMAND_TYPE_UNSPECIFIED
 	switch c.GetCommandData().(type) {

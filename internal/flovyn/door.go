@@ -74,8 +74,8 @@ type Config struct {
 	Patience time.Duration
 	// Longest is how long a worker may have a task without making a call about it. After that time
 	// the door assumes that the worker never received the task, because the reply was lost. The
-	// default is 1 h. If the worker named a time for such tasks at its registration, it may take at
-	// least that time and Silence.
+	// default is 1 h. If the worker named a time for such tasks at its registration, the worker may
+	// take at least the sum of that time and Silence.
 	Longest time.Duration
 	// LongestNative is the same bound for a native worker, which is a worker whose calls name it by
 	// the id of its registration. The bound applies while the connection of the worker is open. The
@@ -89,7 +89,7 @@ type Config struct {
 	// claimed the task has ended. The default is 1 s.
 	Park time.Duration
 	// Idle is how long the door keeps runs that wait for something from outside. The default is 5
-	// s. It leaves a queue after twelve times this time without a poll.
+	// s. The door leaves a queue that has had no poll for twelve times as long.
 	Idle time.Duration
 	// LateSignal is how long after its end a completed run still accepts signals, which have no
 	// effect. The default is 10 s.
@@ -207,8 +207,8 @@ func (d *Door) Close(ctx context.Context) {
 	d.ended.Wait()
 }
 
-// beside runs a function in the background. A closed door does not run it, because it has given
-// everything back to the engine.
+// beside runs a function in the background. A closed door does not run the function, because the
+// door has given everything back to the engine.
 func (d *Door) beside(do func()) {
 	d.life.Lock()
 	defer d.life.Unlock()

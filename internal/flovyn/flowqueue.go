@@ -480,8 +480,8 @@ func (q *flowQueue) report(t model.Turn) {
 	q.d.beside(func() { _ = s.Report(q.d.open, t) })
 }
 
-// Taken does nothing. The turn of a submission always records an event, which Deliver brings, and
-// no caller waits for the other turns of the door.
+// Taken does nothing. The turn of a submission always records an event, which the engine passes to
+// Deliver, and no caller waits for the other turns of the door.
 func (q *flowQueue) Taken(model.RunID, uint64) {}
 
 // Retry does nothing, because the door has no steps that are repeated.

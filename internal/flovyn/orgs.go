@@ -48,7 +48,7 @@ func NewOrgs() *Orgs {
 	return &Orgs{bySlug: map[string]*Org{}, byID: map[string]*Org{}, of: map[string]*Org{}, plain: map[string]time.Time{}}
 }
 
-// Put adds an organization, or replaces the one with its slug.
+// Put adds an organization, or replaces the organization that has the same slug.
 func (o *Orgs) Put(org Org) error {
 	id, err := parseID("organization", org.ID)
 	if err != nil {
@@ -173,7 +173,8 @@ func (d *Door) inOrg(ctx context.Context, who authn.Identity, org string) (strin
 		return tenant, nil
 	}
 
-	// The id of a tenant that was created without one is derived from its name.
+	// If a tenant was created without an organization id, the id is derived from the name of the
+	// tenant.
 	for _, tenant := range d.tenants(ctx) {
 		if derivedOrg(tenant) == org {
 			return tenant, nil

@@ -35,8 +35,8 @@ type tail struct {
 	reserved int64
 }
 
-// tails remembers tails in two maps. When now is full, it becomes old, and the previous old is
-// forgotten.
+// tails remembers tails in two maps. When the map now is full, it becomes the map old, and the
+// tails in the previous map old are forgotten.
 type tails struct {
 	mu       sync.Mutex
 	now, old map[model.Address]*tail

@@ -221,7 +221,7 @@ var streamKinds = map[pb.StreamEventType]model.ItemKind{
 }
 
 // StreamTaskData keeps an item for listeners. It drops the item if no client executes the task, or
-// if the item cannot be stored, but acknowledges it all the same.
+// if the item cannot be stored. It acknowledges a dropped item too.
 func (s *tasks) StreamTaskData(ctx context.Context, m *pb.StreamTaskDataRequest) (*pb.StreamTaskDataResponse, error) {
 	kind, known := streamKinds[m.GetType()]
 	if !known {

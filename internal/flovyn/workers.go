@@ -151,7 +151,7 @@ func (w *workers) register(tenant string, info *workerInfo) {
 }
 
 // timeout returns how long a kind of task may take according to its worker. It returns 0 if the
-// worker has not said so.
+// worker has named no time.
 func (w *workers) timeout(tenant, worker, kind string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

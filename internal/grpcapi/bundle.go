@@ -97,8 +97,8 @@ func (b *bundles) serve(stream bundleStream) error {
 	return s.run()
 }
 
-// enter counts a stream. It refuses the stream if the address of its client has too many. It does
-// not count clients of a Unix socket, because they have no addresses of their own.
+// enter counts a stream. It refuses the stream if the address of the client already has too many
+// streams. It does not count clients of a Unix socket, because they have no addresses of their own.
 func (b *bundles) enter(ctx context.Context) (leave func(), err error) {
 	from := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil && p.Addr.Network() != "unix" {

@@ -243,7 +243,8 @@ func (c *client) Delete(stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.Del
 	return stream.Send(&pb.DeletePart{Part: &pb.DeletePart_Reply{Reply: wire.DeleteReply(reply)}})
 }
 
-// rowWriter sends exported rows to the client. The service flushes it before it removes anything.
+// rowWriter sends exported rows to the client. The service flushes the writer before it removes
+// anything.
 type rowWriter struct {
 	stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.DeletePart]
 	buffer []byte

@@ -18,7 +18,7 @@ import (
 
 // session is a connected worker, over all of its streams. It joins the engine in up to three roles.
 // When the engine calls a role, the role sends an item to the worker. When the worker sends an
-// item, its role passes it to the engine.
+// item, the role that the item concerns passes it to the engine.
 //
 // The session checks every report about a run, a claim or a hand-over against what the engine gave
 // to this session. So a worker can report neither for another worker nor for another tenant.

@@ -27,8 +27,8 @@ type WorkConfig struct {
 	Tenant func(ctx context.Context) string
 	Log    *slog.Logger
 	// Restarts says that the node comes back after the service has ended, or that another node
-	// takes over. In that case workers keep their claims, and join that node with them. Without
-	// Restarts, the service gives the claims back when it ends.
+	// takes over. In that case workers keep their claims, and name them when they join that node.
+	// Without Restarts, the service gives the claims back when it ends.
 	Restarts bool
 	// Grace is how long the server keeps the session of a worker whose stream has broken. The
 	// default is 30 s. After that time, other workers get the work of this one.

@@ -29,8 +29,8 @@ func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePref
 // MaxLocks is how many entities a section may lock.
 const MaxLocks = 100
 
-// Fence is the fencing token of a locked entity. The code of a section passes it to the systems
-// that it writes to. The token grows with every lock of the entity.
+// Fence is the fencing token of a locked entity. The code of a section passes the token to the
+// systems that the code writes to. The token grows with every lock of the entity.
 type Fence struct {
 	Entity Address `cbor:"1,keyasint"`
 	Epoch  int64   `cbor:"2,keyasint"`

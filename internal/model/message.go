@@ -138,7 +138,7 @@ type Message struct {
 	// is not stored.
 	Drawn bool `cbor:"-"`
 	// Force removes Runs whatever their state is, without reading them. Parent is the step that
-	// waits for the last of these runs, if the sender knows it.
+	// waits for the last of these runs, if the sender knows that step.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms apply to the execution that a start begins; nil for none.

@@ -57,7 +57,7 @@ const (
 	WaitBreaker ReasonCode = "breaker"
 	WaitUpdate  ReasonCode = "update" // the code continues when it receives an update
 	WaitLock    ReasonCode = "lock"   // entity Name is locked; Detail names the holder
-	// a warning: its history comes close to the limit; Detail is the size
+	// a warning: the history of the run comes close to the limit; Detail is the size
 	WaitLarge ReasonCode = "large_history"
 	// entity Name, written entity/key, makes the calls in front of this one first; Detail is how
 	// many

@@ -141,7 +141,7 @@ func (c *conn) fail(why error) {
 
 // hasCredit reports whether an item may be sent. If half of the bytes are free, one more item of
 // any size may be sent. The other side gives credit back only in portions of a quarter, so a large
-// item could wait forever for all of it.
+// item that needs all of the credit could wait forever.
 func (c *conn) hasCredit(size int) bool {
 	return c.usedItems < creditItems && (c.usedBytes+size <= creditBytes || c.usedBytes <= creditBytes/2)
 }

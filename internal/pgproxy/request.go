@@ -102,9 +102,9 @@ type executed struct {
 	copied bool // it is the end of a COPY FROM STDIN
 }
 
-// copying is a COPY FROM STDIN in progress. In a simple query, it commits when its rows end. In the
-// extended protocol, it commits at the Sync after the rows; the server ignores the Sync that came
-// with the COPY itself.
+// copying is a COPY FROM STDIN in progress. In a simple query, a COPY commits when its rows end. In
+// the extended protocol, it commits at the Sync after the rows; the server ignores the Sync that
+// came with the COPY itself.
 type copying struct {
 	sql      string
 	extended bool

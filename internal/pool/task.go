@@ -188,8 +188,8 @@ func (t *Task) sealValue(ctx context.Context, v model.Payload) (sealed model.Pay
 }
 
 // call runs the handler and turns a panic into an error. The Error method of the returned error is
-// code of users too, and may panic, for example on a nil pointer. So call calls it here, where it
-// recovers a panic, and not only in report.
+// code of users too, and may panic, for example on a nil pointer. So call already calls the Error
+// method here, where it recovers a panic. Otherwise report would be the first to call that method.
 func (t *Task) call() (out model.Payload, err error) {
 	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
 	returned := false

@@ -84,8 +84,8 @@ func (b *bundler) close() {
 	b.running.Wait()
 }
 
-// moveOn retires the stream. Further calls go alone until there is a new stream, to the server that
-// the client uses by then. Calls that are under way may finish.
+// moveOn retires the stream. Further calls go alone until there is a new stream. The new stream
+// goes to the server that the client uses by then. Calls that are under way may finish.
 func (b *bundler) moveOn() {
 	b.mu.Lock()
 	s := b.stream
