@@ -59,8 +59,8 @@ const (
 // lost.
 type Request struct {
 	Mode Mode
-	// Before cuts before the first event of the step, child, call or message of that name. After
-	// cuts after a position, if Placed is set.
+	// Before is the name of a step, child, call or message: the cut comes before its first event.
+	// If Placed is set, the cut comes after the position After.
 	Before string
 	After  int64
 	Placed bool

@@ -21,8 +21,8 @@ func NewLookout() *Lookout {
 // LookNow makes the lookout look now. It returns without waiting for the look.
 func (l *Lookout) LookNow() { ring(l.now) }
 
-// Expect says that something is expected. The caller must call it only when the function expects,
-// which Run got, already returns true. Otherwise Run may miss the expectation. Expect does not
+// Expect says that something is expected. The caller must call it only when the function expects of
+// [Lookout.Run] already returns true. Otherwise Run may miss the expectation. Expect does not
 // block.
 func (l *Lookout) Expect() { ring(l.begun) }
 
