@@ -31,11 +31,11 @@ type translation struct {
 	j       *journal
 	limit   int
 	bound   map[int]binding // by the index of the command
-	number  int             // how many ids id has generated
+	number  int             // how many ids the method id has generated
 	turn    model.Turn
 	fresh   map[string]bool // step ids that this turn asks for
 	created int             // how many promises the turn creates
-	asked   map[string]int  // how many ids drawn has generated, by prefix
+	asked   map[string]int  // how many ids the method drawn has generated, by prefix
 }
 
 // translate checks a submission and returns its turn. If the turn does not end the run, its last

@@ -28,7 +28,7 @@ type ChangeKind string
 const (
 	ChangeStarted         ChangeKind = "started"
 	ChangeProgressed      ChangeKind = "progressed" // the history has grown up to Seq
-	ChangeWaiting         ChangeKind = "waiting"    // the run waits outside memory; Reason says why
+	ChangeWaiting         ChangeKind = "waiting"    // waits and is not in memory; Reason says why
 	ChangePaused          ChangeKind = "paused"     // an operator paused a run or a queue
 	ChangeResumed         ChangeKind = "resumed"
 	ChangeCancelRequested ChangeKind = "cancel_requested"

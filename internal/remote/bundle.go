@@ -223,7 +223,7 @@ func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bund
 type bundleStream struct {
 	st      grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle]
 	server  peer.Peer
-	most    int // calls without an answer
+	most    int // how many calls may be without an answer
 	largest int // bytes of the largest request
 	out     *bundle.Sender[outgoingCall]
 	cancel  context.CancelFunc // ends the stream
@@ -501,7 +501,7 @@ func (s *bundleStream) take(a *pb.BundledAnswer) {
 	s.endIfDone()
 }
 
-// fail ends all how many calls may be without an answer with the error of the stream.
+// fail ends all calls without an answer with the error of the stream.
 func (s *bundleStream) fail(err error) {
 	err = bundleError(err)
 	s.mu.Lock()

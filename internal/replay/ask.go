@@ -232,8 +232,8 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// hasBegun reports whether the engine may have received the ask. If the engine may have received
-// the ask, the history must record that the code gave up on it.
+// hasBegun reports whether the engine may have received the ask. In that case, the history must
+// record that the code gave up on the ask.
 func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }
