@@ -150,8 +150,8 @@ func operations(state string, names ...string) model.Operations {
 	return o
 }
 
-// operate returns the report of a hand-over to a new worker. It runs in virtual time, and the calls
-// take no time.
+// operate hands calls over to a new worker and returns the report of the worker. It runs in virtual
+// time, and the calls take no time.
 func operate(t *testing.T, code entity.Type, o model.Operations) (r model.Operated) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { r = report(t, code, o) })
@@ -353,7 +353,7 @@ func TestSlowCallsShareNoCommit(t *testing.T) {
 	}
 }
 
-// gate returns an operation that does not return until the test opens it.
+// gate returns an operation that does not return until the test closes the channel open.
 func gate() (h entity.Handler, begun chan string, open chan struct{}) {
 	begun, open = make(chan string, 100), make(chan struct{})
 	return entity.Handler{Run: func(c *entity.Call, _ any) (model.Payload, error) {
@@ -397,8 +397,8 @@ func TestHandOversWaitInLine(t *testing.T) {
 	})
 }
 
-// A closing worker does not run calls that it has not started. Their hand-over is reported without
-// their results.
+// A closing worker does not run calls that it has not started. It reports the hand-over of these
+// calls without results.
 func TestCloseGivesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -450,8 +450,8 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// Calls that arrive before the session run immediately. The worker reports them when there is a
-// session.
+// Calls that arrive before Serve has given the worker a session run immediately. The worker reports
+// them when it has the session.
 func TestCallsBeforeServe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

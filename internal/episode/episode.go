@@ -7,7 +7,7 @@
 // of another does not end the episode.
 //
 // All methods are safe for concurrent use. The package never retries. It starts no goroutine
-// either: the line of a minute is logged by the first failure after that minute.
+// either: the first failure after a minute logs the line of that minute.
 package episode
 
 import (
@@ -51,7 +51,8 @@ type Source struct {
 	failing atomic.Bool
 }
 
-// Source returns a source. Its args are added to the lines that its failures cause.
+// Source returns a new source. The log adds args to the lines that the failures of the source
+// cause.
 func (l *Log) Source(args ...any) *Source { return &Source{log: l, args: args} }
 
 // Fail notes a failure. If the failure causes a line, args are further attributes of that line.

@@ -120,7 +120,7 @@ func TestForgottenSource(t *testing.T) {
 		lease.Fail(errAway)
 		read.Fail(errAway)
 		lease.OK()
-		log.Forget() // too early: it may be tried again at any moment
+		log.Forget() // too early: the loop may try again at any moment
 		time.Sleep(3 * time.Minute)
 		log.Forget()
 		log.Forget()

@@ -1,9 +1,9 @@
 // Package fault classifies errors by what the caller can do about them.
 //
-// An error that leaves one of our packages has one Kind. Callers add the place with fmt.Errorf("…:
-// %w", err), which keeps the kind. Each API translates kinds to gRPC codes, HTTP statuses or exit
-// codes in one table. The text is a lower-case sentence that names the object. A Hint tells a
-// person what to do next.
+// An error that leaves one of our packages has one Kind. A function that passes the error on wraps
+// it with fmt.Errorf("…: %w", err), which keeps the kind. Each API translates kinds to gRPC codes,
+// HTTP statuses or exit codes in one table. The text is a lower-case sentence that names the
+// object. A Hint tells a person what to do next.
 package fault
 
 import (

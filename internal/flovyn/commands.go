@@ -17,7 +17,7 @@ import (
 const (
 	// maxCommands is how many commands a submission may have.
 	maxCommands = 10_000
-	// maxText is the longest name of something, in bytes.
+	// maxText is the longest name of a kind, a queue or a promise, in bytes.
 	maxText = 200
 	// maxKey is the longest key of a state, and the longest name of an operation, a timer or a
 	// worker, in bytes.
@@ -31,11 +31,11 @@ type translation struct {
 	j       *journal
 	limit   int
 	bound   map[int]binding // by the index of the command
-	number  int             // how many ids the turn has drawn
+	number  int             // how many ids the method id has generated
 	turn    model.Turn
 	fresh   map[string]bool // step ids that this turn asks for
 	created int             // how many promises the turn creates
-	asked   map[string]int  // how many ids of tasks and children the door has drawn, by prefix
+	asked   map[string]int  // how many ids the method drawn has generated, by prefix
 }
 
 // translate checks a submission and returns its turn. If the turn does not end the run, its last
@@ -108,7 +108,8 @@ func (t *translation) note(name string, data []byte, ref int64) {
 	}})
 }
 
-// noteEncoding returns the encoding of a note: reasons are texts, and all other notes are JSON.
+// noteEncoding returns the encoding of a note: the note with the reason of a suspension is a text,
+// and all other notes are JSON.
 func noteEncoding(name string) string {
 	if name == noteSuspended {
 		return model.Text
@@ -135,8 +136,8 @@ func checkText(what, text string, most int) error {
 	return nil
 }
 
-// command translates one command. If the command ends or suspends the run, it sets end or reason.
-// The status of the submission decides whether the caller uses them.
+// command translates one command. It sets *end if the command ends the run, and *reason if the
+// command suspends the run. The status of the submission decides whether the caller uses them.
 func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, reason *string) error {
 	if c.GetCommandData() == nil && c.GetCommandType() == pb.CommandType_COMMAND_TYPE_UNSPECIFIED {
 		return nil // clients send these as placeholders
@@ -188,8 +189,8 @@ func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, re
 }
 
 // checkType refuses a command whose type does not fit its data. A command of a newer client may
-// have a type that the server does not know. The server must not ignore it, because the command
-// would be lost.
+// have a type that the server does not know. The server must not ignore such a command, because the
+// command would be lost.
 func checkType(c *pb.WorkflowCommand) error {
 	said, data := c.GetCommandType(), pb.CommandType_COMMAND_TYPE_UNSPECIFIED
 	switch c.GetCommandData().(type) {
@@ -251,7 +252,8 @@ func (t *translation) setState(key string, value []byte, set bool) error {
 	return t.size("state "+key, value)
 }
 
-// defaultRetries is how often a failed task is repeated if its command does not say it.
+// defaultRetries is how often the engine repeats a failed task if the command does not say how
+// often.
 const defaultRetries = 3
 
 // taskSpec says how a task of the protocol is executed.
@@ -275,8 +277,8 @@ func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSp
 	}, nil
 }
 
-// drawn returns a new id for the next task or child of a workflow that already has the given number
-// of them.
+// drawn generates an id for the next task or child of the workflow. have is how many tasks or
+// children the workflow already has in the log.
 func (t *translation) drawn(prefix string, have int) string {
 	t.asked[prefix]++
 	return stepID(t.r.address().Key, prefix, have+t.asked[prefix])

@@ -183,7 +183,7 @@ func partPromises(r *rig) {
 	}
 }
 
-// A child has the queue of its parent, and its outcome comes back under its name.
+// A child has the queue of its parent. The parent gets the outcome under the name of the child.
 func partChildren(r *rig) {
 	id, good, bad, gone := r.start("parent", "null"), uuid.NewString(), uuid.NewString(), uuid.NewString()
 	r.poll()
@@ -598,7 +598,7 @@ func partWorkers(r *rig) {
 		r.t.Errorf("the definition of no task: %d", code)
 	}
 
-	// A subscriber learns of work.
+	// The server notifies a subscriber of work.
 	ctx, cancel := context.WithCancel(r.ctx())
 	defer cancel()
 	stream, err := r.flows.SubscribeToNotifications(ctx, &pb.SubscriptionRequest{OrgId: orgID, Queue: r.queue})
@@ -696,7 +696,7 @@ func partREST(r *rig) {
 
 	// A failed execution continues after a retry.
 	id = r.start("rest", "1")
-	for r.poll().GetId() != id { // the queue may have an older one
+	for r.poll().GetId() != id { // the queue may have an older run
 	}
 	r.submit(id, failed, cmdFail("no"))
 	if code, body := u.request("POST", "/api/orgs/acme/workflow-executions/"+id+"/retry", `{}`); code != http.StatusOK {

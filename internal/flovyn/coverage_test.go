@@ -31,7 +31,7 @@ func newCoverage() *coverage {
 	return &coverage{methods: map[string]bool{}, commands: map[string]bool{}, events: map[string]bool{}, requests: map[string]bool{}}
 }
 
-// options make a connection note its calls.
+// options returns the options with which a connection records its calls here.
 func (c *coverage) options() []grpc.DialOption {
 	unary := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, req, reply, cc, opts...)
@@ -46,8 +46,8 @@ func (c *coverage) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
 
-// note records a call. It includes methods that the server answers with UNIMPLEMENTED, because the
-// contract says so.
+// note records a call. A method counts as used even if the server answers UNIMPLEMENTED, because
+// the contract has methods that no server implements.
 func (c *coverage) note(method string, req, reply any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -76,7 +76,7 @@ func (s *dispatch) settle(ctx context.Context, id string, value []byte, f *model
 	return &emptypb.Empty{}, nil
 }
 
-// SignalWithStartWorkflow signals a workflow, and starts it if there is none.
+// SignalWithStartWorkflow signals a workflow, and starts the workflow if it does not exist.
 func (s *dispatch) SignalWithStartWorkflow(ctx context.Context, m *pb.SignalWithStartWorkflowRequest) (*pb.SignalWithStartWorkflowResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {

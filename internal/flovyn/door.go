@@ -30,13 +30,13 @@ type Config struct {
 	Caller func(context.Context) (authn.Identity, bool)
 	// Orgs are the organizations that the door knows.
 	Orgs *Orgs
-	// AnyOrg lets callers name organizations that do not exist. It is for servers without keys,
+	// AnyOrg lets callers name organizations that do not exist. Set it for servers without keys,
 	// which have no organizations.
 	AnyOrg bool
 	// Authenticator says who makes an HTTP request, from its headers.
 	Authenticator Authenticator
-	// Authorizer says what callers may do over HTTP; nil for admins only. For calls of gRPC, the
-	// gRPC server asks the authorizer.
+	// Authorizer says what callers may do over HTTP. If it is nil, only admins may call. For calls
+	// of gRPC, the gRPC server asks the authorizer.
 	Authorizer authz.Authorizer
 	// Admin creates tenants and keys; nil for a door that cannot create any.
 	Admin api.Admin
@@ -74,14 +74,14 @@ type Config struct {
 	Patience time.Duration
 	// Longest is how long a worker may have a task without making a call about it. After that time
 	// the door assumes that the worker never received the task, because the reply was lost. The
-	// default is 1 h. If the worker named a time for such tasks at its registration, it may take at
-	// least that time and Silence.
+	// default is 1 h. If the worker named a time for such tasks at its registration, the worker may
+	// take at least the sum of that time and Silence.
 	Longest time.Duration
-	// LongestNative is the same for a native worker: one that calls itself by the id of its
-	// registration. It applies while the connection of the worker is open. The default is 24 h.
-	// Such a worker never gives up a task or a poll while it lives, so only the end of its
-	// connection shows that it has lost a task. The bound is for dead connections that a proxy
-	// keeps open.
+	// LongestNative is the same bound for a native worker, which is a worker whose calls name it by
+	// the id of its registration. The bound applies while the connection of the worker is open. The
+	// default is 24 h. Such a worker never gives up a task or a poll while it lives, so only the
+	// end of its connection shows that it has lost a task. The bound is for dead connections that a
+	// proxy keeps open.
 	LongestNative time.Duration
 	// ShortPoll is how long a poll of a native worker waits for work. The default is 100 ms.
 	ShortPoll time.Duration
@@ -89,7 +89,7 @@ type Config struct {
 	// claimed the task has ended. The default is 1 s.
 	Park time.Duration
 	// Idle is how long the door keeps runs that wait for something from outside. The default is 5
-	// s. It leaves a queue after twelve times this time without a poll.
+	// s. The door leaves a queue that has had no poll for twelve times as long.
 	Idle time.Duration
 	// LateSignal is how long after its end a completed run still accepts signals, which have no
 	// effect. The default is 10 s.
@@ -131,8 +131,8 @@ const (
 	maxPolls = 10_000
 	// maxQueues is how many queues of all tenants the door serves at a time.
 	maxQueues = 10_000
-	// maxActive is how many runs of one queue the door has at a time, for workers or with workers.
-	// Further runs wait in the engine.
+	// maxActive is how many runs of one queue the door has at a time. That includes the runs that
+	// wait for a worker and the runs that workers have. Further runs wait in the engine.
 	maxActive = 1_000
 	// maxHistories is how many bytes of histories the door keeps for workers.
 	maxHistories = 256 << 20
@@ -207,8 +207,8 @@ func (d *Door) Close(ctx context.Context) {
 	d.ended.Wait()
 }
 
-// beside runs a function in the background. A closed door does not run it, because it has given
-// everything back to the engine.
+// beside runs a function in the background. A closed door does not run the function, because the
+// door has given everything back to the engine.
 func (d *Door) beside(do func()) {
 	d.life.Lock()
 	defer d.life.Unlock()

@@ -35,7 +35,8 @@ type flowQueue struct {
 	acks []model.Turn
 }
 
-// flowPoll is a call that waits for work. The channel has room for the one run that it gets.
+// flowPoll is a call that waits for work. The channel has room for one run, because the call gets
+// at most one.
 type flowPoll struct {
 	worker, client string
 	got            chan *run
@@ -351,7 +352,7 @@ func (q *flowQueue) Deliver(id model.RunID, generation uint64, events []model.Ev
 
 	if s := r.submitting; s != nil {
 		if !slices.ContainsFunc(events, func(e model.Event) bool { return s.mark != "" && e.ID == s.mark }) {
-			return // events that came before the turn
+			return // these events came before the commit of the turn
 		}
 		r.submitting, r.state, r.refusals, r.owed = nil, idle, 0, false
 		s.done <- nil
@@ -417,7 +418,8 @@ func (q *flowQueue) settle(r *run) {
 		return
 	}
 
-	// After events that could let code continue, the engine waits for a turn.
+	// The engine waits for a turn after events that could let code continue, so the door reports
+	// one without a worker.
 	r.at = time.Now()
 	q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Commands: q.refuseUpdates(r), Waits: r.journal.waits()})
 }
@@ -478,8 +480,8 @@ func (q *flowQueue) report(t model.Turn) {
 	q.d.beside(func() { _ = s.Report(q.d.open, t) })
 }
 
-// Taken does nothing. The turn of a submission always records an event, which Deliver brings, and
-// no caller waits for the other turns of the door.
+// Taken does nothing. The turn of a submission always records an event, which the engine passes to
+// Deliver, and no caller waits for the other turns of the door.
 func (q *flowQueue) Taken(model.RunID, uint64) {}
 
 // Retry does nothing, because the door has no steps that are repeated.

@@ -59,8 +59,8 @@ func isCounted(execution, id string) bool {
 	return high == 0 && low < maxCommands
 }
 
-// stepID returns an id for the n-th task or child that a workflow asks for, if its worker cannot
-// make one.
+// stepID returns an id for the n-th task or child that a workflow asks for, if the worker cannot
+// generate one.
 func stepID(execution, kind string, n int) string {
 	base, err := uuid.Parse(execution)
 	if err != nil { // no worker of the protocol has such an execution
@@ -70,10 +70,10 @@ func stepID(execution, kind string, n int) string {
 }
 
 // The id of a promise contains most of the id of its execution, so that no table is needed to find
-// the execution. The first twelve bytes are the same, and the last four depend on the number of the
-// promise.
+// the execution. Both ids have the same first twelve bytes, and the last four depend on the number
+// of the promise.
 
-// promiseID returns the id of promise n of an execution, from 1.
+// promiseID returns the id of the n-th promise of an execution. n counts from 1.
 func promiseID(execution string, n int) string {
 	id, err := uuid.Parse(execution)
 	if err != nil { // another client of the engine started the execution
@@ -88,8 +88,8 @@ func promiseID(execution string, n int) string {
 // promisePrefix returns the beginning of the id of the execution of a promise.
 func promisePrefix(promise string) string { return promise[:28] }
 
-// workerID returns the id of a worker. The same name gets the same id, and isWorkerID recognizes
-// it, so that no table is needed.
+// workerID returns the id of a worker. The same name always gets the same id, and isWorkerID
+// recognizes such ids. So the door needs no table of workers.
 func workerID(tenant, name string) string {
 	var id uuid.UUID
 	first := sha256.Sum256([]byte("worker\x00" + tenant + "\x00" + name))

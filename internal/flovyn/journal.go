@@ -339,8 +339,9 @@ func (j *journal) note(e *model.Event) {
 func (j *journal) notePromise(e *model.Event) {
 	var n promiseNote
 	_ = json.Unmarshal(e.Input.Data, &n) // it cannot fail: the door wrote the note
-	// A fork has the notes of its source, but its own promises. If it used the id in the note,
-	// clients would settle the promise of the source. Events before the fork still use that id.
+	// A fork has the notes of its source, but its own promises. If the fork used the id in the
+	// note, clients would settle the promise of the source. Events before the fork still use that
+	// id.
 	p := &promise{id: promiseID(j.execution, len(j.promises)+1), name: n.Name, key: n.Key}
 	j.promises = append(j.promises, p)
 	j.byID[p.id], j.byID[n.ID] = p, p

@@ -24,8 +24,8 @@ const (
 	sweepEvery = time.Hour
 )
 
-// keyType is the type of the entities that are idempotency keys. Each remembers what its key is
-// bound to.
+// keyType is the type of the entities that are idempotency keys. Each entity remembers what its key
+// is bound to.
 const keyType = model.EntityPrefix + "flovyn.key"
 
 // Operations of a key.
@@ -122,7 +122,7 @@ func (k *keyWorker) Operate(o model.Operations) {
 	k.d.beside(func() {
 		select {
 		case <-k.joined:
-			// A call that is not reported runs again.
+			// Ignore errors of the report: calls without a report run again.
 			done := operateKey
 			if o.Entity.Type == orgType {
 				done = operateOrg

@@ -195,8 +195,8 @@ func TestWorkOfLostWorkers(t *testing.T) {
 		r.poll()
 	}
 
-	// A worker that sends heartbeats and is silent has lost its task. A worker that never sent one
-	// keeps it.
+	// A worker that sends heartbeats and is silent has lost its task. A worker that never sent a
+	// heartbeat keeps its task.
 	worker, err := r.life.RegisterWorker(r.ctx(), &pb.WorkerRegistrationRequest{WorkerName: "beats"})
 	r.must(err)
 	_, err = r.life.SendHeartbeat(r.ctx(), &pb.WorkerHeartbeatRequest{WorkerId: worker.GetWorkerId()})
@@ -266,8 +266,8 @@ func TestHistoriesWithoutRoom(t *testing.T) {
 	}
 }
 
-// A worker that calls itself by the id of its registration makes no calls while it executes a task,
-// even if that takes long. It keeps the task as long as its connection is open.
+// A native worker makes no calls while it executes a task, even if that takes long. It keeps the
+// task as long as its connection is open.
 func TestLongTaskOfNativeWorker(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, func(c *flovyn.Config) {
@@ -301,14 +301,14 @@ func TestLongTaskOfNativeWorker(t *testing.T) {
 	_, err = worker.tasks.Heartbeat(worker.ctx(), &pb.HeartbeatRequest{TaskExecutionId: long.GetTaskExecutionId()})
 	r.must(err)
 
-	// The end of its connection shows that it has lost the task.
+	// The end of its connection shows that the worker has lost the task.
 	r.must(worker.conn.Close())
 	for poll(r, "by name").GetTaskExecutionId() != long.GetTaskExecutionId() {
 	}
 }
 
-// Polls of a worker that calls itself by the id of its registration are short, because some such
-// workers do nothing else while they poll. Work that comes in between is kept for the next poll.
+// Polls of a native worker are short, because some native workers do nothing else while they poll.
+// Work that comes in between is kept for the next poll.
 func TestPollsOfNativeWorkersAreShort(t *testing.T) {
 	t.Parallel()
 	r := impatient(t, func(c *flovyn.Config) { c.ShortPoll, c.Unconfirmed, c.Silence = time.Millisecond, time.Hour, time.Hour })
@@ -338,8 +338,8 @@ func TestPollsOfNativeWorkersAreShort(t *testing.T) {
 	}
 }
 
-// Clients drop polls for tasks at any moment, and no task is lost. A task whose reply was under way
-// comes back when the connection has ended. Each task is completed once.
+// Clients drop polls for tasks at any moment, and no task is lost. If the reply with a task was
+// under way, the task comes back when the connection has ended. Each task is completed once.
 func TestDroppedPollsSwallowNoTask(t *testing.T) {
 	t.Parallel()
 	drops := 1000

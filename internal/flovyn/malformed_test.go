@@ -17,9 +17,9 @@ import (
 // every method.
 var malformedRounds = flag.Int("rounds", 20, "rounds of malformed calls of every method")
 
-// TestMalformedCalls calls every method with bytes that are not a message, and with messages of
-// nonsense. Some messages name things that exist. No error is the fault of the server, and the
-// server continues to serve.
+// TestMalformedCalls calls every method with bytes that are not a message, and with messages that
+// have random contents. Some messages name things that exist. No call fails with an error that
+// blames the server, and the server continues to serve.
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "memory:")

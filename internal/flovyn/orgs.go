@@ -19,7 +19,8 @@ type Org struct {
 	ID, Slug, Name, Tier, Region string
 	// Tenant is the tenant of the organization.
 	Tenant string
-	// Older says that its clients speak the older dialect.
+	// Older says that the clients of the organization speak the older dialect of the protocol,
+	// which calls organizations tenants.
 	Older bool
 }
 
@@ -47,7 +48,7 @@ func NewOrgs() *Orgs {
 	return &Orgs{bySlug: map[string]*Org{}, byID: map[string]*Org{}, of: map[string]*Org{}, plain: map[string]time.Time{}}
 }
 
-// Put adds an organization, or replaces the one with its slug.
+// Put adds an organization, or replaces the organization that has the same slug.
 func (o *Orgs) Put(org Org) error {
 	id, err := parseID("organization", org.ID)
 	if err != nil {
@@ -172,7 +173,8 @@ func (d *Door) inOrg(ctx context.Context, who authn.Identity, org string) (strin
 		return tenant, nil
 	}
 
-	// The id of a tenant that was created without one is derived from its name.
+	// If a tenant was created without an organization id, the id is derived from the name of the
+	// tenant.
 	for _, tenant := range d.tenants(ctx) {
 		if derivedOrg(tenant) == org {
 			return tenant, nil

@@ -105,8 +105,8 @@ func partCommands(r *rig) {
 		r.t.Errorf("the first child ended %d times", n)
 	}
 
-	// If a command schedules a task under an id that is taken, the server ignores it if the kind is
-	// the same, and refuses another kind.
+	// A command may schedule a task under an id that another task has. The server ignores the
+	// command if both tasks have the same kind, and refuses it otherwise.
 	task := uuid.NewString()
 	r.wake(id)
 	r.submit(id, suspended, cmdTask(task, "t", "1", nil))

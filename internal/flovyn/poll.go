@@ -94,9 +94,9 @@ func (d *Door) pollWorkflow(stream grpc.ServerStream) error {
 	return err
 }
 
-// waitTime is how long a poll waits for work. Bindings of the native core call themselves by the id
-// that they got when they registered. Some of them do nothing else while they poll: while they poll
-// for workflows, they do not execute tasks. So their polls are short.
+// waitTime is how long a poll waits for work. Native workers name themselves by the id that they
+// got when they registered. Some of them have only one thread: while they poll for workflows, they
+// do not execute tasks. So polls of native workers are short.
 func (d *Door) waitTime(tenant, worker string, seconds int64) time.Duration {
 	if seconds <= 0 {
 		return 0

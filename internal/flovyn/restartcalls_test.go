@@ -54,7 +54,7 @@ type taskWalk struct {
 	*driver
 
 	id          string
-	set, failed bool // the server has stored the state, and the failure
+	set, failed bool // the server has stored the state (set) and the failure (failed)
 }
 
 // attempt executes the task once. It reports whether the task has completed.

@@ -325,7 +325,7 @@ func signalWithStart(c *call) (int, any, error) {
 }
 
 // cancelFlow ends an execution and, unless the request says otherwise, its open children. Workers
-// of the protocol do not react to a cancellation, so it does not wait for them.
+// of the protocol do not react to a cancellation, so cancelFlow does not wait for workers.
 func cancelFlow(c *call) (int, any, error) {
 	m := struct {
 		Reason            string `json:"reason"`
@@ -355,7 +355,7 @@ func cancelFlow(c *call) (int, any, error) {
 // maxCascade bounds how many generations of children a cancellation reaches.
 const maxCascade = 64
 
-// cancellation ends an execution, and its children if it cascades.
+// cancellation ends an execution, and also its children if the cancellation cascades.
 type cancellation struct {
 	c        *call
 	reason   string

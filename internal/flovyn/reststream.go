@@ -39,7 +39,7 @@ func streamTask(c *call) (int, any, error) {
 // streamFlow sends what happens to a workflow, and what its tasks stream.
 func streamFlow(c *call) (int, any, error) { return c.streamFlow(false) }
 
-// streamAll sends the same for the children of the workflow as well.
+// streamAll sends what happens to a workflow and its children, and what their tasks stream.
 func streamAll(c *call) (int, any, error) { return c.streamFlow(true) }
 
 func (c *call) streamFlow(children bool) (int, any, error) {

@@ -50,7 +50,7 @@ func (d *Door) start(ctx context.Context, tenant string, r startRequest) (a mode
 	}
 	if a.Key != mine {
 		// Another caller may have bound the key without having started the workflow yet. It is safe
-		// if both callers start it: one of them succeeds.
+		// if both callers start the workflow: one of them succeeds.
 		if _, err := d.backend.Describe(ctx, api.Target{Address: a}); !fault.Is(err, fault.NotFound) {
 			return a, false, err
 		}
@@ -63,8 +63,8 @@ func (d *Door) start(ctx context.Context, tenant string, r startRequest) (a mode
 }
 
 // bindStart binds a key to an address, and returns the address that the key is bound to. If the key
-// was taken and its execution has neither failed nor been cancelled, that is the address of that
-// execution.
+// is taken by an execution that has neither failed nor been cancelled, bindStart returns the
+// address of that execution.
 func (d *Door) bindStart(ctx context.Context, tenant, key string, ttl *int64, a model.Address) (model.Address, error) {
 	ms, err := keyTTL(ttl)
 	if err != nil {

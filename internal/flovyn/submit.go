@@ -76,7 +76,7 @@ func notRunning(id string) error {
 	return fault.New(fault.Conflict, "workflow execution %s is not running: no worker has it, or its worker was silent for too long", id)
 }
 
-// longestRefusal bounds the pause before the door hands out a run again whose commands it refused.
+// longestRefusal bounds the pause before the door again hands out a run whose commands it refused.
 const longestRefusal = time.Minute
 
 // refuse takes back a run whose commands cannot be applied. The client does not repeat them, so the

@@ -11,9 +11,9 @@ import (
 
 // Bounds of what the door remembers about the logs of executions that get signals.
 const (
-	// maxTails is the number of executions.
+	// maxTails is how many executions the door remembers.
 	maxTails = 10_000
-	// maxTailEvents is the number of events in all their logs together.
+	// maxTailEvents is how many events the logs of these executions may have together.
 	maxTailEvents = 200_000
 )
 
@@ -35,11 +35,12 @@ type tail struct {
 	reserved int64
 }
 
-// tails remembers tails. It forgets the older half when it is full.
+// tails remembers tails in two maps. When the map now is full, it becomes the map old, and the
+// tails in the previous map old are forgotten.
 type tails struct {
 	mu       sync.Mutex
 	now, old map[model.Address]*tail
-	events   int // how many events the tails in now have
+	events   int // how many events the tails in the map now have together
 }
 
 func newTails() *tails { return &tails{now: map[model.Address]*tail{}} }
@@ -74,8 +75,8 @@ func (s *tails) grew(t *tail, events int) {
 	}
 }
 
-// count counts further events of a tail in now. When there are too many, all other tails become
-// old. The caller holds the lock.
+// count counts further events of a tail in the map now. When there are too many, all other tails
+// become old. The caller holds the lock.
 func (s *tails) count(t *tail, events int) {
 	if s.events += events; s.events > maxTailEvents/2 {
 		delete(s.now, t.address)
@@ -84,7 +85,8 @@ func (s *tails) count(t *tail, events int) {
 	}
 }
 
-// turn moves all tails from now to old, and drops the old ones. The caller holds the lock.
+// turn makes the map now the map old, and drops the tails that were in old. The caller holds the
+// lock.
 func (s *tails) turn() { s.now, s.old, s.events = map[model.Address]*tail{}, s.now, 0 }
 
 // reserve reserves room for a signal in the log, or returns why there is none.

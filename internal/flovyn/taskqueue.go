@@ -34,7 +34,8 @@ type taskQueue struct {
 	gone    bool
 }
 
-// taskPoll is a call that waits for a task. The channel has room for the one task that it gets.
+// taskPoll is a call that waits for a task. The channel has room for one task, because the call
+// gets at most one.
 type taskPoll struct {
 	worker, client string
 	got            chan *heldTask
@@ -110,7 +111,7 @@ func (q *taskQueue) size() {
 // poll waits until there is a task for the caller. It returns nil if there is none within the wait.
 func (q *taskQueue) poll(ctx context.Context, worker string, wait time.Duration) (*heldTask, error) {
 	if wait <= 0 {
-		wait = 200 * time.Millisecond // a moment, because the engine commits each claim
+		wait = 200 * time.Millisecond // the engine needs a moment to commit a claim
 	}
 	q.mu.Lock()
 	if q.gone {
@@ -211,7 +212,8 @@ func canceledTask() *model.Failure {
 	return &model.Failure{Kind: model.FailureCanceled, Message: "Task cancelled", Permanent: true}
 }
 
-// giveBack returns a task that its caller never got. It uses up no attempt.
+// giveBack returns to the engine a task that its caller never got. This uses up no attempt of the
+// task.
 func (q *taskQueue) giveBack(t *heldTask) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.d.open), 10*time.Second)
 	defer cancel()
@@ -254,7 +256,8 @@ func (q *taskQueue) Stop(claim model.ClaimRef, why model.StopReason) {
 	}
 }
 
-// Settle ends the wait of a report.
+// The engine calls Settle when it has stored or refused a report. Settle passes the outcome to the
+// call that made the report.
 func (q *taskQueue) Settle(claim model.ClaimRef, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

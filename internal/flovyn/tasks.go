@@ -21,8 +21,8 @@ type tasks struct {
 	d *Door
 }
 
-// nonRetryable is the beginning of errors after which a task is not repeated. The protocol has no
-// field for this.
+// nonRetryable is the prefix of an error after which the engine does not repeat the task. The
+// protocol has no field for this.
 const nonRetryable = "Non-retryable error: "
 
 // SubmitTask creates a task. If the task belongs to a workflow, a later command of the workflow
@@ -221,7 +221,7 @@ var streamKinds = map[pb.StreamEventType]model.ItemKind{
 }
 
 // StreamTaskData keeps an item for listeners. It drops the item if no client executes the task, or
-// if the item cannot be stored, but acknowledges it all the same.
+// if the item cannot be stored. It acknowledges a dropped item too.
 func (s *tasks) StreamTaskData(ctx context.Context, m *pb.StreamTaskDataRequest) (*pb.StreamTaskDataResponse, error) {
 	kind, known := streamKinds[m.GetType()]
 	if !known {

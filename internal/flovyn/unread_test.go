@@ -86,7 +86,7 @@ func TestManySignals(t *testing.T) {
 		t.Errorf("for %d signals the door has read %d events", senders*each, n)
 	}
 
-	// The number is also right after a while without a worker.
+	// The number of a signal is also right after further activations.
 	r.submit(id, suspended)
 	r.poll()
 	r.submit(id, suspended, cmdOperation("op", "1"), cmdSuspend("more"))

@@ -63,7 +63,7 @@ func (i *workerInfo) size() int {
 
 func newWorkers() *workers { return &workers{all: map[workerKey]*workerInfo{}} }
 
-// see notes a sign of life.
+// see notes that a worker has made a call.
 func (w *workers) see(tenant, worker string, now time.Time) {
 	if worker == "" {
 		return
@@ -126,7 +126,7 @@ func (w *workers) silence(tenant, worker string, now time.Time) time.Duration {
 	return now.Sub(info.heard)
 }
 
-// beat notes a heartbeat of a worker. A registered worker has one record for its id and its name.
+// beat notes a heartbeat of a worker. The id and the name of a registered worker share one record.
 func (w *workers) beat(tenant, id string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *workers) register(tenant string, info *workerInfo) {
 }
 
 // timeout returns how long a kind of task may take according to its worker. It returns 0 if the
-// worker has not said so.
+// worker has named no time.
 func (w *workers) timeout(tenant, worker, kind string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,7 +47,7 @@ func (a *serverAdmin) DrainWorker(_ context.Context, r api.DrainRequest) error {
 	return nil
 }
 
-// Nodes adds the address of this node.
+// Nodes lists the nodes, and adds to the entry of this node its address.
 func (a *serverAdmin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
 	all, err := a.Admin.Nodes(ctx)
 	for i := range all {
@@ -242,7 +242,7 @@ func (w *Work) list(tenant string) (list []api.WorkerSession) {
 	return list
 }
 
-// describe returns who has opened the session, and what its worker holds.
+// describe says who has opened the session, and what the worker of the session holds.
 func (s *session) describe() api.WorkerSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,8 +97,8 @@ func (b *bundles) serve(stream bundleStream) error {
 	return s.run()
 }
 
-// enter counts a stream. It refuses the stream if the address of its client has too many. It does
-// not count clients of a Unix socket, because they have no addresses of their own.
+// enter counts a stream. It refuses the stream if the address of the client already has too many
+// streams. It does not count clients of a Unix socket, because they have no addresses of their own.
 func (b *bundles) enter(ctx context.Context) (leave func(), err error) {
 	from := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil && p.Addr.Network() != "unix" {
@@ -139,7 +139,7 @@ type bundledCalls struct {
 
 	mu       sync.Mutex
 	draining bool
-	calls    map[uint64]*openCall // without an answer, by their ids
+	calls    map[uint64]*openCall // calls without an answer, by id
 	open     sync.WaitGroup       // calls that goroutines serve
 }
 
@@ -332,7 +332,7 @@ func (s *bundledCalls) register(id uint64, entry *openCall) (begins bool, err er
 	return true, nil
 }
 
-// serveCalls serves a call, and then further ones until the stream is over or enough other
+// serveCalls serves the call c, and then further calls until the stream is over or enough other
 // goroutines are idle.
 func (s *bundledCalls) serveCalls(c bundledCall) {
 	for {
@@ -350,7 +350,7 @@ func (s *bundledCalls) serveCalls(c bundledCall) {
 	}
 }
 
-// serveCall makes one call and posts its answer, unless the client has given it up.
+// serveCall makes one call and posts its answer, unless the client has given the call up.
 func (s *bundledCalls) serveCall(c bundledCall) {
 	defer s.open.Done()
 	defer func() { <-s.slots }()

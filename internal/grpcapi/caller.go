@@ -45,7 +45,7 @@ func tenantOf(ctx context.Context) string {
 }
 
 // open are the methods that need no credential. Orchestrators such as Kubernetes ask for the health
-// of a server without one.
+// of a server without a credential.
 var open = map[string]bool{
 	"/grpc.health.v1.Health/Check": true,
 	"/grpc.health.v1.Health/List":  true,

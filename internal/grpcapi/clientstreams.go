@@ -20,7 +20,7 @@ const partBytes = 1 << 20
 // lower. The service refuses a history between the two limits with its own error.
 const maxImport = 128 << 20
 
-// History sends a page of events, or all events that follow.
+// History sends one page of events. If the request asks for all, it sends all further pages too.
 func (c *client) History(m *pb.HistoryRequest, stream grpc.ServerStreamingServer[pb.HistoryPart]) error {
 	ctx := stream.Context()
 	r, err := wire.ReadHistoryRequest(tenantOf(ctx), m)
@@ -69,7 +69,7 @@ func prefix[T any](items []T, size func(*T) int) (n int) {
 	return n
 }
 
-// List sends a page of executions, or all pages that follow.
+// List sends one page of executions. If the request asks for all, it sends all further pages too.
 func (c *client) List(m *pb.ListRequest, stream grpc.ServerStreamingServer[pb.ListPage]) error {
 	ctx := stream.Context()
 	r, err := wire.ReadListRequest(tenantOf(ctx), m)
@@ -158,8 +158,8 @@ func sendItems(stream grpc.ServerStreamingServer[pb.TaskStreamPage], page api.Ta
 	}
 }
 
-// Watch sends what changes until the client ends the call. A client that reads slowly delays only
-// its own stream. If that client misses changes, the feed tells it so.
+// Watch sends the changes of the tenant until the client ends the call. A client that reads slowly
+// delays only its own stream. If that client misses changes, the feed tells it so.
 func (c *client) Watch(m *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.ChangePage]) error {
 	ctx := stream.Context()
 	r, err := wire.ReadWatchRequest(tenantOf(ctx), m)
@@ -243,7 +243,8 @@ func (c *client) Delete(stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.Del
 	return stream.Send(&pb.DeletePart{Part: &pb.DeletePart_Reply{Reply: wire.DeleteReply(reply)}})
 }
 
-// rowWriter sends exported rows to the client. The service flushes it before it removes anything.
+// rowWriter sends exported rows to the client. The service flushes the writer before it removes
+// anything.
 type rowWriter struct {
 	stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.DeletePart]
 	buffer []byte

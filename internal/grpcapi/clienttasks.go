@@ -92,7 +92,7 @@ func (c *client) DeleteLimit(ctx context.Context, m *pb.DeleteLimitRequest) (*pb
 	return done(c.backend.DeleteLimit(ctx, tenantOf(ctx), m.GetName()))
 }
 
-// DisableLimit makes a limit bound nothing.
+// DisableLimit turns a limit off without removing it.
 func (c *client) DisableLimit(ctx context.Context, m *pb.DisableLimitRequest) (*pb.Done, error) {
 	return done(c.backend.DisableLimit(ctx, tenantOf(ctx), m.GetName(), m.GetReason()))
 }

@@ -52,8 +52,8 @@ func outcomeOf(ctx context.Context, err error) access.Outcome {
 }
 
 // counted registers services in a way that also counts requests that cannot be decoded. gRPC
-// decodes the request of a unary call before it calls the interceptor. If it cannot, it refuses the
-// call and the interceptor never runs.
+// decodes the request of a unary call before it calls the interceptor. If gRPC cannot decode the
+// request, it refuses the call, and the interceptor never runs.
 type counted struct {
 	to     grpc.ServiceRegistrar
 	server *Server

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Deliver delivers a composed message.
+// Deliver delivers a message that the client has composed itself, for example for its outbox.
 func (c *client) Deliver(ctx context.Context, m *pb.DeliverRequest) (*pb.Done, error) {
 	message, err := model.DecodeMessage(m.GetMessage())
 	if err != nil {

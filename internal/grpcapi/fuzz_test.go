@@ -18,8 +18,8 @@ var fuzzRounds = flag.Int("rounds", 4, "rounds of malformed calls of every metho
 // mostKept is how much memory the server may keep after all calls of a run.
 const mostKept = 64 << 20
 
-// FuzzCalls calls every method with bytes that are not a message, and with messages of nonsense. No
-// error is the fault of the server, and nothing panics.
+// FuzzCalls calls every method with bytes that are not a message, and with messages that have
+// random contents. No call fails with an error that blames the server, and nothing panics.
 func FuzzCalls(f *testing.F) {
 	d := open(f, func(c *grpcapi.Config) { c.MaxMessage = 1 << 20 })
 	calls := malformed.Calls{

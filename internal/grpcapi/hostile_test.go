@@ -125,7 +125,7 @@ func (d *door) call(ctx context.Context, m protoreflect.MethodDescriptor, in pro
 	}
 }
 
-// No message causes an error that is the server's fault, and the server keeps running.
+// No message makes a call fail with an error that blames the server, and the server keeps running.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	d := open(t, nil)
@@ -148,7 +148,7 @@ func TestNonsense(t *testing.T) {
 	})
 }
 
-// nonsense calls a method with nonsense of every kind.
+// nonsense calls a method with invalid requests of every kind.
 func (d *door) nonsense(t *testing.T, m protoreflect.MethodDescriptor, run []byte) {
 	for what, scalar := range map[string]malformed.Scalar{
 		"an empty message":  nil,

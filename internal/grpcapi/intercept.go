@@ -25,7 +25,7 @@ import (
 // its restart.
 var errShutdown = status.Error(codes.Unavailable, "the server shuts down")
 
-// interceptUnary surrounds every call with one request and one reply.
+// interceptUnary wraps every call that has one request and one reply.
 func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
 	err = s.serve(ctx, info.FullMethod, waits[info.FullMethod], func(ctx context.Context) (err error) {
 		reply, err = handle(ctx, m)
@@ -34,7 +34,7 @@ func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServ
 	return reply, err
 }
 
-// interceptStream surrounds every call that streams.
+// interceptStream wraps every call that streams.
 func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	// A stream of bundles does not end when its credential ends, because the server checks the
 	// credential for every bundle.

@@ -61,7 +61,8 @@ func (r *receipts) confirm(tenant string, ids []string) {
 
 // withReceipt makes a call. If the client library has generated the request id, the server keeps
 // the function that removes the answer, and tells the client the current era. An era is a period in
-// which clients generate ids; the next ids of the client name it.
+// which clients generate ids. The client puts the name of the era into the ids that it generates
+// next.
 func withReceipt[R any](ctx context.Context, c *client, id string, call func(context.Context) (R, error)) (R, error) {
 	if !model.IsDrawnID(id) {
 		return call(ctx)

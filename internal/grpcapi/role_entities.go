@@ -15,7 +15,7 @@ type entityRole struct {
 	s       *session
 	session api.EntitySession
 	// interruptible says that the worker knows interruptions. An older worker would end the session
-	// if it got one.
+	// if it got an interruption.
 	interruptible bool
 
 	mu   sync.Mutex

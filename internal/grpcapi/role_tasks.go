@@ -96,8 +96,8 @@ func (r *taskRole) Settle(claim model.ClaimRef, err error) {
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Settled{Settled: &pb.Settled{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim, Error: errorDetail(err)}}})
 }
 
-// report passes to the engine how a claim ended. If the worker does not have the claim, it gets
-// that answer immediately.
+// report passes to the engine how a claim ended. If the worker does not have the claim, report
+// tells the worker so immediately and does not ask the engine.
 func (r *taskRole) report(m *pb.TaskReport) error {
 	t, err := wire.ReadTaskReport(r.s.tenant, m)
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 
 // Defaults of a Config.
 const (
-	// DefaultMaxPayload is the default of the service.
+	// DefaultMaxPayload is the largest payload in bytes. It equals the default of the service.
 	DefaultMaxPayload = 2 << 20
 	// payloadsPerMessage is how many payloads of full size fit into a request. The largest requests
 	// are a start, with its input and its signals, and a fork with its edits. Clients split batches
@@ -47,10 +47,11 @@ const (
 // Times of connections. Connections have no maximum age: workers keep theirs for months.
 const (
 	handshakeTime = 30 * time.Second
-	// Clients may ping the server this often.
+	// leastPing is the shortest time that clients must leave between two pings.
 	leastPing = 10 * time.Second
-	// After this much silence the server pings the client, and closes the connection if it gets no
-	// answer. Otherwise the streams of dead clients would stay open.
+	// If a connection is silent for this time, the server pings the client. It closes the
+	// connection if no answer comes within patience. Otherwise the streams of dead clients would
+	// stay open.
 	silence  = 30 * time.Second
 	patience = 15 * time.Second
 )
@@ -67,7 +68,7 @@ type Config struct {
 	Warnings func() []string
 	// Door is the name of this way into the server, for the audit log. Empty means gRPC.
 	Door string
-	// Address is where the server listens, for people.
+	// Address is the address at which the server listens, as lists of nodes show it to people.
 	Address string
 	// Authenticator says who is calling. It must be set.
 	Authenticator Authenticator

@@ -18,7 +18,7 @@ import (
 
 // session is a connected worker, over all of its streams. It joins the engine in up to three roles.
 // When the engine calls a role, the role sends an item to the worker. When the worker sends an
-// item, its role passes it to the engine.
+// item, the role that the item concerns passes it to the engine.
 //
 // The session checks every report about a run, a claim or a hand-over against what the engine gave
 // to this session. So a worker can report neither for another worker nor for another tenant.
@@ -26,8 +26,8 @@ type session struct {
 	work   *Work
 	id     string
 	tenant string
-	worker string // the id that the worker has drawn for its process
-	after  string // the last session of the worker, which this server does not know; may be empty
+	worker string // the id that the worker has generated for its process
+	after  string // the worker's previous session, which this server does not know; may be empty
 	// agent is the program of the worker, and caller the caller that opened the session. They are
 	// shown to people.
 	agent, caller string
@@ -39,7 +39,7 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	before <-chan struct{} // closed when the last session of the worker has ended; nil without one
+	before <-chan struct{} // closed when the worker's previous session has ended; nil without one
 	ended  chan struct{}   // closed when the engine has taken back what the worker held
 
 	mu       sync.Mutex

@@ -27,8 +27,8 @@ type WorkConfig struct {
 	Tenant func(ctx context.Context) string
 	Log    *slog.Logger
 	// Restarts says that the node comes back after the service has ended, or that another node
-	// takes over. In that case workers keep their claims, and join that node with them. Without
-	// Restarts, the service gives the claims back when it ends.
+	// takes over. In that case workers keep their claims, and name them when they join that node.
+	// Without Restarts, the service gives the claims back when it ends.
 	Restarts bool
 	// Grace is how long the server keeps the session of a worker whose stream has broken. The
 	// default is 30 s. After that time, other workers get the work of this one.
@@ -131,7 +131,7 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	return err // the stream has broken, or the session has ended
 }
 
-// maxWorkerID bounds the id that a worker draws for itself, and the name of its last session.
+// maxWorkerID bounds the id that a worker generates for itself, and the name of its last session.
 const maxWorkerID = 64
 
 // checkHello refuses a stream whose first frame is not a valid hello.

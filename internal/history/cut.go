@@ -46,21 +46,21 @@ const (
 //     again. If the child no longer exists, its start is left out, and the code starts it again.
 //     Retry and reset do the same with a child that failed, was cancelled or was terminated. An
 //     import refuses children that do not exist here.
-//   - If the cut keeps a message but not its answer, the answer is taken from behind the cut. If
-//     there is no answer, the message is left out, and the code sends it again.
-//   - A task without an outcome is left out, and the code schedules it again. So is a lock that the
-//     code still waits for, and the code asks for it again. A cut at a place where the code has
-//     entities locked is refused, because the new run would not hold the locks.
+//   - If the cut keeps a message but not its answer, the cut takes the answer from the events after
+//     the cut. If there is no answer, the message is left out, and the code sends it again.
+//   - A task without an outcome is left out, and the code schedules it again. A lock that the code
+//     still waits for is left out too, and the code asks for it again. A cut at a place where the
+//     code has entities locked is refused, because the new run would not hold the locks.
 //   - Pauses are left out: the new run is not paused.
 //   - Each event that is left out becomes a blank, so that positions stay the same.
 //
-// Retry and reset also add signals and settled promises from behind the cut. A reset of an open run
+// Retry and reset also add signals and settled promises from after the cut. A reset of an open run
 // adds the updates that wait for an answer. The run has accepted all of these, so they must not be
 // lost.
 type Request struct {
 	Mode Mode
-	// Before cuts before the first event of the step, child, call or message of that name. After
-	// cuts behind a position, if Placed is set.
+	// Before is the name of a step, child, call or message: the cut comes before its first event.
+	// If Placed is set, the cut comes after the position After.
 	Before string
 	After  int64
 	Placed bool
@@ -84,7 +84,7 @@ type Plan struct {
 	Past model.Past
 	// Position is the last event that is kept. Total is how many events the source has.
 	Position, Total int64
-	// Blanks are the events that are left out. Added are events from behind the cut. Again are the
+	// Blanks are the events that are left out. Added are events from after the cut. Again are the
 	// children that the new run watches again.
 	Blanks, Added, Again []model.Event
 }
@@ -107,7 +107,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 		}
 	}
 
-	// Add messages from behind the cut that must not be lost.
+	// Add messages from after the cut that must not be lost.
 	if r.Mode == Retry || r.Mode == Reset {
 		c.addAccepted()
 	}
@@ -136,18 +136,18 @@ func Whole(h *model.History) *Plan {
 	}}
 }
 
-// earlierRuns returns the runs that may have executed the steps of the next run before: this run,
-// and the runs before it that shared its idempotency keys.
+// earlierRuns returns the runs that may already have executed the steps of the next run: this run,
+// and the earlier runs that shared its idempotency keys.
 func earlierRuns(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
-		// the runs in between were not recorded, or are in another store
+		// The runs in between were not recorded, or are in another store.
 		runs = append(runs, first)
 	}
 	return runs
 }
 
-// seeds returns the runs whose random numbers the code drew up to a position.
+// seeds returns the runs that seeded the random numbers of the code up to a position.
 func seeds(s *model.Start, at int64) []model.Seed {
 	var out []model.Seed
 	last := int64(0)
@@ -196,7 +196,7 @@ func (c *cutter) place() (int64, error) {
 		at = c.beforeFailure()
 	}
 
-	// Without a place from the caller, the cut is behind the edited outcome. If the caller has
+	// Without a place from the caller, the cut comes after the edited outcome. If the caller has
 	// named a place, the edited outcome must be before it.
 	for i := range c.r.Edits {
 		p, err := c.editedPosition(&c.r.Edits[i])
@@ -426,7 +426,7 @@ func (c *cutter) keepSent(i int) {
 	c.blank(i)
 }
 
-// addAccepted adds messages that the run accepted behind the cut. Signals that an operator has
+// addAccepted adds messages that the run accepted after the cut. Signals that an operator has
 // dropped stay dropped.
 func (c *cutter) addAccepted() {
 	dropped := map[int64]bool{}

@@ -186,7 +186,7 @@ func (m moment) MarshalJSON() ([]byte, error) {
 	return json.Marshal(model.Time(m).String())
 }
 
-// UnmarshalJSON reads RFC 3339. It drops digits behind the microseconds.
+// UnmarshalJSON reads RFC 3339. It drops digits after the microseconds.
 func (m *moment) UnmarshalJSON(data []byte) error {
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {

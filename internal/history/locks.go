@@ -17,7 +17,7 @@ type section struct {
 	missing              int // locks that are not granted
 }
 
-// isHeldAt reports whether a run that continues behind the position would have to hold the locks.
+// isHeldAt reports whether a run that continues after the position would have to hold the locks.
 func (s *section) isHeldAt(at int64) bool {
 	return s.granted > 0 && s.granted <= at && (s.over == 0 || at < s.over)
 }
@@ -68,7 +68,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 		return nil
 	}
 
-	// The error names the nearest places before and behind the section.
+	// The error names the nearest places before and after the section.
 	before := s.asked - 1
 	for o := in(before); o != nil; o = in(before) {
 		before = o.asked - 1

@@ -142,7 +142,7 @@ func (r *reader) finish(h *model.History, head *header, data []byte) error {
 	return nil
 }
 
-// strict reads one JSON value into v. It refuses unknown fields and anything behind the value.
+// strict reads one JSON value into v. It refuses unknown fields and anything after the value.
 func strict(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -27,7 +27,7 @@ type Relations struct {
 	Runs     []api.Description
 	MoreRuns bool
 	// Children are the executions that the code of the run has started, in order. If MoreChildren
-	// is set, there may be others behind the position LastChild.
+	// is set, there may be others after the position LastChild.
 	Children     []Child
 	MoreChildren bool
 	LastChild    int64

@@ -10,7 +10,7 @@ import (
 
 // Window selects events of a run by their positions. Positions begin at 0 and have no gaps.
 type Window struct {
-	// After and Before exclude their own positions. Before 0 means no end.
+	// After and Before exclude their own positions. If Before is 0, the window has no end.
 	After, Before int64
 	// Limit is the largest number of events to read. If Last is set, they are the last events of
 	// the window, otherwise the first.
@@ -26,7 +26,7 @@ type Walker struct {
 
 	client   api.Client
 	target   api.Target
-	from, to int64 // the first position, and the one behind the last
+	from, to int64 // the first position, and the position after the last
 }
 
 // Walk prepares to read events of a run, and fails if there is no such run.

@@ -19,7 +19,7 @@ type Out[T any] struct {
 	frames       []frame[T] // sent or to be sent, not acknowledged, in the order of their numbers
 	frameBytes   int
 	count        int    // the number of items in waiting and frames
-	next         int    // the index in frames of the one to send next
+	next         int    // the index in frames of the frame to send next
 	last         uint64 // the number of the newest frame
 }
 
@@ -34,7 +34,7 @@ type frame[T any] struct {
 	size   int
 }
 
-// Add puts an item behind all others. size is about how many bytes it takes on the wire.
+// Add puts an item at the end. size is the approximate number of bytes of the item on the wire.
 func (o *Out[T]) Add(value T, size int) {
 	o.waiting = append(o.waiting, item[T]{value, size})
 	o.waitingBytes += size

@@ -42,7 +42,7 @@ func TestEverythingArrivesOnce(t *testing.T) {
 				if err := out.Acknowledge(in.Taken()); err != nil {
 					t.Fatal(err)
 				}
-			case 5: // the stream breaks, with what is on it
+			case 5: // the stream breaks and loses the frames on it
 				wire = nil
 				if err := out.Resume(in.Taken()); err != nil {
 					t.Fatal(err)

@@ -125,7 +125,7 @@ func (s *Session[I, O]) add(v O, size int) {
 }
 
 // Received returns the number of the last frame that was taken. A side that opens a new stream
-// sends it to the other side.
+// sends this number to the other side.
 func (s *Session[I, O]) Received() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -313,7 +313,7 @@ func appendAddress(dst []byte, a *Address) []byte {
 
 // appender writes a map whose keys are small numbers. It leaves out fields that are zero, and fills
 // in the number of fields at the end. The head of a map with up to 23 fields is one byte. For a map
-// with more fields, which only a test writes, everything behind the head moves by one byte.
+// with more fields, which only a test writes, everything after the head moves by one byte.
 type appender struct {
 	dst  []byte
 	head int

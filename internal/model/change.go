@@ -28,11 +28,11 @@ type ChangeKind string
 const (
 	ChangeStarted         ChangeKind = "started"
 	ChangeProgressed      ChangeKind = "progressed" // the history has grown up to Seq
-	ChangeWaiting         ChangeKind = "waiting"    // the run waits and is not in memory: Reason
+	ChangeWaiting         ChangeKind = "waiting"    // waits and is not in memory; Reason says why
 	ChangePaused          ChangeKind = "paused"     // an operator paused a run or a queue
 	ChangeResumed         ChangeKind = "resumed"
 	ChangeCancelRequested ChangeKind = "cancel_requested"
-	ChangeBlocked         ChangeKind = "blocked" // only a change by a person helps: Reason
+	ChangeBlocked         ChangeKind = "blocked" // only a change by a person helps; Reason says why
 	ChangeRemoved         ChangeKind = "removed"
 
 	ChangeScheduled ChangeKind = "scheduled" // a task waits for a worker
@@ -138,7 +138,7 @@ func (c *Change) hasType(of string) bool {
 // ChangePage is the next part of a feed of changes.
 type ChangePage struct {
 	Changes []Change
-	// Cursor is the place behind the changes. A later watch continues there.
+	// Cursor is the place after the last change of the page. A later watch continues there.
 	Cursor string
 	// Gap says that the watcher has missed changes before this page. It must read its lists again,
 	// and can then continue with the changes that follow.

@@ -92,13 +92,13 @@ type DeadTaskVerb uint8
 
 // Operations on dead tasks.
 const (
-	// schedule the task again, if it has been requeued Count times
+	// Schedule the task again, if it was requeued Count times so far.
 	DeadTaskRequeue DeadTaskVerb = 1
 	// End the run that a requeue has begun, unless a worker has begun the task. The order goes to
 	// the address of that run.
 	DeadTaskUndo   DeadTaskVerb = 2
-	DeadTaskUndone DeadTaskVerb = 3 // an undo ended the run: reset the dead task
-	DeadTaskPurge  DeadTaskVerb = 4 // remove the dead task, if it was requeued Count times
+	DeadTaskUndone DeadTaskVerb = 3 // the dead task forgets its last requeue, which was undone
+	DeadTaskPurge  DeadTaskVerb = 4 // remove the dead task, if it was requeued Count times so far
 )
 
 // DeadTaskOrder is an operation on a dead task, with its parameters.
@@ -106,7 +106,7 @@ type DeadTaskOrder struct {
 	Do DeadTaskVerb `cbor:"1,keyasint"`
 	// Ref is the dead task.
 	Ref TaskRef `cbor:"2,keyasint,omitzero"`
-	// Count is how often it has been requeued, as far as the sender knows. If several senders act
+	// Count is how often the task was requeued, as far as the sender knows. If several senders act
 	// at the same time, only the first one has the right count.
 	Count int64 `cbor:"3,keyasint,omitempty"`
 	// Input is the input of the requeued task; nil for the original input.

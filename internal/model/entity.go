@@ -29,8 +29,8 @@ func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePref
 // MaxLocks is how many entities a section may lock.
 const MaxLocks = 100
 
-// Fence is the fencing token of a locked entity. The code of a section passes it to the systems
-// that it writes to. The token grows with every lock of the entity.
+// Fence is the fencing token of a locked entity. The code of a section passes the token to the
+// systems that the code writes to. The token grows with every lock of the entity.
 type Fence struct {
 	Entity Address `cbor:"1,keyasint"`
 	Epoch  int64   `cbor:"2,keyasint"`
@@ -137,7 +137,7 @@ type EntityOffer struct {
 	// Slots is how many hand-overs of calls the worker takes at a time; 0 for any number.
 	Slots int
 	// Held are the entities whose calls the worker still makes for an owner that has lost the
-	// connection to the worker. Their field for the run is zero.
+	// connection to the worker. The field Run of these entries is zero.
 	Held []HeldRun
 	// Remote has the same meaning as Offer.Remote.
 	Remote RemoteMember
@@ -216,7 +216,8 @@ type Operated struct {
 	// Results are in the order of the calls. If there are fewer results than calls, the worker did
 	// not make the last calls, and the next hand-over has them again.
 	Results []OperationResult
-	// Changed says that there is a new state: State if Exists is set, otherwise none.
+	// Changed says that the calls changed the state. If Exists is set, State is the new state.
+	// Otherwise the calls removed the state.
 	Changed bool
 	State   Payload
 	Exists  bool

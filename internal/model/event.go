@@ -4,12 +4,13 @@ package model
 type EventKind uint8
 
 // Kinds of events. An event marked (asked) belongs to something that the code asked for, and has
-// the ID of that request. The code did not ask for the others. They may occur anywhere in a
-// history.
+// the ID of that request. The code did not ask for the other events, which may occur anywhere in a
+// history. The names with a capital letter are the fields of [Event] that an event of the kind
+// sets.
 const (
 	EventStarted       EventKind = 1 // event 0; built from the row of the run
 	EventStepCompleted EventKind = 2 // (asked) a step returned: Input, Output
-	EventStepFailed    EventKind = 3 // (asked) its last attempt failed: Input, Failure
+	EventStepFailed    EventKind = 3 // (asked) the last attempt of a step failed: Input, Failure
 	// (asked) an attempt failed, and the next one begins at Due: Attempt, Failure
 	EventAttemptFailed EventKind = 4
 	EventTimerFired    EventKind = 5 // (asked) a timer or the deadline of a scope: Due

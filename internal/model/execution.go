@@ -68,8 +68,8 @@ type Link struct {
 	ID      string  `cbor:"3,keyasint,omitempty"` // the step of that run
 }
 
-// Start is everything that begins a run. It is stored once, as the row of the run. Event 0 of the
-// history is built from it.
+// Start is everything that a run begins with. It is stored once, as the row of the run. Event 0 of
+// the history is built from it.
 type Start struct {
 	Address Address
 	Run     RunID
@@ -97,8 +97,8 @@ type Start struct {
 	// Began is the time of event 0 in the history if the past comes from another run. Zero means
 	// that the time is At.
 	Began Time
-	// Seeds are the runs whose random numbers the code drew in the past, in order of position.
-	// Behind the last seed, the code draws the random numbers of IdentityRun.
+	// Seeds are the runs that seeded the random numbers of the code in the past, in order of
+	// position. After the position of the last entry, IdentityRun seeds the random numbers.
 	Seeds []Seed
 	// Identity is the run whose idempotency keys the steps keep. A retry sets it. It is zero when
 	// the steps have their own keys.
@@ -106,7 +106,7 @@ type Start struct {
 	// Replaced is the closed run whose key this run took under a reuse policy, without continuing
 	// it; zero when there was no such run.
 	Replaced RunID
-	// Earlier are the runs that may have executed the steps of this run before, under the same
+	// Earlier are the runs that may already have executed the steps of this run, under the same
 	// idempotency keys, latest first; the run of Identity comes last. They may have been removed
 	// since.
 	Earlier []RunID

@@ -225,8 +225,8 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 })
 
 // A draw from a slice generator reads the name of its element generator, which that generator
-// computes at its first use. Parallel tests would race for it, so init computes the names before
-// any test runs.
+// computes at its first use. Parallel tests would race for that name, so init computes the names
+// before any test runs.
 func init() {
 	for _, g := range []interface{ String() string }{genText, genRun, genBody, genFailed} {
 		_ = g.String()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Address names an execution, an entity or a service. Only the owner of its shard may change what
-// it names.
+// Address names an execution, an entity or a service. Only the owner of the shard of an address may
+// change the execution or entity at the address.
 type Address struct {
 	Tenant string `cbor:"1,keyasint,omitempty"`
 	Type   string `cbor:"2,keyasint,omitempty"` // the name of a workflow, or a prefix and another name

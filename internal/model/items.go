@@ -37,7 +37,7 @@ type TakeVerb uint8
 // The verbs of a caller.
 const (
 	TakeOpen  TakeVerb = 1 // create the stream, before the call of the view
-	TakeNext  TakeVerb = 2 // wait for items behind After; the owner drops the items up to After
+	TakeNext  TakeVerb = 2 // wait for items after After; the owner drops the items up to After
 	TakeKeep  TakeVerb = 3 // say that the caller is still there, and has the items up to After
 	TakeLeave TakeVerb = 4 // end the stream
 )

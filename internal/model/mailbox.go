@@ -53,7 +53,7 @@ type Calls struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// MailboxMark is the last call of a page of a mailbox. The next page begins behind it, even if the
+// MailboxMark is the last call of a page of a mailbox. The next page begins after it, even if the
 // call itself is gone by then.
 type MailboxMark struct {
 	Position int
@@ -89,7 +89,8 @@ func ParseMailboxMark(cursor string) (k MailboxMark, ok bool) {
 	return MailboxMark{position, Time(at), parts[2]}, err == nil && err2 == nil && err3 == nil && found && position >= 0
 }
 
-// Page cuts the list after limit calls; 0 does not cut it. The cursor continues behind the cut.
+// Page cuts the list after limit calls, and sets the cursor to that place. It does not cut the list
+// if limit is 0.
 func (c *Calls) Page(limit int) {
 	if limit <= 0 || limit >= len(c.Calls) {
 		return

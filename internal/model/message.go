@@ -3,7 +3,7 @@ package model
 // MessageKind says what a message asks of its receiver. The numbers are stored and never reused.
 type MessageKind uint8
 
-// Kinds of messages.
+// Kinds of messages. The names with a capital letter are fields of [Message].
 const (
 	// start To with Input; From gets the outcome when From.ID is set
 	MessageStart   MessageKind = 1
@@ -20,7 +20,7 @@ const (
 	MessageTerminate MessageKind = 10
 	MessagePause     MessageKind = 11 // pause the run; Failure.Message is the reason
 	MessageResume    MessageKind = 12
-	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed unless Force is set
+	MessageDelete    MessageKind = 13 // remove Runs of To; open runs only if Force is set
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 	MessageRequeue   MessageKind = 17 // an operation on a dead task; see DeadTask
@@ -117,8 +117,8 @@ type Message struct {
 	// Section is the step of From's run that holds the lock of the called entity; empty outside of
 	// sections.
 	Section string `cbor:"41,keyasint,omitempty"`
-	// OneWay says that the caller does not wait for the result of a call. The call is answered when
-	// it is stored.
+	// OneWay says that the caller does not wait for the result of a call. The owner answers as soon
+	// as the call is stored.
 	OneWay bool `cbor:"42,keyasint,omitempty"`
 	// Brief says that a call is made at most once. If its owner dies, the call is lost: no other
 	// owner makes it again. The engine keeps a brief call of the owner's own process only in
@@ -138,12 +138,13 @@ type Message struct {
 	// is not stored.
 	Drawn bool `cbor:"-"`
 	// Force removes Runs whatever their state is, without reading them. Parent is the step that
-	// waits for the last of these runs, if the sender knows it.
+	// waits for the last of these runs, if the sender knows that step.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
-	// Lone is how many of Deaths come from nodes that were about to make the call alone.
+	// Lone is how many of Deaths come from nodes that were about to make this call and no other
+	// call of the entity.
 	Lone int `cbor:"64,keyasint,omitempty"`
 	// Exported is a fingerprint of the entity row that the client exported before a forced delete.
 	// If the row has changed since, the owner does not remove it. It is empty in messages of older

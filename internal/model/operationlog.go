@@ -46,7 +46,8 @@ func LogSize(log []OperationRecord) (n int) {
 	return n
 }
 
-// AppendLog returns a new log with further operations. It keeps the last ones.
+// AppendLog returns a new log with further operations. It drops the oldest operations if there are
+// more than most or the log is too large.
 func AppendLog(log, more []OperationRecord, most int) []OperationRecord {
 	all := make([]OperationRecord, 0, len(log)+len(more))
 	all = append(append(all, log...), more...)

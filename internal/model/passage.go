@@ -1,7 +1,7 @@
 package model
 
 // InlineQueue is the queue of steps that run in the process of their workflow. There they wait for
-// limits and breakers. Users cannot name it, and no rule for queues selects it.
+// limits and breakers. Users cannot name this queue, and no rule for queues selects it.
 const InlineQueue = "\x00inline"
 
 // Passage is the outcome of an attempt that the worker of a workflow made itself. The breaker that

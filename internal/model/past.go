@@ -17,9 +17,9 @@ type Past struct {
 	Identity RunID  `cbor:"4,keyasint,omitzero"`
 	Source   Source `cbor:"5,keyasint,omitzero"`
 	Origin   []byte `cbor:"6,keyasint,omitempty"`
-	// Next is the position of the next event of the open run to be replaced; 0 when it was closed.
-	// If the run has more events by now, the owner refuses the start, because those events would be
-	// lost.
+	// Next is the position that the next event of the replaced run would get, if that run was open;
+	// 0 if it was closed. If the run has more events by now, the owner refuses the start, because
+	// the new events would be lost.
 	Next int64 `cbor:"7,keyasint,omitempty"`
 	// Status and the next fields are the end of a run that is stored as closed; zero for a run that
 	// continues.
@@ -70,7 +70,7 @@ func (p *Past) Size() int {
 	return n
 }
 
-// Seed says whose random numbers a run draws before a position.
+// Seed says which run seeds the random numbers of the code before a position.
 type Seed struct {
 	Until int64 `cbor:"1,keyasint,omitempty"`
 	Run   RunID `cbor:"2,keyasint,omitzero"`
@@ -105,7 +105,7 @@ func (s *Start) IdentityRun() RunID {
 	return s.Run
 }
 
-// SeedAt returns the run whose random numbers are drawn at a position.
+// SeedAt returns the run that seeds the random numbers of the code at a position.
 func (s *Start) SeedAt(position int64) RunID {
 	for _, seed := range s.Seeds {
 		if position < seed.Until {
@@ -115,7 +115,7 @@ func (s *Start) SeedAt(position int64) RunID {
 	return s.IdentityRun()
 }
 
-// Blank returns a placeholder for an event that is left out of a past, so that the events behind it
+// Blank returns a placeholder for an event that is left out of a past, so that the events after it
 // keep their positions. No step waits for the placeholder. It keeps the names of the original
 // event.
 func Blank(e *Event) Event {

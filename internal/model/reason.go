@@ -10,7 +10,7 @@ import (
 // ReasonCode is the machine-readable part of a Reason.
 type ReasonCode string
 
-// Codes of reasons.
+// Codes of reasons. The names with a capital letter are fields of [Reason].
 const (
 	WaitTimer   ReasonCode = "timer"   // a timer that is due at Until
 	WaitSignal  ReasonCode = "signal"  // signal Name
@@ -30,7 +30,7 @@ const (
 	WaitMismatch ReasonCode = "replay_mismatch"
 	// Detail names the value, and the type of the code that it does not fit
 	WaitType    ReasonCode = "wrong_type"
-	WaitPoison  ReasonCode = "quarantined" // Detail is why the store refused its rows
+	WaitPoison  ReasonCode = "quarantined" // Detail is why the store refused rows
 	WaitCorrupt ReasonCode = "corrupt"     // Detail names the row that cannot be decoded
 	// Detail names the row that only a newer build can read
 	WaitNewer ReasonCode = "newer_version"
@@ -57,7 +57,7 @@ const (
 	WaitBreaker ReasonCode = "breaker"
 	WaitUpdate  ReasonCode = "update" // the code continues when it receives an update
 	WaitLock    ReasonCode = "lock"   // entity Name is locked; Detail names the holder
-	// a warning: its history comes close to the limit; Detail is the size
+	// a warning: the history of the run comes close to the limit; Detail is the size
 	WaitLarge ReasonCode = "large_history"
 	// entity Name, written entity/key, makes the calls in front of this one first; Detail is how
 	// many
@@ -68,7 +68,7 @@ const (
 
 	// the owner of its shard has no code for Name, but another node has; Detail is as in WaitWorker
 	WaitElsewhere ReasonCode = "code_elsewhere"
-	// it waits for Name, directly or through others, and Name is where the explanation began
+	// the execution waits for Name, and Name waits for the execution, directly or through others
 	WaitCycle ReasonCode = "cycle"
 )
 

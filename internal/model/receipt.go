@@ -12,8 +12,8 @@ const DrawnIDs = "~"
 // MaxEra bounds the name of an era, in bytes.
 const MaxEra = 32
 
-// DrawnID returns an id for a request whose caller gave none. Random must never have been used
-// before. Era is the era (a period in which clients draw ids) that the server last sent to the
+// DrawnID returns an id for a request whose caller gave none. random is a text that no client has
+// used before. era is the era (a period in which clients draw ids) that the server last sent to the
 // client; empty if the client does not know one. See lane/eras.go.
 func DrawnID(random, era string) string {
 	if era == "" {

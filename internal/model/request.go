@@ -21,8 +21,8 @@ type Use struct {
 }
 
 // Use returns what the message uses its request id for. It returns nil for messages that need no
-// comparison. Either no other request can have the id, or the id itself says what the message is
-// about.
+// comparison. For these messages, either no other request can have the id, or the id itself says
+// what the message is about.
 func (m *Message) Use() *Use {
 	if m.RequestID == "" || m.Drawn || m.Kind == MessageReport {
 		return nil
@@ -94,7 +94,7 @@ func (s *summer) payload(p *Payload) {
 }
 
 // Same reports whether two uses are the same request. A nil use is unknown, because an older build
-// stored the answer. It equals every other use.
+// stored the answer. A nil use equals every other use.
 func (u *Use) Same(other *Use) bool {
 	if u == nil || other == nil {
 		return true

@@ -328,7 +328,7 @@ type Claim struct {
 	Scheduled Time `cbor:"5,keyasint,omitempty"`
 	Claimed   Time `cbor:"6,keyasint,omitempty"`
 	Deadline  Time `cbor:"7,keyasint,omitempty"`
-	// Visible is when the attempt could have begun.
+	// Visible is the earliest time at which a worker could have claimed the attempt.
 	Visible Time `cbor:"12,keyasint,omitempty"`
 	// Trace is the trace context of the attempt; empty when it is not traced.
 	Trace string `cbor:"13,keyasint,omitempty"`

@@ -3,12 +3,12 @@ package model
 // Bounds of what tasks write outside their history.
 const (
 	MaxTaskItems      = 256      // items of one write
-	MaxTaskStates     = 256      // names with a value, of one task
+	MaxTaskStates     = 256      // states of one task
 	MaxTaskStateBytes = 1 << 20  // bytes of the names and values of all states of a task
 	MaxLogLine        = 8 << 10  // bytes of a line
 	MaxLogLines       = 10_000   // lines that one task may log, over all attempts
 	MaxStreamItem     = 64 << 10 // bytes of one streamed value
-	KeptStreamItems   = 4096     // a stream keeps the last items of a task for replay
+	KeptStreamItems   = 4096     // streamed items of one task that are kept
 )
 
 // ItemKind says what a task writes. The numbers are stored and never reused.

@@ -28,8 +28,8 @@ func ValidTenant(name string) bool {
 }
 
 // TenantScope returns the scope of a tenant in a table that several clusters share. Rows of other
-// tenants and clusters have other scopes. For the default tenant it is only the cluster, as older
-// builds wrote it.
+// tenants and clusters have other scopes. The scope of the default tenant is only the cluster, as
+// older builds wrote it.
 func TenantScope(cluster, tenant string) string {
 	if tenant == DefaultTenant || cluster == "" {
 		return cluster

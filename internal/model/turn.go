@@ -79,7 +79,7 @@ type Turn struct {
 	// Generation is the activation that this turn belongs to. A turn of an older activation is
 	// stale and changes nothing.
 	Generation uint64
-	// Seen is the position of the last event that the code was fed.
+	// Seen is the position of the last event that the worker has passed to the code.
 	Seen     int64
 	Commands []Command
 	// Ahead is how many of the Commands were not committed when the code continued and issued the

@@ -34,7 +34,7 @@ func openPostgres(ctx context.Context, cfg *Config) (store.Store, error) {
 		return home, nil
 	}
 
-	// The first database says which groups are where.
+	// The first database says which database holds which groups.
 	var members []partitioned.Member
 	fail := func(err error) error {
 		for i := range members {
@@ -58,13 +58,13 @@ func openPostgres(ctx context.Context, cfg *Config) (store.Store, error) {
 	return st, nil
 }
 
-// checkDatabases refuses databases next to a store that is not in PostgreSQL.
+// checkDatabases refuses Databases if the store is not in PostgreSQL, and names that are not valid.
 func (cfg *Config) checkDatabases() error {
 	if len(cfg.Databases) == 0 {
 		return nil
 	}
 	for name, url := range cfg.Databases {
-		if model.CheckGroupName(name) != nil { // not quoted: it may be a URL with a password
+		if model.CheckGroupName(name) != nil { // do not quote it: it may have a password
 			return fault.New(fault.Invalid, "the databases are not a list of names and PostgreSQL URLs, such as eu=postgres://user@host/database")
 		}
 		if !isPostgres(url) {

@@ -96,7 +96,8 @@ func TestSchemaOfSeveralDatabases(t *testing.T) {
 	}
 }
 
-// A URL where the name of a database belongs is refused, and no error shows its password.
+// A URL in the place of the name of a database is refused, and no error shows the password of the
+// URL.
 func TestPlacesShowNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, databases := range []map[string]string{nil, {"frankfurt": "postgres://frankfurt.invalid/app"}} {

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// plant is a program whose bodies run until the test opens the gate.
+// plant is a program whose steps and activities have bodies that run until the test opens the gate.
 type plant struct {
 	gate   atomic.Pointer[chan struct{}]
 	bodies atomic.Int64

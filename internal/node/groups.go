@@ -52,7 +52,8 @@ func groupNames(l model.Layout) string {
 }
 
 // AddGroups adds shard groups to a store that no process uses. The text has the form
-// gpu=64,video=32. A group that another database holds has its name at the end: eu=64@frankfurt.
+// gpu=64,video=32. If another database holds a group, the name of that database follows:
+// eu=64@frankfurt.
 func AddGroups(ctx context.Context, cfg Config, groups string) (SchemaStatus, error) {
 	if err := cfg.checkDatabases(); err != nil {
 		return SchemaStatus{}, err

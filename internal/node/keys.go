@@ -69,8 +69,8 @@ func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled
 const (
 	// useInterval is how often a node checks which keys were used.
 	useInterval = time.Minute
-	// useStep is how much later a use must be than the recorded one to be recorded again. A key
-	// that is used all the time costs one small commit per step.
+	// useStep is the shortest time between two uses of a key that a node records. A key that is
+	// used all the time costs one small commit per step.
 	useStep = 10 * time.Minute
 )
 

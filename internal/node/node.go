@@ -41,8 +41,8 @@ type Config struct {
 	URL string
 	// Schema is the PostgreSQL schema. Default "perdure".
 	Schema string
-	// Databases hold shard groups of the store, in addition to URL: their URLs by their names. They
-	// are the same in all processes of a cluster.
+	// Databases are further databases, in addition to URL, that hold shard groups of the store: the
+	// URL of each database by its name. All processes of a cluster have the same Databases.
 	Databases map[string]string
 	// Shards is the number of shards of a new store. Default: the default of the kind of store.
 	Shards int
@@ -345,8 +345,8 @@ func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	return hub, nil
 }
 
-// askAsReader lets a process that only reads the store ask the nodes. It connects for hints at the
-// first question, because most commands never ask one.
+// askAsReader lets a process that only reads the store ask the nodes. It opens the connection for
+// hints only at the first question, because most commands never ask one.
 func (n *Node) askAsReader(cfg Config) {
 	hub := sync.OnceValues(func() (notify.Hub, error) { return n.openHints(cfg, n.store) })
 	n.service.AskBy(func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {

@@ -58,9 +58,9 @@ func listenForPeers(ctx context.Context, cfg *Config, st store.Store) (*peerlink
 	return nil, nil
 }
 
-// peerAddress returns where to listen. If listen has no host, it is the local address of the
-// connection to the database, because the other nodes can reach the network of the database too. If
-// the database is on this machine, that is the loopback address.
+// peerAddress returns where to listen. If listen has no host, peerAddress uses the local address of
+// the connection to the database, because the other nodes can reach the network of the database
+// too. If the database is on this machine, that is the loopback address.
 func peerAddress(ctx context.Context, listen string, st store.Store) (string, error) {
 	host, port := "", "0"
 	if listen != "" {

@@ -41,7 +41,7 @@ type ServerConfig struct {
 	Tenant string
 	// TLS configures TLS for connections; nil for plain text.
 	TLS *tls.Config
-	// AlsoListen are further addresses that serve the same.
+	// AlsoListen are further addresses at which the server serves the same as at Listen.
 	AlsoListen []string
 	// Services adds further gRPC services; nil for none. For tests.
 	Services func(grpc.ServiceRegistrar)
@@ -390,7 +390,7 @@ func (s *Server) Close(ctx context.Context) error {
 			err = s.http.Close()
 		}
 		if s.admin != nil {
-			err = errors.Join(err, s.admin.Close()) // a profile that is being made is of no use
+			err = errors.Join(err, s.admin.Close()) // an incomplete profile is useless
 		}
 		s.door.Close(ctx)
 		for _, split := range s.splits {

@@ -16,9 +16,9 @@ import (
 // credit for. The receiver gives credit back when its engine has taken them.
 const (
 	maxItem     = 16 << 20 // bytes of a request, a reply or a note
-	maxFrame    = 1 << 20  // bytes of a frame, plus one item
+	maxFrame    = 1 << 20  // bytes of a frame without its last item
 	readBuffer  = 64 << 10
-	partBytes   = 64 << 10 // bytes of a frame that the other side must take within silence
+	partBytes   = 64 << 10 // bytes of a frame that the other side must take within the time silence
 	itemBytes   = 256      // roughly the memory of an item in addition to its body
 	creditItems = 4096
 	creditBytes = 16 << 20 // plus one item
@@ -141,7 +141,7 @@ func (c *conn) fail(why error) {
 
 // hasCredit reports whether an item may be sent. If half of the bytes are free, one more item of
 // any size may be sent. The other side gives credit back only in portions of a quarter, so a large
-// item could wait forever for all of it.
+// item that needs all of the credit could wait forever.
 func (c *conn) hasCredit(size int) bool {
 	return c.usedItems < creditItems && (c.usedBytes+size <= creditBytes || c.usedBytes <= creditBytes/2)
 }
@@ -273,8 +273,8 @@ func (c *conn) write() error {
 	}
 }
 
-// writeFrame sends a frame. It sends the frame in parts. The other side may take up to silence for
-// each part, so a large frame also passes a slow network.
+// writeFrame sends a frame. It sends the frame in parts. The other side may take up to the time
+// silence for each part, so a large frame also passes a slow network.
 func (c *conn) writeFrame(frame []byte) error {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-lengthBytes))
 	for len(frame) > 0 {
@@ -353,7 +353,8 @@ func (c *conn) read() error {
 	}
 }
 
-// listen sets the deadline for reading the next part of a frame: it must arrive within silence.
+// listen sets the deadline for reading the next part of a frame: it must arrive within the time
+// silence.
 func (c *conn) listen() error { return c.raw.SetReadDeadline(time.Now().Add(silence)) }
 
 // receive takes one item.

@@ -146,7 +146,8 @@ func (e *Endpoint) welcome(raw net.Conn) {
 	}
 }
 
-// errStarting refuses a node between two incarnations of this one. The other node tries again.
+// errStarting refuses a connection while this node is between two incarnations. The other node
+// tries again.
 var errStarting = errors.New("this node refuses the connection, because it is starting")
 
 // isHangUp reports whether the other side ended the connection during the handshake: a node that

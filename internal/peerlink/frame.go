@@ -18,7 +18,7 @@ const (
 
 // Kinds of items.
 const (
-	itemRequest = 'q' // its number is chosen by the sender
+	itemRequest = 'q' // the sender chooses the number
 	itemReply   = 'r' // the number is that of the request
 	itemNone    = 'x' // there is no reply: it is too large, or too many requests wait for replies
 	itemCancel  = 'c' // the sender no longer waits for the reply to its request

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// newIdentity draws a key pair and a certificate for it, and returns the fingerprint of the
+// newIdentity generates a key pair and a certificate for it, and returns the fingerprint of the
 // certificate.
 func newIdentity() (cert tls.Certificate, fingerprint string, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)

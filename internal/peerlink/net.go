@@ -76,7 +76,7 @@ type Net struct {
 	wg      sync.WaitGroup
 }
 
-// dialing is a peer and, if this node dials it, the way to stop that.
+// dialing is a peer. If this node dials the peer, stop ends the dialing.
 type dialing struct {
 	peer Peer
 	stop context.CancelFunc // nil if the peer dials

@@ -340,8 +340,8 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
-// A node refuses connections that do not belong to it, and says why. Its other connections are not
-// affected.
+// A node refuses connections of processes that are not its peers, and says why. Its other
+// connections are not affected.
 func TestRefusals(t *testing.T) {
 	inLAN(t, func(t *testing.T, l *lan.LAN) {
 		a, b := open(t, l, 1, nil), open(t, l, 200, nil)

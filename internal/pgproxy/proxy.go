@@ -41,7 +41,7 @@ type Proxy struct {
 	armed    []*Trigger // in the order of their injection
 	slow     time.Duration
 	rate     int // bytes per second from clients; 0 for no limit
-	// busy is when all bytes so far have arrived, at that rate
+	// busy is the time at which all bytes so far have arrived, at that rate
 	busy  time.Time
 	gates [2]chan struct{} // by direction; a closed channel lets traffic through
 }

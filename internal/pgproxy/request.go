@@ -63,8 +63,8 @@ type Request struct {
 // Commits reports whether the request makes something durable if it succeeds. Such a request has an
 // explicit COMMIT or END, or a statement outside a transaction block, which commits by itself or at
 // the Sync of its batch. Statements that only read or set something (SELECT, SHOW, SET and the
-// like) are ignored, so that a ping is not the nth commit. A SELECT that calls a writing function
-// is ignored too: match it by its text, see [Mentions].
+// like) do not count, so that a rule for the third commit does not count a ping. A SELECT that
+// calls a writing function does not count either: match it by its text, see [Mentions].
 func (r Request) Commits() bool { return r.commits }
 
 // Commits matches the requests that commit. A [Rule] without Match uses it.
@@ -102,9 +102,9 @@ type executed struct {
 	copied bool // it is the end of a COPY FROM STDIN
 }
 
-// copying is a COPY FROM STDIN in progress. In a simple query, it commits when its rows end. In the
-// extended protocol, it commits at the Sync after the rows; the server ignores the Sync that came
-// with the COPY itself.
+// copying is a COPY FROM STDIN in progress. In a simple query, a COPY commits when its rows end. In
+// the extended protocol, it commits at the Sync after the rows; the server ignores the Sync that
+// came with the COPY itself.
 type copying struct {
 	sql      string
 	extended bool

@@ -7,7 +7,8 @@ import (
 )
 
 // gate opens and shuts according to a level. It has two marks, so that a level that moves around
-// one of them does not open and shut it all the time. A gate without a high mark is always open.
+// one of them does not open and shut the gate all the time. A gate without a high mark is always
+// open.
 type gate struct {
 	high, low float64
 	shut      bool

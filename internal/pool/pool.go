@@ -34,8 +34,8 @@ type Config struct {
 	// GOMEMLIMIT. Default 0.9 and 0.8; if only the high mark is set, the low mark is eight ninths
 	// of it. Without a memory limit they have no effect.
 	HighMemory, LowMemory float64
-	// Seal converts progress and other values that tasks write to their stored form; nil if they
-	// already have it.
+	// Seal converts progress and other values that tasks write to their stored form; nil if the
+	// values already have that form.
 	Seal func(ctx context.Context, kind string, p model.Payload) (model.Payload, error)
 	// Logger receives messages for operators. Default: none.
 	Logger *slog.Logger
@@ -56,7 +56,7 @@ const (
 	beatTimeout   = 10 * time.Second // for one call
 	grace         = time.Second      // for a handler to return once its context has ended
 	leaveTimeout  = 5 * time.Second
-	backAfter     = 5 * time.Second // before workers may claim a task again that has no code here
+	backAfter     = 5 * time.Second // before workers may again claim a task without a handler here
 )
 
 // Pool executes tasks. It implements api.TaskWorker; the methods of that interface do not block.

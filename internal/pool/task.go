@@ -85,7 +85,7 @@ const (
 // Claim returns the claim of the task.
 func (t *Task) Claim() *model.Claim { return t.claim }
 
-// Owner returns the owner that its Handler names.
+// Owner returns the owner that the handler of the task names.
 func (t *Task) Owner() any { return t.run.Owner }
 
 // taskContext is the context of a handler. It is embedded in the task to save an allocation.
@@ -188,8 +188,8 @@ func (t *Task) sealValue(ctx context.Context, v model.Payload) (sealed model.Pay
 }
 
 // call runs the handler and turns a panic into an error. The Error method of the returned error is
-// code of users too, and may panic, for example on a nil pointer. So call calls it here, where it
-// recovers a panic, and not only in report.
+// code of users too, and may panic, for example on a nil pointer. So call already calls the Error
+// method here, where it recovers a panic. Otherwise report would be the first to call that method.
 func (t *Task) call() (out model.Payload, err error) {
 	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
 	returned := false

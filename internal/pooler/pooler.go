@@ -3,9 +3,9 @@
 //
 // Behind such a pooler, a client that changes its session (settings, prepared statements, LISTEN)
 // also changes the sessions of other clients, and gets no error. So a caller calls Check before it
-// changes anything. If Check says that connections are shared, that is certain. If it does not,
-// that is not certain: on a busy pooler, two clients may by chance get different server connections
-// every time.
+// changes anything. If Check returns ErrShared, connections are certainly shared. If it returns
+// nil, they may still be shared: on a busy pooler, two clients may by chance get different server
+// connections every time.
 package pooler
 
 import (

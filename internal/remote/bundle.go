@@ -84,8 +84,8 @@ func (b *bundler) close() {
 	b.running.Wait()
 }
 
-// moveOn retires the stream. Further calls go alone until there is a new stream, to the server that
-// the client uses by then. Calls that are under way may finish.
+// moveOn retires the stream. Further calls go alone until there is a new stream. The new stream
+// goes to the server that the client uses by then. Calls that are under way may finish.
 func (b *bundler) moveOn() {
 	b.mu.Lock()
 	s := b.stream
@@ -223,7 +223,7 @@ func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bund
 type bundleStream struct {
 	st      grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle]
 	server  peer.Peer
-	most    int // calls without an answer
+	most    int // how many calls may be without an answer
 	largest int // bytes of the largest request
 	out     *bundle.Sender[outgoingCall]
 	cancel  context.CancelFunc // ends the stream

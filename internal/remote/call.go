@@ -27,7 +27,7 @@ const (
 	firstPause = 20 * time.Millisecond
 	maxPause   = 2 * time.Second
 	// If an attempt reached a server and lasted this long, the client assumes that a server was
-	// serving it. If it breaks after that time, a new outage starts.
+	// serving it. If such an attempt breaks, a new outage starts.
 	lived = 10 * time.Second
 	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms
 	// after that deadline, the server answers with an error that says what the call was waiting
@@ -95,8 +95,8 @@ func tellOnce[M any](ctx context.Context, b *Backend, call doneFunc[M], m *M) er
 	return err
 }
 
-// readReply translates a reply. If it cannot be read, the server is faulty or newer than this
-// build.
+// readReply translates a reply. If the reply cannot be read, the server is faulty or newer than
+// this build.
 func readReply[R, Out any](b *Backend, r *R, read func(string, *R) (Out, error)) (Out, error) {
 	out, err := read(b.tenant, r)
 	if err != nil {

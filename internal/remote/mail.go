@@ -42,8 +42,8 @@ func (b *Backend) DeadLetters(ctx context.Context, tenant string, after model.Ru
 	return ask(b.client.DeadLetters, wire.ReadDeadLetterList).do(ctx, b, &pb.DeadLettersRequest{After: wire.Run(after), Limit: int64(limit)})
 }
 
-// Deliver sends a composed message. It does not repeat a message without a request id that may have
-// reached the server.
+// Deliver sends a composed message. If a message without a request id may have reached the server,
+// Deliver does not send it again.
 func (b *Backend) Deliver(ctx context.Context, m *model.Message) error {
 	if err := b.own(m.To.Tenant); err != nil {
 		return err

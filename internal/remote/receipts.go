@@ -118,7 +118,7 @@ func (b *Backend) drawID() string {
 	return model.DrawnID(rand.Text(), era)
 }
 
-// readEra notes the era that the server names in the header of an answer, if it does.
+// readEra notes the era that the header of an answer names, if it names one.
 func (b *Backend) readEra(header metadata.MD) {
 	if eras := header[wire.EraHeader]; len(eras) == 1 && len(eras[0]) <= model.MaxEra {
 		b.era.Store(&eras[0])

@@ -95,7 +95,8 @@ func (d *removal) flush() error {
 	return nil
 }
 
-// unsaved is the error of a writer. The attempt ends with it, so that the server removes nothing.
+// unsaved is the error of a writer. The attempt ends with this error, so that the server removes
+// nothing.
 func (d *removal) unsaved(err error) error {
 	d.written = false // the error comes from this side, and needs no further explanation
 	return fault.New(fault.Unavailable, "export of the rows of %s: %w", d.request.Target.Address, err)

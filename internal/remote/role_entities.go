@@ -24,7 +24,7 @@ type entityRole struct {
 	worker api.EntityWorker
 
 	mu   sync.Mutex
-	last uint64 // number that was given to the worker
+	last uint64 // the last number that the role gave to the worker
 	// held are the hand-overs that the worker has not reported, by the worker's number.
 	held map[uint64]*handOver
 	// reported are the last hand-overs that the worker has reported, by the server's number. The

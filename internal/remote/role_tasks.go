@@ -61,8 +61,8 @@ func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	return join
 }
 
-// loseClaims tells the worker that it has lost its claims, because the server does not take it
-// back.
+// loseClaims tells the worker that it has lost its claims, because the server does not accept the
+// worker again.
 func (r *taskRole) loseClaims(why error) {
 	r.mu.Lock()
 	held := r.held

@@ -24,7 +24,7 @@ type workflowRole struct {
 	worker api.Worker
 
 	mu   sync.Mutex
-	last uint64                  // number that was given to the worker
+	last uint64                  // the last number that the role gave to the worker
 	held map[model.RunID]holding // runs that the worker holds
 	// loading are activations whose history has not arrived completely.
 	loading map[model.RunID]*model.Activation

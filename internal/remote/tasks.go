@@ -127,7 +127,7 @@ func (b *Backend) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return tellOnce(ctx, b, b.client.DeleteLimit, &pb.DeleteLimitRequest{Name: name})
 }
 
-// DisableLimit makes a limit bound nothing.
+// DisableLimit turns a limit off without removing it.
 func (b *Backend) DisableLimit(ctx context.Context, tenant, name, why string) error {
 	if err := b.own(tenant); err != nil {
 		return err

@@ -226,7 +226,7 @@ type callLog struct {
 	lines []string
 }
 
-// Enabled wants every line.
+// Enabled reports true, because callLog reads every line.
 func (*callLog) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle notes a line.

@@ -14,8 +14,8 @@ import (
 // A server that restarts loses its sessions with workers, and hands the same runs out again a
 // moment later. Until then, we call the run lost. The worker lets the bodies of the steps of a lost
 // run continue, and keeps the outcomes that the server has not confirmed. When the server activates
-// the run here again, the worker replays its code. For a step whose attempt it has kept, it does
-// not run the body again. The step waits for the running body, or takes the kept outcome.
+// the run here again, the worker replays its code. For a step whose attempt the worker has kept, it
+// does not run the body again. The step waits for the running body, or takes the kept outcome.
 
 // keepFor is how long the worker keeps the attempts of a lost run. If the run is not activated here
 // within that time, another worker has it, or it is over.

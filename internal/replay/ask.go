@@ -21,7 +21,7 @@ type ask struct {
 	step *Step // the step of askStep
 	// for askStep, the task, if a queue executes the step; nil when its body runs here. See task.go
 	task   *model.TaskSpec
-	caller *Coroutine // the coroutine that waits for the step in the call that asked for it
+	caller *Coroutine // the coroutine whose call asked for the step and waits for it
 
 	// for askLock, the section that it opens; for askStep and askSend, the section around it
 	section  *section
@@ -103,8 +103,8 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 }
 
 // request asks the engine for something. At the end of the history it asks immediately. Before
-// that, it waits until the whole history is fed, and asks only if the history has no record of the
-// request.
+// that, it waits until the code has got the whole history, and asks only if the history has no
+// record of the request.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
 		if !m.wasSent(a) {
@@ -117,7 +117,7 @@ func (m *machine) request(a *ask, c model.Command) {
 }
 
 // command puts a command into the turn. The ask is the author of the command: the machine updates
-// it when the command is recorded.
+// the ask when the command is recorded.
 func (m *machine) command(a *ask, c model.Command) {
 	if m.commands == nil && m.landed {
 		m.commands, m.outcome, m.landed = m.outcome[:0], nil, false
@@ -232,8 +232,8 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// hasBegun reports whether the engine may have received the ask. If it has, the history must record
-// that the code gave up on it.
+// hasBegun reports whether the engine may have received the ask. In that case, the history must
+// record that the code gave up on the ask.
 func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

@@ -213,8 +213,8 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		err error
 	}
 
-	// The body runs on a goroutine of its own. If it ignores the end of its context, the worker
-	// leaves it behind there.
+	// The body runs on a goroutine of its own. If the body ignores the end of its context, the
+	// worker stops waiting, and the goroutine lives until the body returns.
 	results := make(chan result, 1)
 	w.goroutines.Go(func() {
 		res := result{err: ExitFailure("step " + a.name)}
@@ -323,7 +323,7 @@ func (r *run) beginInline(a *ask) context.Context {
 	return ctx
 }
 
-// endInline ends that context.
+// endInline ends the context of an inline body.
 func (r *run) endInline(a *ask) {
 	r.mu.Lock()
 	ctx := a.body

@@ -156,7 +156,7 @@ func hasBegun(h *model.History) bool {
 }
 
 // wouldAddEvents reports whether the code asks for something that would add events to the history.
-// If it does, it differs from the recorded code, whose requests are all in the history.
+// If the code does, it differs from the recorded code, whose requests are all in the history.
 func (v *verdict) wouldAddEvents() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer

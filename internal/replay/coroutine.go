@@ -342,7 +342,7 @@ func (x Ctx) UUID() string {
 }
 
 // stream generates the random numbers of a coroutine, seeded by the run. While a run replays a
-// past, it draws the numbers of the run that the past comes from. Behind the past it draws its own
+// past, it draws the numbers of the run that the past comes from. After the past it draws its own
 // numbers, so that a fork does not draw the same numbers as its source.
 type stream struct {
 	c       *Coroutine

@@ -1,11 +1,12 @@
 // Package postgres carries hints with LISTEN and NOTIFY, so that nodes on one database need nothing
 // else to wake each other.
 //
-// Hints have their own connections and are never part of a transaction of the store: all
-// transactions that notify wait for one shared lock. The hub combines hints: it drops duplicates,
-// sends the hints of a few milliseconds together, and sends nothing when there are no hints. It
-// restores a lost connection after a growing pause. After that, it passes on one hint of kind
-// Membership, which makes its node look at the store for everything that it may have missed.
+// Hints have their own connections and are never part of a transaction of the store, because in
+// PostgreSQL all transactions that notify wait for one shared lock. The hub combines hints: it
+// drops duplicates, sends the hints of a few milliseconds together, and sends nothing when there
+// are no hints. It restores a lost connection after a growing pause. After that, it passes on one
+// hint of kind Membership, which makes its node look at the store for everything that it may have
+// missed.
 //
 // A hub changes no setting of its sessions and sends no startup parameter except its name, so it
 // works behind a pooler that keeps a server connection for each client. Behind a pooler that shares

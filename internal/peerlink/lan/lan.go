@@ -77,8 +77,8 @@ func (l *LAN) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return near, nil
 }
 
-// end is one side of a connection. Like a real one, it takes a deadline although the other side has
-// hung up; the next read then says so.
+// end is one side of a connection. Like a real connection, it accepts a deadline even if the other
+// side has hung up. The next read returns the error.
 type end struct{ net.Conn }
 
 func (e end) SetDeadline(t time.Time) error {
