@@ -17,14 +17,14 @@ import (
 //     have chosen the signal, or another receive may have got a later signal because of it. In that
 //     case the signal disappears where it was dropped.
 //   - The replayed code may take the signal before that place. The turn that reported this was
-//     lost: otherwise the history would have a record of it, and the engine could not have dropped
-//     the signal. So nothing in the history depends on the event that made the code take the
-//     signal, and the signal disappears before that event.
+//     lost. Otherwise the history would record that the code took the signal, and the engine could
+//     not have dropped it. So nothing in the history depends on the event that made the code take
+//     the signal, and the signal disappears before that event.
 //
 // Every replay finds the same places, because they depend only on the history up to the drop.
 
-// noteDrop remembers the event that drops a signal when it arrives, before the code is fed the
-// signal.
+// noteDrop remembers an event that drops a signal. The worker calls noteDrop when this event
+// arrives, which is before the code is fed the signal.
 func (r *run) noteDrop(e *model.Event) {
 	if e.Kind != model.EventSignalDropped {
 		return

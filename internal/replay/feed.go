@@ -18,7 +18,8 @@ func (m *machine) feed() {
 		m.now.Store(int64(e.At))
 	}
 
-	// A step has one outcome, so this event shows that the turn with it is committed.
+	// A step has one outcome, so this event shows that the turn that reported the outcome is
+	// committed.
 	if o := m.outcome; o != nil && e.ID == o[0].Event.ID && e.Kind == o[0].Event.Kind {
 		m.landed = true
 	}
@@ -48,7 +49,7 @@ func (m *machine) feed() {
 	case model.EventCancelRequest:
 		m.cancelRequested(e.Failure)
 	case model.EventVersionMarked, model.EventPinned:
-		if a := m.find(e.ID); a != nil { // otherwise the code no longer has the change
+		if a := m.find(e.ID); a != nil { // otherwise the code no longer asks for this version
 			m.apply(a, e)
 		}
 	case model.EventLabeled:
@@ -205,8 +206,8 @@ func (m *machine) unrequest(timer string) {
 	}
 }
 
-// answer resolves the future of an ask with the event that settles it, unless the code gave up on
-// it before.
+// answer resolves the future of an ask with the event that settles it, unless the code has given up
+// on the ask.
 func (m *machine) answer(a *ask, e *model.Event) {
 	f := &a.fut
 	if f.done || a.withdrawn {

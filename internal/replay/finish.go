@@ -39,8 +39,8 @@ func (x Ctx) HasBegun() bool {
 	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !isUnsolicited(e) })
 }
 
-// BlockType stops the run because today's type cannot hold a value with which the code has
-// continued before. It does not return.
+// BlockType stops the run because the code has already continued with a recorded value, and today's
+// Go type cannot hold that value. It does not return.
 func (x Ctx) BlockType(detail string) {
 	x.must("Block")
 	if m := x.co.m; m.doom == nil {
@@ -62,7 +62,8 @@ func (x Ctx) Fail(err error) {
 }
 
 // FailType is Fail for a signal of the wrong type. The signal is the last one that the coroutine
-// has taken. If the history shows that the signal was taken before, the run is blocked instead.
+// has taken. If the history shows that earlier code has taken the signal, FailType blocks the run
+// instead.
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
 	m, taken := x.co.m, x.co.taken

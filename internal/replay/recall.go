@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of queries about runs that have ended. Each one reads and replays a whole history.
+// Bounds of queries about runs that have ended. Each of these queries reads and replays a whole
+// history.
 const (
 	maxRecalls       = 2  // queries that run at the same time
 	maxRecallsInLine = 64 // queries that wait; further ones are refused
@@ -105,8 +106,8 @@ type recalls struct {
 }
 
 // Ask replays a history as Check does, and asks the code a query where the history ends. If the
-// code of the recorded run ended it, today's code must end in the same way. If it does not, its
-// memory differs from the memory of the recorded run, and Ask returns an error of kind Blocked.
+// recorded run was ended by its own code, today's code must end in the same way. If it does not,
+// its memory differs from the memory of the recorded run, and Ask returns an error of kind Blocked.
 func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
 	v, err := conclude(ctx, cfg, h, &q)
 	if err == nil {

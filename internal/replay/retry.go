@@ -27,7 +27,8 @@ const (
 )
 
 // Repeat is the policy of a workflow for failed runs. If Worth is set, it decides whether an error
-// is worth another run. Stored, the policy that the engine stores, has no such function.
+// is worth another run. Stored is the part of the policy that the engine stores; it does not
+// include Worth.
 type Repeat struct {
 	Stored model.Retry
 	Worth  func(error) bool

@@ -150,8 +150,8 @@ func TestDocsPage(t *testing.T) {
 // retry. A setting has the form of its kind.
 var vague = map[string]bool{"fork-execution": true, "reset-execution": true, "set-setting": true}
 
-// The server accepts the form of requests that are made of the examples of the document. It may not
-// find what the examples name.
+// If a client builds requests from the examples of the document, the server accepts their form. The
+// server may answer that the things that the examples name do not exist.
 func TestExamplesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -221,7 +221,7 @@ func (w *world) tryExample(method, path, body string) (status int, text string) 
 		w.t.Fatal(err)
 	}
 	defer got.Body.Close()
-	all, _ := io.ReadAll(got.Body) // what was read is enough for the error
+	all, _ := io.ReadAll(got.Body) // the part that was read is enough for the error
 	return got.StatusCode, string(all)
 }
 
