@@ -183,7 +183,7 @@ func (s Schedules) List(ctx context.Context, app string) iter.Seq2[Seen, error] 
 			for i := range page.Executions {
 				seen, err := look(ctx, s.client, &page.Executions[i])
 				if fault.Is(err, fault.NotFound) {
-					continue // it is being created, or was just deleted
+					continue // the schedule is being created, or was just deleted
 				}
 				if !yield(seen, err) {
 					return

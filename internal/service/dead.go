@@ -109,7 +109,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	}
 
 	if r.DryRun {
-		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse the requeue in the same way
+		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse it the same way
 			return api.RequeueReply{}, fault.New(fault.Conflict, "dead task %s was requeued %d times, and the last requeue was undone: requeue it again", ref, row.Requeued)
 		}
 		if row.Requeued > o.Count {

@@ -62,8 +62,8 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 	return s.flow().SetLimit(ctx, tenant, completeLimit(l), anyQueue)
 }
 
-// completeLimit fills in the scope of a limit where it follows from the other fields. It clears
-// what callers do not set.
+// completeLimit fills in the scope of a limit if the scope follows from the other fields. It clears
+// the fields that callers cannot set.
 func completeLimit(l api.Limit) api.Limit {
 	l.Tenant, l.Disabled, l.Why = "", false, ""
 	if l.Per == rule.Shared {

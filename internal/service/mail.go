@@ -30,7 +30,7 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 	return s.limits.Compose(r)
 }
 
-// Reach reports whether the engine serves and its store answers.
+// Reach returns nil if the engine serves requests and its store answers.
 func (s *Service) Reach(ctx context.Context) error {
 	if s.engine == nil {
 		return fault.New(fault.Unavailable, "the store is open for reading only")

@@ -140,7 +140,8 @@ func TestDeleteOfAChain(t *testing.T) {
 	wantKind(t, "a delete of what is open", err, fault.Conflict)
 }
 
-// A run that was removed before does not hide older ones: the delete removes them as well.
+// A run that was removed before does not hide older runs: the delete removes the older runs as
+// well.
 func TestDeleteOfAChainWithAGap(t *testing.T) {
 	t.Parallel()
 	for gap := range 6 {

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Shards lists the shards with their owners, and where they should be.
+// Shards lists the shards with their owners, and with the nodes that should own them.
 func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
 	view, err := a.store.Members(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// spoiled is a store that damages the reports that it returns, with the function change.
+// spoiled is a store that damages the reports that it returns. The function change does the damage.
 type spoiled struct {
 	*memory.Store
 
@@ -109,7 +109,8 @@ func (f *reporters) builds(r api.ReplayReportListRequest) (builds []string, page
 	}
 }
 
-// A report is stored as it was sent, with its caller, its time and its sums.
+// A report is stored as it was sent, together with its caller, its time and the sums of its
+// results.
 func TestReplayReportIsStoredWhole(t *testing.T) {
 	t.Parallel()
 	f := newReporters(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// unreadable returns the error of reading a run or an entity whose row cannot be decoded, or a run
-// that has an event which the process does not know.
+// unreadable returns the error of a read, if the process cannot decode the row of the run or
+// entity, or does not know an event of the run. Otherwise it returns nil.
 func (p *Proc) unreadable(ld *lane.Load) error {
 	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && p.Cluster.Disk.Corrupt[ld.Address] {
 		p.Cluster.Hurt(scenario.FaultLoadCorrupt)
