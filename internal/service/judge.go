@@ -77,7 +77,8 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 }
 
 // ask asks the owners of addresses what they know about them: the lanes of this node directly,
-// other nodes through the store. It leaves out an owner that does not answer in time.
+// other nodes through the store. If an owner does not answer in time, ask adds nothing about the
+// addresses of that owner.
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {

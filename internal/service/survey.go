@@ -61,7 +61,7 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	defer cancel()
 	found, err := s.countStranded(ctx)
 	if err != nil {
-		found = nil // the engine already logs that the store cannot be reached
+		found = nil // another log line says that the store cannot be reached
 	}
 	v.found = found
 	took := time.Since(began)

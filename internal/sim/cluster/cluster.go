@@ -24,7 +24,7 @@ type Cluster struct {
 	nodeIDs map[string]model.NodeID       // of all nodes that ever existed, by name
 	lives   map[model.NodeID]*incarnation // all incarnations that have begun
 	hands   map[string]*hand              // all hands that ever existed, by name
-	remotes []*worker.Worker              // all workers that ever existed, if workers outlive processes
+	remotes []*worker.Worker              // all workers ever, if workers outlive processes
 	seekers map[*worker.Worker]bool       // the remotes that look for a process
 }
 

@@ -336,7 +336,7 @@ func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 }
 
 // CheckSilence checks that nodes without news for each other do not poll once everything has ended.
-// Otherwise each poll would cost both nodes a write and a read.
+// A poll costs each of the two nodes a write and a read.
 func (s *Cluster) CheckSilence() {
 	if !s.Has(scenario.Lending) {
 		return

@@ -24,7 +24,7 @@ func (p *Proc) Mend() {
 	for _, w := range p.Workers {
 		w.Bad = false
 	}
-	// any other process borrows slots of other nodes
+	// with lending, only the process in slot 0 gets a task worker, and the others borrow its slots
 	if p.Cluster.Has(scenario.Tasks) && (!p.Cluster.Has(scenario.Lending) || p.Slot == 0) {
 		p.Hire()
 	}
@@ -181,8 +181,8 @@ func (p *Proc) info() store.NodeInfo {
 	return info
 }
 
-// gone reports whether this process can be sure that the process of a node on the same host has
-// ended.
+// gone reports whether this process believes that the process of another node on the same host has
+// ended. The belief is wrong while that process is slandered.
 func (p *Proc) gone(n store.NodeInfo) bool {
 	if n.PID == p.pid {
 		return false

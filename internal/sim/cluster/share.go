@@ -170,7 +170,7 @@ func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID
 	}
 
 	// The clock of a node may be slow. So the node may use a probe whose lease has ended, while
-	// another node already has a probe instead.
+	// another node already has the next probe.
 	if under > most && permit.Lease > s.StoreTime() {
 		s.Fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// What must hold for limits and breakers that all nodes share, when nodes die, are late, or do not
-// know whether their writes landed:
+// All nodes may share limits and breakers. Nodes die, are late, or do not know whether their writes
+// have taken effect. These rules must hold nevertheless:
 //
 //   - Over all nodes, a limit never has more holders than permits (D1). This holds for the tasks
 //     that nodes have let through and still count, including tasks of dead nodes. It also holds for
@@ -26,7 +26,7 @@ import (
 // While users change the numbers of a limit, nodes use different numbers for a moment, and pages
 // use the numbers of the last writer. The checks use the largest numbers that any node has used.
 
-// Most returns the largest number of tasks that may hold a limit, according to all rules that a
+// Most returns the largest number of tasks that may hold a limit, according to any rule set that a
 // node has used.
 func (s *Oracle) Most(r rule.Resource) (most int) {
 	for _, set := range s.Sets {
@@ -51,7 +51,7 @@ func (s *Oracle) Steady(r rule.Resource) (n limit.Numbers, ok bool) {
 
 // Spent checks that tasks do not start faster than a rate allows, in any interval.
 func (s *Oracle) Spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.Numbers) {
-	s.Behind = max(s.Behind, int64(s.StoreTime()-now)) // the clock of the node that lets it through
+	s.Behind = max(s.Behind, int64(s.StoreTime()-now)) // now is the time of the node that lets the task through
 	at := s.began[r]
 	at = append(at, s.Now)
 	for i := range at {
