@@ -7,15 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Batch is everything that a lane makes durable in one commit. It has at most one write per row of
-// a table, because the lane merges writes to the same row.
+// Batch is everything that a lane makes durable in one commit. It has at most one write for each
+// row of a table, because the lane merges writes to the same row.
 //
-// Adapters write in the order of the fields; only Deletes, Removes and EntityRemoves have no order
-// among each other. A guarded write applies only if the stored rows are in the expected state,
-// which its field describes. If one write fails, the adapter refuses the whole batch.
+// Adapters write in the order of the fields; only Deletes, Removes and EntityRemoves may be written
+// in any order. A guarded write applies only if the stored rows are in the expected state, which
+// its field describes. If one write fails, the adapter refuses the whole batch.
 type Batch struct {
 	// Lane and Number identify the batch. The fence must be at Number-1 under the epoch of the
-	// lane. The commit moves it to Number.
+	// lane. The commit moves the fence to Number.
 	Lane   LaneRef
 	Number int64
 	// At is the time, by the owner's clock, at which the owner sealed the batch. Rows that record
@@ -25,9 +25,9 @@ type Batch struct {
 	// commit is doubled, because earlier attempts timed out. See Within.
 	Bytes, Patience int
 
-	// Deletes removes closed runs. It is guarded: none of them may be open. Runs that do not exist
-	// are skipped. The commit deletes the rows of the runs. Later sweeps delete their events, and
-	// the data and log lines of their tasks. Dead tasks stay.
+	// Deletes removes closed runs. It is guarded: none of these runs may be open. Runs that do not
+	// exist are skipped. The commit deletes the rows of the runs. Later sweeps delete their events,
+	// and the data and log lines of their tasks. Dead tasks stay.
 	Deletes []RunKey
 	// Removes removes runs in any state, without reading their bodies. Runs that do not exist are
 	// skipped. The commit deletes the rows and timers of the runs. Later sweeps delete the rest, as
@@ -42,12 +42,12 @@ type Batch struct {
 	Starts []StartRow
 	// Closes ends runs. It is guarded: each run must be open.
 	Closes []CloseRow
-	// Marks changes what is stored about runs outside their history: parked and blocked. It is
-	// guarded: each run must be open.
+	// Marks changes whether runs are parked or blocked, which is stored outside their history. It
+	// is guarded: each run must be open.
 	Marks []MarkRow
 	// Labels changes the labels by which runs are found. It is guarded if it sets a label: the run
-	// must exist. The labels that a run starts with are not here. They are part of the start and
-	// are stored with it.
+	// must exist. Labels does not contain the labels that a run starts with. They are part of the
+	// row in Starts.
 	Labels []LabelRow
 	// Events are appended to histories. If a position is already taken, the store refuses the
 	// batch.
@@ -63,7 +63,8 @@ type Batch struct {
 	DeadDeletes []DeadKey
 	// TaskData sets or removes the last values that tasks have reported.
 	TaskData []TaskDatum
-	// Logs are appended. Their positions are unique in the batch.
+	// Logs are log lines of tasks, which the store appends. Their positions are unique in the
+	// batch.
 	Logs []LogRow
 	// The store first deletes StopTimers (guarded: each must exist). Then it inserts Timers; if a
 	// timer already exists, the store refuses the batch. Then it deletes every timer of the runs in

@@ -19,7 +19,7 @@ type ledger struct {
 	Pairs     map[[2]model.ShardID]*channel
 	Inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
-	replied   map[store.RequestKey]model.Time // when requests were answered, by the clocks of the nodes that answered
+	replied   map[store.RequestKey]model.Time // when a request was answered, by its node's clock
 	// forgotten has requests whose id is too old, or whose caller has the answer.
 	forgotten map[store.RequestKey]bool
 	told      map[string]bool    // drawn request ids whose caller has the answer

@@ -254,7 +254,7 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	settled := slices.ContainsFunc(kept, func(e model.Event) bool {
 		return e.ID == o.ID && (e.Kind == model.EventChildClosed || e.Kind == model.EventAnswered || e.Kind == model.EventWithdrawn)
 	})
-	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // the event is of a task without an outcome
+	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // the task has no outcome
 		return e.ID == o.ID && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventWithdrawn || e.TimedOutForGood())
 	})
 
