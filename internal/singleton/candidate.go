@@ -25,7 +25,7 @@ const (
 
 // Bounds of pauses.
 const (
-	maxLook     = time.Second // the longest pause between two looks, and between two checks of the clock
+	maxLook     = time.Second // the longest pause between two looks, or between two clock checks
 	minLook     = 10 * time.Millisecond
 	firstPause  = time.Second // after the first failure of the code
 	maxPause    = time.Minute

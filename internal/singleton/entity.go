@@ -86,7 +86,7 @@ func (r Remote) Load(ctx context.Context) (s State, err error) {
 	if err != nil || len(page.Entities) == 0 {
 		return s, err
 	}
-	e := &page.Entities[0] // the list is sorted, and the key is the shortest with its prefix
+	e := &page.Entities[0] // keys are sorted, so the exact key comes before longer ones
 	if e.Address.Key != r.Address.Key || !e.Exists {
 		return s, nil
 	}

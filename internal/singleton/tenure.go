@@ -25,7 +25,7 @@ type Tenure struct {
 	epoch     int64
 	ctx       *tenureContext
 
-	saving sync.Mutex // held during a save, so that saves happen one at a time, in the order of their numbers
+	saving sync.Mutex // saves happen one at a time, in the order of their numbers
 	saved  int64
 
 	mu       sync.Mutex

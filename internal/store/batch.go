@@ -98,8 +98,8 @@ type Batch struct {
 	// the batch. The refusal of an inbox row (model.RefusedIDs) is the exception: the stored answer
 	// stays, because a sender may put the same row again after its refusal.
 	Requests []Reply
-	// Forgets removes remembered answers whose callers have received them and cannot ask again. An
-	// answer that is already gone is skipped. Forgets may name shards of other owners.
+	// Forgets removes remembered answers that their callers have received and cannot ask for again.
+	// An answer that is already gone is skipped. Forgets may name shards of other owners.
 	Forgets []RequestKey
 	// Tokens raises the token marks of shards. It is guarded: each shard must exist. If the stored
 	// mark is higher, it stays.
@@ -122,8 +122,8 @@ type StartRow struct {
 	Start model.Start
 	// IfAbsent says that the run is inserted only if the address has no current run.
 	IfAbsent bool
-	// Replaces is the run of the same address that stops being current in this batch. It must be
-	// current. If it is still open, its close must be in this batch too. Zero means none.
+	// Replaces is the run of the same address that stops being current in this batch. That run must
+	// be current. If it is still open, this batch must close it too. Zero means none.
 	Replaces model.RunID
 }
 
@@ -141,8 +141,8 @@ type MarkRow struct {
 	Blocked *model.Reason
 }
 
-// LabelRow sets a label of a run. An empty value removes it, and has no effect if the run does not
-// have the label.
+// LabelRow sets a label of a run. An empty value removes the label, and has no effect if the run
+// does not have the label.
 type LabelRow struct {
 	RunKey
 	Label model.Label
@@ -194,12 +194,12 @@ func (b *Batch) Empty() bool {
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Forgets) == 0 && len(b.Tokens) == 0 && len(b.Free) == 0
 }
 
-// slowestPath is the lowest throughput in bytes per second that Within assumes. A slower path needs
-// Patience.
+// slowestPath is the lowest throughput in bytes per second that Within assumes. On a slower path,
+// the caller raises Patience.
 const slowestPath = 256 << 10
 
-// Within returns the time limit of the commit. The base is the limit of a commit without rows, and
-// every byte adds to it.
+// Within returns the time limit of the commit. base is the time limit of a commit without rows, and
+// every byte of the batch adds to the limit.
 func (b *Batch) Within(base time.Duration) time.Duration {
 	return (base + time.Duration(b.Bytes)*time.Second/slowestPath) << b.Patience
 }
@@ -216,7 +216,7 @@ func (b *Batch) Rows() int {
 type PassedMessage struct {
 	From    model.ShardID
 	Message *model.Message
-	// Behind is how many of Batch.Messages were sent before it.
+	// Behind is how many of Batch.Messages were sent before this message.
 	Behind int
 }
 
