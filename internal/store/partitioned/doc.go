@@ -32,8 +32,8 @@
 //     taken its shards. Such a registration gives the node fences, but the node never had a shard
 //     of this member. It takes shards there only after a registration has succeeded, and a process
 //     never has two registrations of a node in a member under way. So once a node has taken a
-//     shard, no registration of it can still arrive. The next Acquire removes the node from the
-//     member.
+//     shard, no registration of it can still arrive. The next Acquire removes a node that was
+//     registered late.
 //
 // Unregister removes a node from the members first and then from the home. If the process dies in
 // between, the lease of the node expires, and FenceNode finishes the work.
@@ -55,7 +55,7 @@
 //
 // Calls for the shards of that part fail with an error that names the database and its groups.
 // Calls for shards of other parts succeed. Lists and counts over all shards fail, because their
-// result would be incomplete. Renew and Acquire wait only a short time for members: If a member
+// result would be incomplete. Renew and Acquire wait only a short time for members. If a member
 // does not answer in that time, a renewal returns the owners that the store has seen last. If the
 // answer of a member to Acquire is lost, the acquired shards appear in the next view. Sweeps leave
 // out the part that cannot be reached, and its rows wait for a later sweep.
