@@ -115,7 +115,7 @@ type machine struct {
 	unanswered bool // events have arrived since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
-	misfit int64         // position of the event that doom is about; 0 if doom is not about an event
+	misfit int64         // position of the event that doom is about; 0 if it is about no event
 	broken bool          // the code ran ahead of a command that was not applied
 	closed bool          // the end of the run was reported
 }

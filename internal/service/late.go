@@ -15,8 +15,8 @@ import (
 // latePatience bounds how long a caller whose deadline has passed waits for an explanation.
 const latePatience = 200 * time.Millisecond
 
-// If the deadline of a caller has passed, explainLate adds to the error of the caller why the
-// request was not served. A caller that canceled its context does not wait for an explanation.
+// explainLate adds to the error of a caller why its request was not served, if the deadline of the
+// caller has passed. A caller that canceled its context does not wait for an explanation.
 func (s *Service) explainLate(ctx context.Context, a model.Address, err error) error {
 	if !tooLate(ctx, err) {
 		return err

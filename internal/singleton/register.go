@@ -76,7 +76,7 @@ type Answer struct {
 func Decide(s State, c *Command) Answer {
 	if c.Verb == VerbClaim {
 		if c.Epoch != s.Epoch || c.Beat != s.Beat {
-			return Answer{State: s} // the holder has renewed the lease, or another candidate was faster
+			return Answer{State: s} // the holder has renewed, or another candidate was faster
 		}
 		s.Epoch, s.Beat, s.Saved = s.Epoch+1, 0, 0
 		s.Holder, s.Process, s.Lease, s.Since = c.Candidate, c.Process, c.Lease, c.Since

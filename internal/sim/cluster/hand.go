@@ -26,7 +26,7 @@ type hand struct {
 	Held     map[model.ClaimRef]*job
 	Reported map[model.ClaimRef]*model.TaskReport // but not settled
 	abroad   loan.Abroad                          // if nodes lend slots
-	most     int                                  // the largest number of slots that the hand has had
+	most     int                                  // the largest number of slots so far
 	// over is how many claims the hand may have in addition to its slots, because they arrived late
 	// or because a shard moved.
 	over    int

@@ -44,7 +44,7 @@ type incarnation struct {
 	looked   int64 // when the node first saw the other nodes
 	keeps    bool  // the lanes of the node must not delete rows because of their age
 
-	reunion []model.Time // by lane: until when the lane keeps runs for the workers of the last owner
+	reunion []model.Time // by lane: until when it keeps runs for workers of the last owner
 
 	// participant takes part in the shared limits for this node; nil if there are no settings
 	participant *flow.Participant

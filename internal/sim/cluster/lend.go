@@ -61,9 +61,8 @@ func (u *purse) after(d time.Duration, do func()) {
 	})
 }
 
-// Workers may hold claims from the previous life of the node. begin tells the workers that other
-// nodes own these claims now. When this node acquires a shard, it owns the claims of that shard
-// again.
+// begin tells the workers that other nodes own the claims that the workers hold from the previous
+// life of this node. When this node acquires a shard, it owns the claims of that shard again.
 func (u *purse) begin() {
 	all := make([]model.ShardID, len(u.inc.Owner))
 	for i := range all {

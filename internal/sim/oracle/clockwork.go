@@ -11,8 +11,8 @@ func (s *Oracle) FairTime() model.Time {
 	return model.Time(kernel.Epoch + s.Now + max(s.Shift-s.passing(), s.Lasting) + s.skew())
 }
 
-// The store's clock may differ from true time by a shift. passing is the part of that shift that
-// will be undone.
+// passing is how much of the shift of the store's clock (its difference from true time) will be
+// undone.
 func (s *Oracle) passing() int64 {
 	if s.Now < s.Jumping {
 		return s.Shift - s.Lasting

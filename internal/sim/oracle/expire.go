@@ -11,8 +11,8 @@ import (
 // every state whose time is over has left the store. The timer that the row names is the timer in
 // the store.
 
-// A path is the list of hand-overs that lead from one state of an entity to another. stateEnd
-// returns an entry of a path that stands for the end of a state. The other entries are hand-overs.
+// stateEnd returns an entry of a path that stands for the end of a state. A path is the list of
+// hand-overs that lead from one state of an entity to another; its other entries are hand-overs.
 func stateEnd(of *scenario.Account) *scenario.Handover { return &scenario.Handover{Base: of} }
 
 func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }

@@ -85,11 +85,11 @@ func (l *ledger) checkLimits(b *store.Batch) {
 }
 
 // holding counts the holders of a limit of a node according to the durable state. The node itself
-// counts what its lanes have decided, but the decisions of one lane may reach the store before
-// those of another lane. So holding counts only tasks of the lane that commits. It leaves out tasks
-// that the lane no longer knows, or knows in another state: tasks of shards that have moved or are
-// about to move, and tasks of addresses whose rows cannot be written. If a batch was refused or
-// split, the report of a task may come after the next claim. holding leaves out such a task too,
+// counts what its lanes have decided, but the decisions of one lane may reach the store before the
+// decisions of another lane. So holding counts only tasks of the lane that commits. It leaves out
+// tasks that the lane no longer knows, or knows in another state: tasks of shards that have moved
+// or are about to move, and tasks of addresses whose rows cannot be written. If a batch was refused
+// or split, the report of a task may come after the next claim. holding leaves out such a task too,
 // because no worker executes it. It does so only for reports and time-outs from before the lane
 // last applied inputs again.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {

@@ -444,7 +444,7 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		return false
 	}
 
-	changed, told := false, !t.rowless && (h.Base != nil || h.End != nil) // the row shows the change
+	changed, told := false, !t.rowless && (h.Base != nil || h.End != nil) // the row shows it
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		changed = changed || c.Changed

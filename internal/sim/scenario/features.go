@@ -24,7 +24,7 @@ const (
 	FalseDeath                       // a live node is declared dead
 	Flood                            // a lane gets more input than it has room for
 	ClockJumps                       // the store's clock jumps, and machines are suspended
-	BadRows                          // some rows are unreadable for all builds, or for the older build
+	BadRows                          // all builds, or the older build, cannot read some rows
 	RequestIDs                       // users misuse request ids, and nodes forget old request ids
 	LargeReports                     // one report of a task is as large as the budget of a lane
 	StartOptions                     // starts have a delay, a time-out or a policy of retries

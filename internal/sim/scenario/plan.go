@@ -47,7 +47,7 @@ type plan struct {
 	Patience    int64 // the time from FaultsUntil until everything must have ended
 	Poll        int64 // how long the clerk waits before it looks for answers again
 
-	Latency, Slow, LoopDelay int64 // the longest delay of a call, of a slow call, and of a lane's loop
+	Latency, Slow, LoopDelay int64 // longest delay of a call, a slow call, a lane's loop
 
 	// Probabilities.
 	CommitFails, CommitUnknown, CommitSlow float64

@@ -89,7 +89,7 @@ func (s *Scenario) put(kind, name string, value any) {
 	s.Settings = append(s.Settings, store.Setting{SettingKey: store.SettingKey{Tenant: Tenant, Kind: kind, Name: name}, Body: body})
 }
 
-// PermitsOf returns the limits of which a task needs a permit.
+// PermitsOf returns the limits whose permits a task needs.
 func PermitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []rule.Resource) {
 	for _, u := range set.Resolve(Tenant, spec, in) {
 		if u.Numbers.Concurrency > 0 {

@@ -130,7 +130,7 @@ func (h *Hold) Deliver(events []model.Event) {
 				delete(h.replied, seq)
 			}
 			h.unacked -= h.ahead.eventful
-			h.closed, h.lastSeen = false, -1 // the hold has not yet reported that it has seen this event
+			h.closed, h.lastSeen = false, -1 // the hold has not yet reported this event as seen
 		}
 		h.ahead = nil
 	}
@@ -484,7 +484,7 @@ func (h *Hold) Wanted() bool {
 	return false
 }
 
-// The worker calls ran when the body of a step has returned.
+// ran handles the end of the body of a step.
 func (h *Hold) ran(b, a int) {
 	if h.dropped || h.marks[b][a]&markRunning == 0 {
 		return

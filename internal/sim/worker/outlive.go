@@ -21,7 +21,7 @@ type body struct {
 	done    bool // the body has ended without a hold, or its outcome is not confirmed
 }
 
-// The worker calls end when the body has returned.
+// end handles the return of the body.
 func (y *body) end() {
 	if y.hold == nil {
 		y.done = true
@@ -40,7 +40,7 @@ func (w *Worker) Lose() {
 	slices.SortFunc(ids, model.RunID.Compare)
 
 	var held []model.HeldRun
-	for _, h := range w.Offer.Held { // runs that the last server has not handed to this worker again
+	for _, h := range w.Offer.Held { // runs that the last server has not handed over again
 		if len(w.kept[h.Run]) > 0 && w.Held[h.Run] == nil {
 			held = append(held, h)
 		}

@@ -170,8 +170,8 @@ func (s *Workload) heal() {
 	s.tend()
 }
 
-// After the faults have ended, tend restarts missing processes and workers, and sends open runs
-// what they wait for.
+// tend restarts missing processes and workers after the faults have ended, and sends open runs what
+// they wait for.
 func (s *Workload) tend() {
 	if s.Leaving {
 		return

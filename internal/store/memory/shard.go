@@ -127,7 +127,7 @@ func (s *shard) run(id model.RunID) *run {
 	return r
 }
 
-// After the row of a run has changed, settle adds the run to runnable or removes it from there.
+// settle adds a run to runnable or removes it from there, after the row of the run has changed.
 func (s *shard) settle(r *run) {
 	if r.runnable() {
 		s.runnable.insert(r)

@@ -86,7 +86,7 @@ func (p *part) ask(ctx context.Context, limit time.Duration, call func(context.C
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := call(limited)
-	if err != nil && ctx.Err() == nil { // if the caller has given up, the error says nothing about the part
+	if err != nil && ctx.Err() == nil { // otherwise the caller has given up
 		p.note(err)
 	}
 	return p.explain(err)
