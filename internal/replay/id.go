@@ -150,9 +150,9 @@ func appendOccurrence(b []byte, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// parsedID is an identity that was read from the history. The texts of errors need its parts. They
-// also serve to find the ask that a record belongs to when today's code encodes the input of the
-// ask differently.
+// parsedID is an identity that was read from the history. Errors name the parts of the identity.
+// The worker also needs the parts to find the ask of a record whose input today's code encodes
+// differently.
 type parsedID struct {
 	path       string
 	kind       askKind

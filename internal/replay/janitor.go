@@ -53,8 +53,9 @@ func (w *Worker) janitor() {
 	}
 }
 
-// inspect releases a run that has been parked for a long time. For other runs, it reports what the
-// run waits for, if the worker has not reported that yet. It also reports code that blocks.
+// inspect looks at one run. It reports what the run waits for, if the worker has not reported that
+// yet. Otherwise it releases a run that has been parked for a long time. It also reports code that
+// blocks.
 func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Lock()
 	if r.busy {

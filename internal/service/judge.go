@@ -54,8 +54,8 @@ func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
 	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
 }
 
-// view returns the nodes and the owners of the shards. It reads the store, unless the store allows
-// no other node than the node of this process.
+// view returns the nodes and the owners of the shards. It reads the store, unless the engine of
+// this process knows both, because no other process can open the store.
 func (s *Service) view(ctx context.Context) (store.View, error) {
 	if s.engine == nil {
 		return s.store.Members(ctx)

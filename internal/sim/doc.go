@@ -78,10 +78,9 @@
 //     No node gets a shard of a group that it does not serve.
 //   - In some seeds states of accounts expire (expire).
 //   - In some seeds users are clients of servers (ids). Each of their request ids names an era,
-//     which is the time during which one lane owns the address. Eras are short, because shards move
-//     often. When a lane gets a shard back, it gets late copies of requests that it has already
-//     served. In some of these seeds users confirm that they have an answer, and the server removes
-//     the answer.
+//     which is the time during which one lane owns the address. Eras are short. When a lane gets a
+//     shard back, it gets late copies of requests that it has already served. In some of these
+//     seeds users confirm that they have an answer, and the server removes the answer.
 //   - In some seeds users send entities calls that kill the process that executes them (killer).
 //     The owner sets such a call aside after a few deaths. It does not set a call aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all

@@ -19,7 +19,8 @@ type unheard struct {
 	node  string
 	since int64
 	// denied says that the node has answered that none of its workers has the claim. When the node
-	// answered, it was too late for the claim to be still in flight to a worker.
+	// answered, the claim could no longer be in flight to a worker, because too much time had
+	// passed.
 	denied bool
 }
 

@@ -410,8 +410,8 @@ func (k *keeper) recordRules(now model.Time, set *rule.Set) {
 	}
 	k.Sets = append(k.Sets, set)
 	k.b.inc.p.Cluster.Sets = append(k.b.inc.p.Cluster.Sets, set)
-	// When rules change, the gate keeps only the part of a token that has accrued. This check
-	// starts with a full bucket instead, which allows more.
+	// When rules change, the gate keeps the part of a token that has accrued. This check starts
+	// with a full bucket instead, which allows more.
 	clear(k.rates)
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {

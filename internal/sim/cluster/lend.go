@@ -312,8 +312,8 @@ func (u *purse) handleAnswer(p *loan.OpenPoll, a *peer.PollReply) {
 }
 
 // checkTaken checks that workers of the node do not execute more tasks for other owners than they
-// have slots. A claim may arrive for which no slot is lent any longer, because the owner answered
-// the poll before it had stored the claim.
+// have slots. A claim may arrive for which no slot is lent, because the owner answered the poll
+// before it had stored the claim.
 func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.Cluster
 	for _, x := range p.LentSlots() {

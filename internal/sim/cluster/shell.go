@@ -297,7 +297,7 @@ func (sh *shell) finishCommit(now model.Time, res store.Committed, err error) {
 	sh.Lane.FinishCommit(now, res, err)
 }
 
-// undone notes when the lane applies inputs again.
+// undone notes the time at which the lane applies inputs again.
 func (sh *shell) undone() { sh.Undone, sh.Clock = sh.s.Now, sh.inc.p.Now() }
 
 func (sh *shell) verify(starts []store.StartRow) {

@@ -49,8 +49,8 @@ func New(seed uint64, tracing bool) *Kernel {
 	return k
 }
 
-// event is a function that the kernel calls at a time. If proc is set, the event happens to that
-// process.
+// event is a function that the kernel calls at a certain time. If proc is set, the event happens to
+// that process.
 type event struct {
 	at   int64
 	seq  uint64

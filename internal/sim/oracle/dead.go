@@ -40,8 +40,8 @@ type requeued struct {
 // undoneText is the reason in the outcome of a run whose requeue was undone.
 const undoneText = "the requeue was undone"
 
-// SettledDead reports whether the run of the last requeue of a dead task has ended. Users check
-// this before they order something for the dead task.
+// SettledDead reports whether a dead task was never requeued, or the run of its last requeue has
+// ended. Users check this before they order something for the dead task.
 func (s *Oracle) SettledDead(x *DeadTask) bool {
 	r := s.Ledger.Runs[x.Body.Requeued.Run]
 	return x.Body.Requeued.IsZero() || r != nil && !r.Open()

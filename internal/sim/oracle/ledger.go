@@ -129,7 +129,7 @@ type received struct {
 // channel is the ordered messages between two shards.
 type channel struct {
 	Rows []store.MessageRow
-	Next int64 // the cursor: the position of the next message that takes effect
+	Next int64 // the cursor: how many messages the receiver has consumed
 }
 
 func newLedger(s *Oracle) *ledger {

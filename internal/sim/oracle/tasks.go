@@ -134,7 +134,7 @@ func (l *ledger) taskFact(b *store.Batch, r *Run, e *model.Event) bool {
 	if t == nil {
 		return false
 	}
-	if t.Over && e.Kind != model.EventWithdrawn { // the program may withdraw a task that is over
+	if t.Over && e.Kind != model.EventWithdrawn { // the program may not know that the task is over
 		l.Fail("E9: %s of %s: a %s after its end", e.ID, r.ID, e.Kind)
 	}
 

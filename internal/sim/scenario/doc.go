@@ -1,5 +1,5 @@
 // Package scenario decides what a simulation contains. It derives all of this from the seed, before
-// the first event of the simulation: the features, the plan of its faults, its programs and tasks,
+// the first event of the simulation: its features, the plan of its faults, its programs and tasks,
 // its entities and its settings.
 //
 // Programs are data. A machine interprets a program. What the machine does depends only on the

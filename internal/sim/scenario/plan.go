@@ -77,7 +77,7 @@ type plan struct {
 	Keys, children int
 	Pins           bool          // workers have versions, and workflows are pinned
 	Slots          int           // the slots of each worker for runs or calls; 0 for any number
-	Grace          time.Duration // how long the board keeps claims without a worker
+	Grace          time.Duration // how long a claim may have no worker
 	Hires          int           // how often hands come and go
 	KeepDead       time.Duration // how long dead tasks are kept; 0 means forever
 

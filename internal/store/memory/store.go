@@ -41,7 +41,7 @@ type Options struct {
 	// Now is the clock that judges leases. The default is time.Now. The store calls it while it
 	// holds its lock, so Now must not call the store.
 	Now func() time.Time
-	// Cluster is the id of the cluster whose data the store has. The default is a random id.
+	// Cluster is the id of the store's contents, as in store.Info. The default is a random id.
 	// Simulators set Cluster, so that they stay deterministic.
 	Cluster string
 }

@@ -18,10 +18,10 @@
 //   - A node owns a shard of a member if the member says so. As in any store, the member changes
 //     the owner only if the previous owner is no longer registered in the member. Fences of the
 //     member refuse commits of a node that is not registered there.
-//   - A node is removed from a member only after it is gone from the home: only FenceNode and
-//     Acquire remove nodes, and both look at the home first. A node that is gone from the home
-//     never comes back with the same epoch. So a node that holds its lease keeps its shards in
-//     every member.
+//   - A node may leave a member by itself (Unregister). Apart from that, a node is removed from a
+//     member only after it is gone from the home: only FenceNode and Acquire remove other nodes,
+//     and both look at the home first. A node that is gone from the home never comes back with the
+//     same epoch. So a node that holds its lease keeps its shards in every member.
 //   - FenceNode fences a node in the home first and then in the members. If the caller dies in
 //     between, or a member cannot be reached, the node is still registered in that member and
 //     owns its shards there. Acquire in the member finds a node that the home no longer has. It
