@@ -14,8 +14,8 @@ import (
 //   - If the code cannot have noticed the signal, the replay never shows it. The event that drops
 //     the signal says so.
 //   - Otherwise the code may have noticed the signal without taking it. For example, a select may
-//     have chosen the signal, or another receive may have got a later signal because of it. In that
-//     case the signal disappears where it was dropped.
+//     have chosen the signal, or another receive may have got a later signal because this signal
+//     was taken up by the first one. In that case the signal disappears where it was dropped.
 //   - The replayed code may take the signal before that place. The turn that reported this was
 //     lost. Otherwise the history would record that the code took the signal, and the engine could
 //     not have dropped it. So nothing in the history depends on the event that made the code take
@@ -49,8 +49,8 @@ func (m *machine) isHidden(i int) bool {
 }
 
 // vanish removes the signals that must disappear before the event at an index is fed. If the code
-// has already taken one of them, or still sees one that should have disappeared earlier, the worker
-// throws the machine away, and the replay starts again.
+// has already taken one of these signals, or still sees a signal that should have disappeared
+// earlier, the worker throws the machine away, and the replay starts again.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)

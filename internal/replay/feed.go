@@ -8,7 +8,7 @@ import (
 )
 
 // feed gives the next event to the code. It resolves the future that the event answers, and makes
-// the coroutines ready that waited for it.
+// the coroutines ready that waited for this future.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]
@@ -84,7 +84,8 @@ func (m *machine) compare(e *model.Event) {
 	m.noteArrival(a)
 }
 
-// expectedKind returns the kind of the event that records the ask, if the code has run ahead of it.
+// expectedKind returns the kind of the event that records the ask, if the code has run ahead of
+// that event.
 func (a *ask) expectedKind() model.EventKind {
 	switch {
 	case a.kind == askMark:

@@ -111,8 +111,8 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 	return m.w.probeError(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
 }
 
-// endRun ends the run. First the coroutines that handle a cancel request finish. Then the
-// root ends all others where they are parked.
+// endRun ends the run. First the coroutines that handle a cancel request finish. Then the root
+// coroutine ends all other coroutines where they are parked.
 func (m *machine) endRun(out model.Payload, err error) {
 	if trouble := m.afterInterrupts(); trouble != nil && continueOf(err) == nil {
 		err = errors.Join(err, trouble)

@@ -488,8 +488,8 @@ func TestLockIsOver(t *testing.T) {
 	})
 }
 
-// The worker blocks code that locks other entities than recorded, or none, or releases them in
-// another place.
+// The worker blocks the run if today's code locks other entities than the history records, locks no
+// entities, or releases them in another place.
 func TestLockMismatch(t *testing.T) {
 	locks := func(call bool, keys ...string) program {
 		return func(_ *engine, x replay.Ctx) error {

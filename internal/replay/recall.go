@@ -17,7 +17,7 @@ const (
 	recallTimeout    = 30 * time.Second
 )
 
-// Load reads the whole history of a run. A zero run means the current one.
+// Load reads the whole history of a run. A zero run means the current run.
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
 // Taken implements api.Worker. The worker does nothing here. It continues when it gets events, and

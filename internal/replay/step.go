@@ -32,7 +32,8 @@ type Step struct {
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 for no limit.
 	AttemptTimeout time.Duration
-	// Caller is the program counter of user code (see Ctx.Caller); 0 to look for it.
+	// Caller is the program counter of user code (see Ctx.Caller); if it is 0, the worker looks for
+	// the place on the stack.
 	Caller uintptr
 	// Task, if set, lets a queue execute the step. In that case Body is nil, and the engine applies
 	// the retry policy. See task.go.

@@ -67,7 +67,7 @@ func (m *machine) withoutHandler(rs []model.Reason) []model.Reason {
 	return rs
 }
 
-// unawaitedStep returns a step that runs or must run, if the waits name none.
+// unawaitedStep returns a step that runs or must run, if the waits do not name any such step.
 func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 	if len(m.toStart) == 0 && m.r.running.Load() == 0 || slices.ContainsFunc(rs, func(r model.Reason) bool { return r.Code == model.WaitStep }) {
 		return nil

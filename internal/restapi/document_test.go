@@ -251,7 +251,7 @@ func complete(path string, examples map[string]string) bool {
 }
 
 // exampleBody makes a body from the examples of its required properties. It returns an empty text
-// if one of them has no example.
+// if a required property has no example.
 func exampleBody(doc, op map[string]any) string {
 	request, _ := op["requestBody"].(map[string]any)
 	content, _ := request["content"].(map[string]any)

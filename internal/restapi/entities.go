@@ -285,7 +285,7 @@ func waitedCallOf(c *model.Call) waitedCall {
 	}
 }
 
-// waitedCalls is a page of the calls or signals that wait, the first ones first.
+// waitedCalls is a page of the calls or signals that wait, the oldest first.
 type waitedCalls struct {
 	Items  []waitedCall `json:"items"`
 	Total  int          `json:"total"`

@@ -258,7 +258,8 @@ func (j *Job) check() error {
 	return wrong.err("")
 }
 
-// Kinds of names in a task. Errors use the names of Called for them, as for settings.
+// Kinds of names in a task. Errors call these things by the names in Job.Called, as they do for
+// settings.
 const (
 	NamedQueue   = "queue"
 	NamedFair    = "fairness key"

@@ -126,7 +126,7 @@ func (s *Service) checkBatch(r *api.BatchRequest) (selection query.Query, err er
 	return selection, nil
 }
 
-// batchVerb checks the verb of a batch and what belongs to it.
+// batchVerb checks the verb of a batch and the fields of the request that belong to the verb.
 func (v validator) batchVerb(r *api.BatchRequest) {
 	if !slices.Contains(api.BatchVerbs(), r.Verb) {
 		v.Wrong("there is no verb %.40q: it is one of %v", r.Verb, api.BatchVerbs())

@@ -21,7 +21,7 @@ func (s *Service) flow() *flow.Flow {
 	return s.engine.Flow()
 }
 
-// Limits lists the limits of a tenant, with the tasks that hold and wait for them.
+// Limits lists the limits of a tenant, with the tasks that hold permits or wait for permits.
 func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
 	if err := s.checkTenant("limits", tenant); err != nil {
 		return nil, err

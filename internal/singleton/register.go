@@ -66,7 +66,8 @@ type Command struct {
 	Position Position `json:"position,omitzero"`
 }
 
-// Answer is the result of a command: whether it was granted, and the register after it.
+// Answer is the result of a command: whether the command was granted, and the state of the register
+// after the command.
 type Answer struct {
 	Granted bool  `json:"granted"`
 	State   State `json:"state"`

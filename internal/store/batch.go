@@ -30,8 +30,8 @@ type Batch struct {
 	// and the data and log lines of their tasks. Dead tasks stay.
 	Deletes []RunKey
 	// Removes removes runs in any state, without reading their bodies. Runs that do not exist are
-	// skipped. The commit deletes the rows and timers of the runs. Later sweeps delete the rest, as
-	// for Deletes.
+	// skipped. The commit deletes the rows and timers of the runs. Later sweeps delete the events
+	// and the data of tasks, as for Deletes.
 	Removes []RunKey
 	// EntityRemoves removes the rows and mailboxes of entities, without reading their bodies.
 	// Entities that do not exist are skipped.

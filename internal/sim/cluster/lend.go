@@ -348,8 +348,8 @@ func (s *Cluster) CheckSilence() {
 }
 
 // quietPolls is how many polls nodes may make in the time of a lease when no node has news. Each of
-// three nodes may poll each of the two others four times, which is as often as held claims would
-// need it.
+// three nodes may poll each of the two others four times, which is as often as nodes with held
+// claims would have to poll.
 const quietPolls = 3 * 2 * 4
 
 // tell sends a message to another node, if that node is alive when the message arrives.

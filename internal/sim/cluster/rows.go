@@ -29,7 +29,7 @@ func (p *Proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 		return
 	}
 
-	switch ld.Kind { //nolint:exhaustive // the others are about one run
+	switch ld.Kind { //nolint:exhaustive // other kinds are about one run
 	case lane.LoadRunnable, lane.LoadTimers, lane.LoadExpired, lane.LoadMailboxes:
 		if s.Plan.BadPages {
 			s.Hurt(scenario.FaultSkipped)

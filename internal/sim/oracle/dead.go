@@ -9,13 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Users requeue dead tasks, with the same input or another one. They requeue them again, undo a
-// requeue, and purge dead tasks. Rule E38 says: only one order at a time changes a dead task, and
-// the dead task counts its changes. Every requeue that is not undone starts one run, with the
-// options and the input of the dead task or of the order. A requeue that is undone never starts a
-// task, and leaves the dead task as it was before the requeue. A purged dead task never comes back.
-// A dead task is purged only by an order or after its retention. Together with E37 this means:
-// every task has completed, was called off, is a dead task, or was a dead task that was purged.
+// Users requeue dead tasks with the same input or with another input, some of them several times.
+// Users also undo requeues, and purge dead tasks. Rule E38 says: only one order at a time changes a
+// dead task, and the dead task counts its changes. Every requeue that is not undone starts one run,
+// with the options and the input of the dead task or of the order. A requeue that is undone never
+// starts a task, and leaves the dead task as it was before the requeue. A purged dead task never
+// comes back. A dead task is purged only by an order or after its retention. Together with E37 this
+// means: every task has completed, was called off, is a dead task, or was a dead task that was
+// purged.
 
 // DeadTask is a dead task as the store has it.
 type DeadTask struct {

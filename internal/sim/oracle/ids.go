@@ -75,8 +75,8 @@ func (s *Oracle) CheckForgotten() {
 	s.Did(scenario.OpForgotten)
 }
 
-// RecordAnswer records that the caller of a request has its answer. The caller cannot ask again
-// under an id that the engine drew for it.
+// RecordAnswer records that the caller of a request has its answer. If the engine has drawn the
+// request id, the caller cannot ask again under that id.
 func (l *ledger) RecordAnswer(m *model.Message) {
 	if m.Drawn {
 		l.told[m.RequestID] = true

@@ -34,7 +34,7 @@ func DeskAddress(i int) model.Address {
 	return model.Address{Tenant: Tenant, Type: DeskType, Key: deskKeys[i]}
 }
 
-// Operations of accounts. Desks have two others, echo and forward.
+// Operations of accounts. Desks have two other operations, echo and forward.
 const (
 	DoAdd  = "add"
 	DoFail = "fail"

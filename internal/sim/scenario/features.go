@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Feature is a set of features: things that some simulations have and others do not.
+// Feature is a set of features. A feature is something that some simulations have and other
+// simulations do not have.
 type Feature uint32
 
 // The features. The table says which seeds have them.
@@ -81,9 +82,9 @@ func (r *row) picks(seed uint64) bool {
 	return slices.ContainsFunc(r.lots, func(l lot) bool { return l.has(seed) })
 }
 
-// mix is the lot of the seeds that have several hardships together. The hardships use the divisor
-// 11. It shares no factor with the divisors that decide about the workload, so each hardship meets
-// each workload.
+// mix is the lot of the seeds that have several hardships together. The divisor of the hardships
+// (11) shares no factor with the divisors that decide about the workload. So each hardship occurs
+// together with each workload.
 var mix = lot{of: 11, at: []uint64{10}, omits: 0.4}
 
 // eleventh is the lot of the seeds that have one kind of hardship.

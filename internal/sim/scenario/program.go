@@ -143,7 +143,7 @@ func ParseInput(p model.Payload) (program, cans, count int, ok bool) {
 }
 
 // drawPrograms makes the programs. The first programs are for children, and do not wait for other
-// executions. The others are for roots: executions that users start.
+// executions. The other programs are for roots, which are the executions that users start.
 func (s *Scenario) drawPrograms() {
 	n := 3
 	for i := range n {

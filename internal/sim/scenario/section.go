@@ -17,7 +17,7 @@ const (
 )
 
 // drawSection makes a block that locks some accounts and calls one or two of them. After that, the
-// block releases the accounts, or the end of the run does.
+// block releases the accounts, or the accounts become free when the run ends.
 func (s *Scenario) drawSection(b *Block, root bool, within int64) {
 	for range 1 + s.Pick(4) {
 		b.Locks = append(b.Locks, AccountAddress(s.Pick(s.Plan.Accounts)))

@@ -52,8 +52,9 @@ func (s *Scenario) DrawBreaker() rule.Breaker {
 		Failures: 1 + s.Pick(3), Window: kernel.Microseconds(s.Between(20, 400) * kernel.Millisecond), Successes: 1 + s.Pick(2), Probes: 1 + s.Pick(2),
 		Reset: kernel.Microseconds(s.Between(5, 150) * kernel.Millisecond), Lease: kernel.Microseconds(s.Between(20, 200) * kernel.Millisecond), MaxRetryAfter: kernel.Microseconds(s.Between(5, 60) * kernel.Millisecond),
 	}
-	// A task needs a probe and permits. It gets them one after the other, each with a write. With a
-	// shorter lease, the first of these would expire before the task has all of them.
+	// A task needs a probe and permits. It gets the probe and each permit one after the other, each
+	// with a write. With a shorter lease, the first permits would expire before the task has all of
+	// them.
 	if s.Has(SharedGates) {
 		b.Config.Lease += 200 * time.Millisecond
 	}

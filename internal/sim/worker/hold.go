@@ -119,7 +119,7 @@ func (h *Hold) Deliver(events []model.Event) {
 	if h.ahead != nil {
 		if e := &events[0]; e.Kind != h.ahead.kind || e.ID != h.ahead.id {
 			// Another event came first, so the lane kept only the outcome and dropped the commands
-			// after it.
+			// that came after the outcome in the turn.
 			s.Did(scenario.OpDiverged)
 			for b := range h.marks {
 				for a := range h.marks[b] {
