@@ -14,8 +14,8 @@ import (
 //   - If the code cannot have noticed the signal, the replay never shows it. The event that drops
 //     the signal says so.
 //   - Otherwise the code may have noticed the signal without taking it. For example, a select may
-//     have chosen the signal, or another receive may have got a later signal because this signal
-//     was taken up by the first one. In that case the signal disappears where it was dropped.
+//     have chosen the signal, or one receive may have got this signal, so that another receive got
+//     a later signal. In that case the signal disappears where it was dropped.
 //   - The replayed code may take the signal before that place. The turn that reported this was
 //     lost. Otherwise the history would record that the code took the signal, and the engine could
 //     not have dropped it. So nothing in the history depends on the event that made the code take

@@ -32,7 +32,7 @@ type Future struct {
 	co   *Coroutine // the coroutine behind it, or the coroutine with the pending receive
 	name string     // name of the signal or promise
 
-	// Small fields stand together, because every step has a future.
+	// Small fields are next to each other, which saves memory, because every step has a future.
 	kind     futureKind
 	done     bool
 	observed bool  // the code looked at the result

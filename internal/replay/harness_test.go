@@ -365,7 +365,7 @@ func (e *engine) fire(id string) {
 }
 
 func (e *engine) retry(id string) {
-	// as in the real engine, the row stays until the outcome is recorded
+	// as in the real engine, the row of the retry stays until the outcome is recorded
 	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true
 	e.w.Retry(e.start.Run, e.gen, id)
 	synctest.Wait()

@@ -75,7 +75,7 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	return fn(Ctx{x.co, scope})
 }
 
-// newSection checks what to lock, and asks for it.
+// newSection checks the set of entities to lock, and asks for their locks.
 func (x Ctx) newSection(set []model.Address) (*section, error) {
 	locks := model.SortLocks(set)
 	switch {
@@ -259,8 +259,8 @@ func (x Ctx) mayWait(target model.Address) error {
 }
 
 // isRecorded reports whether the history has a message that the code is about to send. An older
-// build, which did not have a rule yet, may have recorded a message that the rule forbids. Such
-// runs may continue.
+// build, which did not have a rule yet, may have recorded a message that the rule forbids. A run
+// with such a record may continue.
 func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {
@@ -274,8 +274,8 @@ func (m *machine) isRecorded(path string, id *identity) bool {
 	return false
 }
 
-// noteSent notes that a message is recorded. The recorded code must have sent it in the same place:
-// inside the same lock, or outside of all locks.
+// noteSent notes that a message is recorded. The code that made the record must have sent the
+// message in the same place: inside the same lock, or outside of all locks.
 func (m *machine) noteSent(a *ask, e *model.Event) {
 	a.recorded = true
 	where, is := "", "outside all locks"

@@ -106,7 +106,7 @@ func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 }
 
 // rename finds the ask of an event whose input is encoded differently today; nil when the code has
-// not asked for it.
+// not made this ask yet.
 func (m *machine) rename(e *model.Event) *ask {
 	if m.live {
 		return nil

@@ -21,7 +21,7 @@ const (
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
 // Taken implements api.Worker. The worker does nothing here. It continues when it gets events, and
-// the engine keeps the waits of a run until the worker reports others.
+// the engine keeps the waits of a run until the worker reports other waits.
 func (*Worker) Taken(model.RunID, uint64) {}
 
 // Recall asks the code about a run that has ended: it reads and replays the history, executes no

@@ -77,8 +77,8 @@ func (p *Policy) nextAttempt(err error, n int) (time.Duration, bool) {
 	return p.delay(n, rand.Float64()), true
 }
 
-// guard wraps a predicate of user code, which may panic. If it panics, the answer is true, so
-// another attempt or run follows, and the recorded failure names the panic.
+// guard wraps a predicate of user code, which may panic. If the predicate panics, the answer is
+// true, so another attempt or run follows, and the recorded failure names the panic.
 func guard(decide func(error) bool, recorded *model.Failure) func(error) bool {
 	return func(err error) (again bool) {
 		defer func() {

@@ -28,7 +28,7 @@ type run struct {
 	// they are never changed.
 	events []*model.Event
 	room   [4]*model.Event // room for the first of them
-	// positions of signals that an operator dropped, with the event before which each one
+	// by the position of a signal that an operator dropped: the event before which the signal
 	// disappears; see drop.go
 	drops map[int64]int
 
@@ -54,7 +54,7 @@ type run struct {
 	// up the baton, it reports again.
 	vague    bool
 	released bool  // the worker has asked the engine to take the run back
-	retell   bool  // report the waits again: a step passed the gate since, or the waits were unsure
+	retell   bool  // report the waits again: a step has passed the gate, or the waits were unsure
 	stuck    int64 // the resume that was reported as stuck
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
 

@@ -64,7 +64,8 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 		return view, nil
 	}
 
-	// The store learns with the next renewal of the lease what this node serves.
+	// The store learns what this node serves only with the next renewal of the lease, so the engine
+	// says it here.
 	view, err := s.store.Members(ctx)
 	if id, serves, ok := s.engine.Self(); err == nil && ok {
 		for i := range view.Members {

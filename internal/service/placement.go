@@ -65,8 +65,8 @@ func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 		}
 	}
 
-	// Each node checks this again with its own view, and keeps its shards while no other node can
-	// take them.
+	// Each node checks again with its own view whether other nodes can take its shards. It keeps
+	// its shards as long as no other node can take them.
 	found, err := a.store.SetDrained(ctx, r.Node, !r.Undo)
 	if err != nil {
 		return err

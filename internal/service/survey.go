@@ -70,8 +70,8 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	return v.found
 }
 
-// countStranded counts what Stranded lists for the shards of this node, by reason. It returns nil
-// if this node has no lease, and so owns no shards.
+// countStranded counts the executions in the shards of this node that Stranded lists, by reason. It
+// returns nil if this node has no lease, and so owns no shards.
 func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, error) {
 	own, _, ok := s.engine.Self()
 	if !ok {

@@ -53,8 +53,7 @@ func (s *Scenario) DrawBreaker() rule.Breaker {
 		Reset: kernel.Microseconds(s.Between(5, 150) * kernel.Millisecond), Lease: kernel.Microseconds(s.Between(20, 200) * kernel.Millisecond), MaxRetryAfter: kernel.Microseconds(s.Between(5, 60) * kernel.Millisecond),
 	}
 	// A task needs a probe and permits. It gets the probe and each permit one after the other, each
-	// with a write. With a shorter lease, the first permits would expire before the task has all of
-	// them.
+	// with a write. With a shorter lease, the probe would expire before the task has all permits.
 	if s.Has(SharedGates) {
 		b.Config.Lease += 200 * time.Millisecond
 	}
