@@ -17,15 +17,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds nodes lend each other slots of their workers. The machines are the production code
-// (engine/loan). This file runs them, as engine/lending and engine/loans.go do in production. Nodes
-// talk by messages that get lost, arrive late or twice, and overtake each other. After all faults
-// have ended, only one process gets new workers. So the tasks of the other processes end only if
-// that process lends slots. In some of these seeds nodes also share limits, rates and breakers. In
-// that case the owner of a run counts the tasks that lent workers execute for it. In addition to
-// the rules for every task, the simulator checks that a worker never lends slots that it does not
-// have, that every lent slot comes back to its worker (E43), and that no slot is lent when
-// everything has ended.
+// In some seeds nodes lend each other slots of their workers. The state machines for this are the
+// production code (engine/loan). This file runs these machines, as engine/lending and
+// engine/loans.go do in production. Nodes talk by messages that get lost, arrive late or twice, and
+// overtake each other. After all faults have ended, only one process gets new workers. So the tasks
+// of the other processes end only if that process lends slots. In some of these seeds nodes also
+// share limits, rates and breakers. In that case the owner of a run counts the tasks that lent
+// workers execute for it. In addition to the rules for every task, the simulator checks that a
+// worker never lends slots that it does not have, that every lent slot comes back to its worker
+// (E43), and that no slot is lent when everything has ended.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {

@@ -27,7 +27,7 @@ func sentIn(b *store.Batch) (all []*model.Message) {
 	return all
 }
 
-// sendsAny reports whether a batch sends a message for which the function is returns true.
+// sendsAny reports whether a batch sends a message that the given function accepts.
 func sendsAny(b *store.Batch, is func(*model.Message) bool) bool {
 	return slices.ContainsFunc(sentIn(b), is)
 }

@@ -89,7 +89,8 @@ func hasResult(k model.EventKind) bool {
 	return k == model.EventStepCompleted || k == model.EventStepFailed || k == model.EventChildClosed
 }
 
-// TakeOver returns a message that replaces the current run by a new one with its past.
+// TakeOver returns a message that replaces the current run by a new run with the past of the
+// current run.
 func (s *Oracle) TakeOver(r *Run, mode cutting.Mode) *model.Message {
 	plan := s.cut(r, mode)
 	if plan == nil {
